@@ -266,8 +266,17 @@ export interface Orders {
   by: string;
 }
 
-/** Server to run process. A bucket's creation goes to a short process of the same kind. */
-export type ToWorker = Orders | { type: "cancel" } | { type: "init"; bucketDir: string; bucketId: string };
+/** A short task of the server that writes a database or takes long: a process of the same kind does it, without a run. */
+export interface Task {
+  type: "task";
+  name: "init" | "job_secret" | "verify_snapshot";
+  bucketDir: string;
+  bucketId: string;
+  input: unknown;
+}
+
+/** Server to run process. */
+export type ToWorker = Orders | { type: "cancel" } | Task;
 
 /** How the operation ended; the supervisor alone decides the run's status from it. */
 export interface OutcomeMessage {

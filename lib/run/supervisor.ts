@@ -3,7 +3,6 @@ import { mkdir } from "node:fs/promises";
 import { availableParallelism } from "node:os";
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
 import { acquireLock, type BucketLock } from "../bucket/base/lock.ts";
-import type { InitResult } from "../bucket/workspace/init.ts";
 import { uuidV7 } from "../codec/uuid.ts";
 import { sleep, within } from "../core/async.ts";
 import { cancelledFailure, Failure, messageOf } from "../core/errors.ts";
@@ -12,7 +11,15 @@ import { endGroup, type GroupIdentity, identify, isGroupAlive, signalProcess } f
 import { faultPoint, selfArguments } from "../core/self.ts";
 import type { Channel, Launcher } from "../core/spawn.ts";
 import { EventLog } from "./events.ts";
-import { CANCEL_WAIT_MS, type FromWorker, type OutcomeMessage, type Progress, type RunKind, type RunParams } from "./protocol.ts";
+import {
+  CANCEL_WAIT_MS,
+  type FromWorker,
+  type OutcomeMessage,
+  type Progress,
+  type RunKind,
+  type RunParams,
+  type Task,
+} from "./protocol.ts";
 import {
   type Actor,
   addAudit,
@@ -29,8 +36,8 @@ import {
 import { finishRun, recoverBucket, takeBucket } from "./recovery.ts";
 
 const CRASH_GRACE_MS = 2_000;
-const INIT_LIMIT_MS = 30_000;
-const INIT_FAILURES = ["schema_too_new", "database_damaged", "database_busy"] as const;
+const TASK_LIMIT_MS = 80_000;
+const TASK_FAILURES = ["schema_too_new", "database_damaged", "database_busy", "unknown_name", "not_found"] as const;
 const SAVE_AGAIN_MS = 1_000;
 /** Run processes that work at once: one for each core computes, while another one waits for its workers. */
 const SLOTS = 2 * availableParallelism();
@@ -158,21 +165,21 @@ export class Supervisor {
   }
 
   /**
-   * Initialises or upgrades the schema of a bucket in a short child process, which the caller waits for. Throws
-   * `schema_too_new`, `database_damaged`, `database_busy`, else `failed`.
+   * Does a task in a short child process, which the caller waits for, and answers its result. Throws its failure where that
+   * is one of {@link TASK_FAILURES}, else `failed`; `what` says what cannot be done then.
    */
-  async initBucket(bucketDir: string, bucketId: string): Promise<InitResult> {
+  async task(task: Omit<Task, "type">, what: string): Promise<unknown> {
     let outcome: OutcomeMessage | undefined;
     const channel = await this.#launcher.channel(selfArguments("worker", "run"), "ignore", (message) => {
       const received = message as FromWorker;
       if (received.type === "outcome") outcome = received;
     });
-    channel.send({ type: "init", bucketDir, bucketId });
-    if (!(await within(channel.ended, INIT_LIMIT_MS))) await endGroup(channel.pid, 0);
-    if (outcome?.ok) return outcome.result as InitResult;
-    const code = INIT_FAILURES.find((one) => one === outcome?.error?.code) ?? "failed";
+    channel.send({ type: "task", ...task });
+    if (!(await within(channel.ended, TASK_LIMIT_MS))) await endGroup(channel.pid, 0);
+    if (outcome?.ok) return outcome.result;
+    const code = TASK_FAILURES.find((one) => one === outcome?.error?.code) ?? "failed";
     const why = outcome?.error?.message ?? "its process failed";
-    throw new Failure(code, `Cannot initialise bucket ${bucketId}: ${why}`);
+    throw new Failure(code, `Cannot ${what}: ${why}`);
   }
 
   /** Ends every run: each is asked to stop, waited for and, after the bounded wait, killed. New starts are refused. */

@@ -12,6 +12,7 @@ const PARAMETERS: Readonly<Record<string, [description: string, example: string]
   run_id: ["The run: a UUID", "0198f3a2-7b44-7c02-8e11-2a9d4c6b8f10"],
   revision_id: ["The revision: a UUID", "0198f3a2-6d10-7f25-a3b7-5c8e9f0a1b2c"],
   job: ["The job", "web"],
+  key: ["The key of the secret", "db_password"],
   name: ["The name of the snapshot", "20260131T023000.000Z-1f8a09c3"],
   selector: ["What job_config_selector in ops.conf names, or `default`", "default"],
   path: ["The path of the file; its slashes may stand as they are", "workspace/workers.json"],
@@ -73,6 +74,8 @@ const BUCKET_PREFIX = "/api/buckets/{bucket_id}";
 const COMMAND_LINES: readonly [string, string][] = [
   ["POST /push", "ops push <url> --bucket <id>"],
   ["POST /source/rollback", "ops push rollback <url> --bucket <id>"],
+  ["PUT /secrets/jobs/{job}/{key}", "ops kv set-secret <job> <key>"],
+  ["POST /snapshots/{name}/verify", "ops snapshot verify <name>"],
   ["POST /snapshots/{name}/restore", "ops snapshot restore <name>"],
   ["DELETE /snapshots/{name}", "ops snapshot delete <name>"],
   ["POST /snapshots", "ops snapshot create"],

@@ -305,17 +305,17 @@ test("a run of a server that is still stored as running, but has no process here
   await assert.rejects(cancel(id), { code: "run_not_active", message: `run ${id} is just ending` });
 });
 
-test("a process that does not end with the initialisation is ended after its time", async (t) => {
+test("a process that does not end with its task is ended after its time", async (t) => {
   const child = spawn("sleep", ["600"], { detached: true, stdio: "ignore" });
   t.after(() => child.kill("SIGKILL"));
   const ended = once(child, "exit");
   const channel = async () => ({ pid: child.pid, send() {}, ended });
   const supervisor = new Supervisor({ launcher: { channel } as unknown as Launcher, log() {} });
   t.mock.timers.enable({ apis: ["setTimeout"] });
-  const initialised = supervisor.initBucket("/none", "b");
+  const initialised = supervisor.task({ name: "init", bucketDir: "/none", bucketId: "b", input: null }, "initialise bucket b");
   const refused = assert.rejects(initialised, { code: "failed", message: "Cannot initialise bucket b: its process failed" });
   await nextRound();
-  t.mock.timers.tick(30_000);
+  t.mock.timers.tick(80_000);
   await nextRound();
   t.mock.timers.reset();
   assert.deepEqual((await ended)[1], "SIGTERM");

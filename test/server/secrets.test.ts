@@ -7,6 +7,7 @@ import { acquireLock } from "../../lib/bucket/base/lock.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { makeKey, publicPart } from "../../scripts/private-sshd.ts";
 import { TestServer } from "../helpers/server.ts";
+import { writeServices } from "../helpers/service.ts";
 import { fingerprintBy } from "../helpers/sshd.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
@@ -123,4 +124,29 @@ test("the key of an unknown bucket, and other ways to change it, are refused", a
   const unknown = `/api/buckets/${uuidV7()}/secrets/ssh_key`;
   assert.equal((await server.call("GET", unknown)).body.error, "bucket_not_found");
   assert.equal((await call("POST", {})).status, 405);
+});
+
+test("CP-399 T-11 a secret of a job is stored sealed, shown by its fingerprint alone, and removed", async (t) => {
+  const server = await TestServer.start(t);
+  const bucket = await server.createBucket();
+  writeServices(bucket.folder, path.join(server.root, "workers"), { version: "1.0.0" });
+  const build = (await server.call("POST", `${bucket.path}/build`)).body.run_id;
+  assert.equal((await server.ended(bucket.path, build)).status, "succeeded");
+  const target = `${bucket.path}/secrets/jobs/base/db_password`;
+  const value = "correct horse battery";
+  const put = await server.call("PUT", target, { body: { value, ttl: 0 } });
+  assert.deepEqual([put.status, put.text], [204, ""]);
+  const rows = (await server.call("GET", `${bucket.path}/cat/kv?jobs=base`)).body.items as { key: string; value: string }[];
+  const [row] = rows.filter(({ key }) => key === "db_password");
+  assert.ok(row && !JSON.stringify(row).includes(value), JSON.stringify(row));
+  assert.deepEqual(filesWith(server.root, value), []);
+  assert.ok(!server.lines.some((line) => line.includes(value)));
+  assert.equal((await server.call("DELETE", target)).status, 204);
+  assert.equal((await server.call("DELETE", target)).body.error, "not_found");
+  assert.equal((await server.call("PUT", `${bucket.path}/secrets/jobs/none/key`, { body: { value } })).body.error, "not_found");
+  const tooLong = `${bucket.path}/secrets/jobs/base/${"k".repeat(300)}`;
+  assert.equal((await server.call("PUT", tooLong, { body: { value } })).body.error, "invalid_request");
+  const lock = await acquireLock(layoutOf(bucket.folder), uuidV7(), "deploy");
+  assert.equal((await server.call("PUT", target, { body: { value } })).body.error, "bucket_busy");
+  await lock.release();
 });

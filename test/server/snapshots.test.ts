@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { TestServer } from "../helpers/server.ts";
 
-test("CP-023 CP-105 CP-106 CP-107 a snapshot is made, listed, restored and removed over HTTP", async (t) => {
+test("CP-023 CP-105 CP-106 CP-107 CP-400 a snapshot is made, listed, restored and removed over HTTP", async (t) => {
   const server = await TestServer.start(t);
   const { path: bucket, folder } = await server.createBucket({ name: "before" });
   const run = async (target: string, body?: unknown) => {
@@ -18,6 +18,10 @@ test("CP-023 CP-105 CP-106 CP-107 a snapshot is made, listed, restored and remov
   const list = (await server.call("GET", `${bucket}/snapshots`)).body;
   assert.deepEqual(list, { items: [made.result], next_cursor: null });
   const { name } = made.result;
+  const checked = await server.call("POST", `${bucket}/snapshots/${name}/verify`);
+  assert.equal(checked.status, 200, checked.text);
+  assert.deepEqual([checked.body.error, checked.body.sealed_values], [null, 0]);
+  assert.ok(checked.body.files > 0 && checked.body.size_bytes > 0);
   // What comes later and is brought back, and the source, which is not.
   writeFileSync(path.join(folder, "secrets", "later"), "");
   writeFileSync(path.join(folder, "bucket.json"), JSON.stringify({ project: "p", name: "after" }));
@@ -49,6 +53,20 @@ test("CP-023 CP-105 CP-106 CP-107 a snapshot is made, listed, restored and remov
   assert.equal((await run("gc", { retain_days: 3 })).status, "succeeded");
 });
 
+test("CP-400 the check of a snapshot that was damaged says why it cannot be restored", async (t) => {
+  const server = await TestServer.start(t);
+  const { path: bucket, folder } = await server.createBucket();
+  const run = (await server.call("POST", `${bucket}/snapshots`)).body.run_id;
+  const { name } = (await server.ended(bucket, run)).result;
+  const file = path.join(folder, ".ops", "snapshots", `${name}.tar.gz`);
+  const bytes = readFileSync(file);
+  bytes.writeUInt8(bytes.readUInt8(bytes.length - 500) ^ 1, bytes.length - 500);
+  writeFileSync(file, bytes);
+  const { status, body } = await server.call("POST", `${bucket}/snapshots/${name}/verify`);
+  assert.deepEqual([status, body.files], [200, null]);
+  assert.match(body.error, /^Cannot restore the snapshot /);
+});
+
 test("what is no snapshot of the bucket is 404 snapshot_not_found; wrong bodies are 400; a busy bucket is 409", async (t) => {
   const server = await TestServer.start(t);
   const { path: bucket } = await server.createBucket();
@@ -56,6 +74,7 @@ test("what is no snapshot of the bucket is 404 snapshot_not_found; wrong bodies 
   for (const name of [missing, "x", "%2e%2e%2fx", `${missing}.tar.gz`]) {
     const answers = [
       await server.call("POST", `${bucket}/snapshots/${name}/restore`),
+      await server.call("POST", `${bucket}/snapshots/${name}/verify`),
       await server.call("DELETE", `${bucket}/snapshots/${name}`),
     ];
     for (const { status } of answers) assert.equal(status, 404, name);

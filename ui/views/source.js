@@ -11,6 +11,8 @@ import { empty, head, region, tabs } from "../parts/region.js";
 import { badge, state, tag } from "../parts/state.js";
 import { dataOf, dataTable, diffOf } from "../parts/table.js";
 
+/** A snapshot is unpacked for its check. */
+const CHECK_MS = 90_000;
 const RESOURCES = /^workspace\/bucket\.jobs(?:\.(.+))?\.conf$/;
 const TABS = [
   ["revisions", "Revisions"],
@@ -274,10 +276,14 @@ function checkButton(page, path) {
   const check = async () => {
     trigger.setAttribute("aria-busy", "true");
     try {
-      const { files, size_bytes: bytes } = await call("POST", page.path(`${path}/verify`), { body: {}, limitMs: 120_000 });
-      toast(`The snapshot is whole: ${count(files, "file")}, ${size(bytes)}.`);
+      const {
+        error,
+        files,
+        size_bytes: bytes,
+      } = await call("POST", page.path(`${path}/verify`), { body: {}, limitMs: CHECK_MS });
+      toast(error ?? `The snapshot can be restored: ${count(files, "file")}, ${size(bytes)}.`, { error: error !== null });
     } catch (error) {
-      toast(`The snapshot cannot be restored: ${error.message}`, { error: true });
+      toast(`Not checked: ${error.message}`, { error: true });
     }
     trigger.removeAttribute("aria-busy");
   };

@@ -158,12 +158,8 @@ export async function setSecretCommand(input: Parsed): Promise<number> {
   const value = await readSecret();
   {
     await using _ = await takeBucket(layout, uuidV7(), "kv set-secret");
-    const { openDatabase } = await import("../../bucket/base/database.ts");
-    using db = openDatabase(layout.database);
-    checkJobs(db, [name]);
-    const kv = new KvStore(db, await loadKvKey(layout));
-    kv.put(`secrets/job/${name}`, key, value, ttlSeconds);
-    kv.flush();
+    const { changeJobSecret } = await import("../../bucket/catalog/job-secret.ts");
+    await changeJobSecret(layout, { job: name, key, value, ttlSeconds });
   }
   toStderr(`secret ${key} of job ${name} is stored\n`);
   return 0;

@@ -1,12 +1,20 @@
 import { once } from "node:events";
 import { layoutOf, runLayout } from "../../bucket/base/layout.ts";
+import type { JobSecret } from "../../bucket/catalog/job-secret.ts";
 import { sleep } from "../../core/async.ts";
 import { explain, Failure } from "../../core/errors.ts";
 import { writeAtomic } from "../../core/files.ts";
 import { identify } from "../../core/process.ts";
 import { Launcher } from "../../core/spawn.ts";
 import { activityWriter } from "../../run/activity.ts";
-import { CANCEL_WAIT_MS, type FromWorker, type Orders, type OutcomeMessage, type ToWorker } from "../../run/protocol.ts";
+import {
+  CANCEL_WAIT_MS,
+  type FromWorker,
+  type Orders,
+  type OutcomeMessage,
+  type Task,
+  type ToWorker,
+} from "../../run/protocol.ts";
 
 /** The orders of a run's process. */
 type Order = Exclude<ToWorker, { type: "cancel" }>;
@@ -57,7 +65,7 @@ async function firstOrder(): Promise<Order> {
 
 async function carryOut(order: Order, launcher: Launcher, stop: AbortController): Promise<OutcomeMessage> {
   try {
-    if (order.type === "init") return await initialise(order);
+    if (order.type === "task") return await carryOutTask(order, stop.signal);
     const { perform } = await import("../../operation/index.ts");
     const { activityTimes } = runLayout(layoutOf(order.bucketDir), order.runId);
     return await perform(order satisfies Orders, {
@@ -73,11 +81,25 @@ async function carryOut(order: Order, launcher: Launcher, stop: AbortController)
   }
 }
 
-async function initialise(order: { bucketDir: string; bucketId: string }): Promise<OutcomeMessage> {
-  const { initBucket } = await import("../../bucket/workspace/init.ts");
-  const result = await initBucket(order.bucketDir, { bucketId: order.bucketId, source: false });
+async function carryOutTask(task: Task, signal: AbortSignal): Promise<OutcomeMessage> {
+  const result = (await TASKS[task.name](task, signal)) ?? null;
   return { type: "outcome", ok: true, error: null, result };
 }
+
+const TASKS: Record<Task["name"], (task: Task, signal: AbortSignal) => Promise<unknown>> = {
+  async init({ bucketDir, bucketId }) {
+    const { initBucket } = await import("../../bucket/workspace/init.ts");
+    return await initBucket(bucketDir, { bucketId, source: false });
+  },
+  async job_secret({ bucketDir, input }) {
+    const { changeJobSecret } = await import("../../bucket/catalog/job-secret.ts");
+    await changeJobSecret(layoutOf(bucketDir), input as JobSecret);
+  },
+  async verify_snapshot({ input }, signal) {
+    const { verifySnapshot } = await import("../../bucket/snapshots/restore.ts");
+    return await verifySnapshot(String(input), signal);
+  },
+};
 
 function report(message: FromWorker): void {
   if (process.connected) process.send?.(message);

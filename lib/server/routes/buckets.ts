@@ -1,5 +1,6 @@
 import type { Layout } from "../../bucket/base/layout.ts";
 import { bucketIds, createBucket, deleteBucket, findBucket, type RootBucket, renameBucket } from "../../bucket/source/root.ts";
+import type { InitResult } from "../../bucket/workspace/init.ts";
 import { Failure } from "../../core/errors.ts";
 import { boolean, described, integer, object, optional, string, withExample } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
@@ -38,7 +39,7 @@ export const BUCKET_ROUTES = [
     async handle({ body }, services) {
       const { root, supervisor } = services;
       const bucket = await createBucket(root, body, async (dir, id) => {
-        await supervisor.initBucket(dir, id);
+        await initialised(supervisor, dir, id);
       });
       return json(201, await shownBucket(bucket, services));
     },
@@ -90,12 +91,18 @@ export const BUCKET_ROUTES = [
     },
     failures: ["bucket_busy", "schema_too_new", "database_damaged", "database_busy"],
     async handle({ bucket: { id, layout } }, { supervisor }) {
-      const initialise = () => supervisor.initBucket(layout.root, id);
+      const initialise = () => initialised(supervisor, layout.root, id);
       const { schemaVersion, upgraded } = await supervisor.exclusively(layout, "init", initialise);
       return json(200, { schema_version: schemaVersion, upgraded });
     },
   }),
 ];
+
+/** Makes or upgrades the database of a bucket. */
+async function initialised(supervisor: Services["supervisor"], bucketDir: string, bucketId: string): Promise<InitResult> {
+  const task = { name: "init", bucketDir, bucketId, input: null } as const;
+  return (await supervisor.task(task, `initialise bucket ${bucketId}`)) as InitResult;
+}
 
 /** A bucket of a list; undefined where it was deleted meanwhile. */
 function unlessGone(root: string, id: string): RootBucket | undefined {

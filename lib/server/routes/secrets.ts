@@ -1,19 +1,24 @@
 import type { Layout } from "../../bucket/base/layout.ts";
+import { type JobSecret, SECRET_KEY } from "../../bucket/catalog/job-secret.ts";
+import type { RootBucket } from "../../bucket/source/root.ts";
 import { loadOpsConf } from "../../bucket/workspace/settings.ts";
 import { describeSshKey, removeSshKey, sshKeyFile, storeSshKey } from "../../bucket/workspace/ssh-key.ts";
-import { Failure, messageOf } from "../../core/errors.ts";
-import { described, object, string } from "../../core/shape.ts";
-import { json } from "../../http/message.ts";
-import { bucketRoute } from "../context.ts";
+import { Failure, type FailureCode, messageOf } from "../../core/errors.ts";
+import { described, integer, object, optional, quote, string } from "../../core/shape.ts";
+import { type Answer, json } from "../../http/message.ts";
+import { bucketRoute, type Services } from "../context.ts";
+import { READ_FAILURES } from "./catalog.ts";
 import { component } from "./shapes.ts";
 
 const SSH_KEY = "/secrets/ssh_key";
+const JOB_SECRET = "/secrets/jobs/{job}/{key}";
+const OF_JOB_SECRET: readonly FailureCode[] = [...READ_FAILURES, "not_found", "bucket_busy"];
 /** Room for an RSA key of 16,384 bits. */
 const KEY_CHARACTERS = 16 * 1024;
 
 /**
- * The private key with which workers are reached. A run uses the one it began with to its end, so the key can be
- * changed only while the bucket is free.
+ * What is written and never read back: the private key with which workers are reached, and secrets of jobs. A run uses
+ * those it began with to its end, so they can be changed only while the bucket is free.
  */
 export const SECRET_ROUTES = [
   bucketRoute({
@@ -59,7 +64,53 @@ export const SECRET_ROUTES = [
       return { status: 204 };
     },
   }),
+  bucketRoute({
+    method: "PUT",
+    path: JOB_SECRET,
+    summary: "Store a secret of a job",
+    description:
+      "Sealed with the bucket's key, for the job's templates and hooks, in the namespace `secrets/job/<job>`. It is never " +
+      "sent back; `cat/kv` shows its fingerprint and age. Not while a run is active.",
+    body: object({
+      value: described(string({ min: 1 }), "The secret; less than 1 MiB with the rest of the body"),
+      ttl: optional(described(integer({ min: 0 }), "Seconds until the secret is deleted; 0, the default: never")),
+    }),
+    answer: { status: 204, description: "The secret is stored" },
+    failures: [...OF_JOB_SECRET],
+    async handle({ params, body: { value, ttl }, bucket }, services) {
+      return await changeSecret(bucket, services, { ...secretOf(params), value, ttlSeconds: ttl });
+    },
+  }),
+  bucketRoute({
+    method: "DELETE",
+    path: JOB_SECRET,
+    summary: "Remove a secret of a job",
+    description: "Not while a run is active.",
+    answer: { status: 204, description: "The job has no such secret any more" },
+    failures: [...OF_JOB_SECRET],
+    async handle({ params, bucket }, services) {
+      return await changeSecret(bucket, services, secretOf(params));
+    },
+  }),
 ];
+
+function secretOf({ job = "", key = "" }: Readonly<Record<string, string>>): JobSecret {
+  if (SECRET_KEY.test(key)) return { job, key };
+  throw new Failure("invalid_request", `key: expected one line of text, found ${quote(key)}`);
+}
+
+/** A task changes the database: the server only reads it. An unknown job is `not_found`, since the path names it. */
+async function changeSecret({ id, layout }: RootBucket, { supervisor }: Services, secret: JobSecret): Promise<Answer> {
+  const task = { name: "job_secret", bucketDir: layout.root, bucketId: id, input: secret } as const;
+  const what = `change the secret ${quote(secret.key)} of job ${quote(secret.job)}`;
+  try {
+    await supervisor.exclusively(layout, "job_secret", () => supervisor.task(task, what));
+    return { status: 204 };
+  } catch (error) {
+    const isUnknown = error instanceof Failure && error.code === "unknown_name";
+    throw isUnknown ? new Failure("not_found", error.message, { cause: error }) : error;
+  }
+}
 
 async function keyFile(layout: Layout): Promise<string> {
   try {

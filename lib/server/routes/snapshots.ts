@@ -1,4 +1,6 @@
-import { object } from "../../core/shape.ts";
+import type { verifySnapshot } from "../../bucket/snapshots/restore.ts";
+import { Failure } from "../../core/errors.ts";
+import { described, integer, nullable, object, quote, string } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
 import { bucketRoute, startRun } from "../context.ts";
 import { START_FAILURES, STARTED } from "./operations.ts";
@@ -39,6 +41,30 @@ export const SNAPSHOT_ROUTES = [
     },
   }),
   bucketRoute({
+    method: "POST",
+    path: "/snapshots/{name}/verify",
+    summary: "Check that a snapshot can be restored",
+    description: "Restores the snapshot into a temporary folder and compares sums, rows and keys. The live bucket is not read.",
+    body: object({}),
+    answer: {
+      status: 200,
+      description: "What was found",
+      shape: object({
+        error: described(nullable(string()), "Why the snapshot cannot be restored; null where it can"),
+        files: described(nullable(integer({ min: 0 })), "null with an error, as the next two"),
+        size_bytes: nullable(integer({ min: 0 })),
+        sealed_values: described(nullable(integer({ min: 0 })), "Those that the key of the snapshot opens: all of them"),
+      }),
+    },
+    failures: ["snapshot_not_found", "schema_too_new"],
+    async handle({ params, bucket: { id, layout } }, { supervisor }) {
+      const { name = "" } = params;
+      const file = await (await snapshots()).findSnapshot(layout, name);
+      const task = { name: "verify_snapshot", bucketDir: layout.root, bucketId: id, input: file } as const;
+      return json(200, await verdictOf(supervisor.task(task, `restore the snapshot ${quote(name)}`)));
+    },
+  }),
+  bucketRoute({
     method: "DELETE",
     path: "/snapshots/{name}",
     summary: "Remove a snapshot",
@@ -52,3 +78,14 @@ export const SNAPSHOT_ROUTES = [
     },
   }),
 ];
+
+/** How the check of a snapshot ended: a snapshot that cannot be used is an answer, too. */
+async function verdictOf(checked: Promise<unknown>) {
+  try {
+    const { files, size_bytes, sealed_values } = (await checked) as Awaited<ReturnType<typeof verifySnapshot>>;
+    return { error: null, files, size_bytes, sealed_values };
+  } catch (error) {
+    if (!(error instanceof Failure && error.code === "failed")) throw error;
+    return { error: error.message, files: null, size_bytes: null, sealed_values: null };
+  }
+}

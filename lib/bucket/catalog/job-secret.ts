@@ -1,0 +1,36 @@
+import { Failure } from "../../core/errors.ts";
+import { quote } from "../../core/shape.ts";
+import { type Database, openDatabase } from "../base/database.ts";
+import type { Layout } from "../base/layout.ts";
+import { KvStore } from "../kv/kv.ts";
+import { loadKvKey } from "../kv/kv-access.ts";
+import { hasCatalogJob } from "./catalog.ts";
+
+/** The key of a secret: one line of text. */
+export const SECRET_KEY = /^[^\p{C}]{1,253}$/u;
+
+/** A secret of a job that a person stores, or removes: without a value. */
+export interface JobSecret {
+  job: string;
+  key: string;
+  value?: string | undefined;
+  ttlSeconds?: number | undefined;
+}
+
+/**
+ * Stores a secret of a job sealed, or removes it; templates and hooks of the job read it under `secrets/job/<job>`. The
+ * caller holds the lock of the bucket. Throws `unknown_name` where the catalog has no such job, and `not_found` for a
+ * secret to remove that is not there.
+ */
+export async function changeJobSecret(layout: Layout, { job, key, value, ttlSeconds }: JobSecret): Promise<void> {
+  using db: Database = openDatabase(layout.database);
+  const name = job.toLowerCase();
+  const namespace = `secrets/job/${name}`;
+  if (!hasCatalogJob(db, name)) throw new Failure("unknown_name", `there is no job ${quote(job)} in the catalog`);
+  const kv = new KvStore(db, await loadKvKey(layout));
+  if (value === undefined) {
+    if (kv.get(namespace, key) === undefined) throw new Failure("not_found", `job ${quote(job)} has no secret ${quote(key)}`);
+    kv.delete(namespace, key);
+  } else kv.put(namespace, key, value, ttlSeconds);
+  kv.flush();
+}
