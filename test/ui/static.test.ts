@@ -37,6 +37,19 @@ test("CP-002 everything that pages, styles and scripts refer to is a file of the
   for (const style of files.filter((file) => file.endsWith(".css"))) assert.doesNotMatch(read(style), /url\(|@import/, style);
 });
 
+test("CP-432 the page names every module of the first view, so that the browser asks for all of them at once", () => {
+  const page = read("index.html");
+  const named = (pattern: RegExp) => [...page.matchAll(pattern)].map(([, name]) => name as string);
+  const entries = named(/<script type="module"[^>]* src="\/([^"]+)"/g);
+  const needed = new Set(entries);
+  for (const script of needed)
+    for (const [, target = ""] of read(script).matchAll(/(?:\bfrom|^import) "(\.[^"]+)"/gm))
+      needed.add(path.posix.join(path.posix.dirname(script), target));
+  const preloaded = named(/<link rel="modulepreload" href="\/([^"]+)"/g);
+  assert.deepEqual(preloaded.sort(), [...needed].filter((script) => !entries.includes(script)).sort());
+  assert.ok(preloaded.length > 0);
+});
+
 test("text from the server is never read as HTML or code", () => {
   const html =
     /\b(?:inner|outer)HTML\b|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment|\beval\b|new Function|setHTML/;
