@@ -9,7 +9,7 @@ import { type RunRecord, readRecord, runNotFound } from "./record.ts";
 /** So many lines or bytes, whichever comes first, are a block: to find a line, one block is read. */
 const BLOCK = { lines: 1_024, bytes: 128 * 1024 };
 /** So many runs have their index kept. */
-const MOST_KEPT = 8;
+const MOST_INDEXES = 8;
 /** So much of a line is searched for words of trouble. */
 const SEARCHED_BYTES = 4_096;
 
@@ -202,6 +202,6 @@ function indexOf(activity: string, file: number, size: number): LogIndex {
   const isSame = known && known.file === file && known.index.size <= size;
   const one = isSame ? known : { index: new LogIndex(), file };
   kept.set(activity, one);
-  for (const [oldest] of kept) if (kept.size > MOST_KEPT) kept.delete(oldest);
+  for (const [oldest] of kept) if (kept.size > MOST_INDEXES) kept.delete(oldest);
   return one.index;
 }
