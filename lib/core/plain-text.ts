@@ -1,3 +1,5 @@
+import { isClosing } from "./trouble-lines.ts";
+
 /** Sequences that a terminal would obey: CSI, OSC, and other escapes. */
 const SEQUENCES = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[ -/]*[0-~])/g;
 const REPLACEMENT = "\ufffd";
@@ -44,8 +46,6 @@ export function byteSize(bytes: number): string {
 const SHOWN_LIMITS = { lines: 20, length: 400 };
 /** More lines are kept than shown, so that a secret of several lines is kept whole and can be masked. */
 const KEPT_LINES = 40;
-/** The closing lines of make after a failed target; they do not say why the target failed. */
-const CLOSING = /^\S*make(?:\[\d+\])?: \*\*\* /;
 /** The lines that Node prints after the message of an error. */
 const TRACE = /^ +at |^Node\.js v/;
 
@@ -70,11 +70,6 @@ export class LastLines {
     const lines = this.#lines.length > 0 ? this.#lines : [this.#closing];
     return plainLines(mask(lines.join("\n")), SHOWN_LIMITS);
   }
-}
-
-/** True for a line that make adds after a failed target. */
-export function isClosing(line: string): boolean {
-  return CLOSING.test(line);
 }
 
 /**

@@ -82,8 +82,8 @@ export async function downloadAnswer(request: HttpRequest, download: Download): 
   return { status: 206, headers: { ...headers, "Content-Range": place }, body };
 }
 
-/** `If-None-Match` compares weakly: a tag that a proxy has marked as weak counts too. */
-function isKnown(known: string, etag: string): boolean {
+/** True where `If-None-Match` names the tag. The comparison is weak: a tag that a proxy has marked as weak counts too. */
+export function isKnown(known: string, etag: string): boolean {
   return known.split(",").some((one) => one.trim() === "*" || one.trim().replace(/^W\//, "") === etag);
 }
 

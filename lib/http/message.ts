@@ -79,6 +79,11 @@ export function json(status: number, value: unknown, headers: Answer["headers"] 
   return { status, headers: { ...type, ...headers }, body: JSON.stringify(value) };
 }
 
+/** JSON that is text already. */
+export function readyJson(body: Uint8Array): Answer {
+  return raw("application/json; charset=utf-8", body);
+}
+
 /** Bytes of a given media type. */
 export function raw(type: string, body: string | Uint8Array, headers: Answer["headers"] = {}): Answer {
   return { status: 200, headers: { "Content-Type": type, ...headers }, body };

@@ -1,5 +1,6 @@
 import { type Database, isDamaged, openDatabase } from "../bucket/base/database.ts";
 import { type Layout, layoutOf } from "../bucket/base/layout.ts";
+import type { LinePlace } from "../bucket/base/line-place.ts";
 import { RunLog } from "../bucket/base/logs.ts";
 import { Problems } from "../bucket/base/problems.ts";
 import { bucketNames } from "../bucket/catalog/info.ts";
@@ -46,8 +47,8 @@ interface RunInput {
   /** The server that has started the run; null on the command line. */
   server: ProcessIdentity | null;
   signal: AbortSignal;
-  /** Appends text to the run's Activity. */
-  activity: (text: string) => void;
+  /** Appends text of one place to the run's Activity. */
+  activity: (text: string, place: LinePlace) => void;
   progress: (progress: Progress) => void;
 }
 

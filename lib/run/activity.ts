@@ -1,5 +1,6 @@
 import { appendFileSync, closeSync, type FSWatcher, fstatSync, lstatSync, readSync, watch } from "node:fs";
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
+import type { LinePlace } from "../bucket/base/line-place.ts";
 import { woken } from "../core/async.ts";
 import { Failure, hasErrno } from "../core/errors.ts";
 import { APPEND, openRegularSync } from "../core/files.ts";
@@ -21,26 +22,53 @@ export type LogChunk = Infer<typeof LOG_CHUNK>;
 
 const CHUNK_BYTES = 256 * 1024;
 const FALLBACK_POLL_MS = 500;
+/** Files beside activity.log whose changes tell readers of the log nothing. */
+const BESIDE = /^(?!activity\.log$).*\.(?:log(?:\.1)?|times|places)$/;
+/** Answers that are kept for other readers until the next change. */
+const MOST_SHARED = 16;
+
+/** How long a reader of a log waits for something new. */
+interface Patience {
+  timeoutMs: number;
+  signal: AbortSignal;
+}
 
 /**
- * The Activity of a run from the byte offset `after` on. Waits up to `timeoutMs` while nothing is new and the run goes on;
- * the file system wakes the readers, and thousands may wait. Throws `run_not_found`, and `invalid_request` for an offset
- * past the end.
+ * The Activity of a run from the byte offset `after` on; waits like {@link follow} while nothing is new and the run goes
+ * on. Throws `run_not_found`, and `invalid_request` for an offset past the end.
  */
 export async function readActivity(
   layout: Layout,
   runId: string,
-  { after, timeoutMs, signal }: { after: number; timeoutMs: number; signal: AbortSignal },
+  { after, ...patience }: Patience & { after: number },
 ): Promise<LogChunk> {
+  return await follow(layout, runId, patience, {
+    read: (share) => share(String(after), () => readChunk(layout, runId, after)),
+    isNews: ({ data, done }) => data !== "" || done,
+  });
+}
+
+/** Answers what was read with this key since the last change of the run, or else reads it. */
+type Share = <T>(key: string, read: () => T) => T;
+
+/**
+ * Reads until there is news, at most for the time limit; the file system wakes the readers, and thousands may wait for one
+ * run. Readers that ask for the same share what is read between two changes. Throws `run_not_found`.
+ */
+export async function follow<T>(
+  layout: Layout,
+  runId: string,
+  { timeoutMs, signal }: Patience,
+  { read, isNews }: { read: (share: Share) => T | Promise<T>; isNews: (found: T) => boolean },
+): Promise<T> {
   const until = performance.now() + timeoutMs;
   const folder = WatchedFolder.open(layout, runId);
   try {
     for (;;) {
       const seen = folder.changes;
-      const chunk = folder.read(after);
-      if (chunk.data !== "" || chunk.done || signal.aborted) return chunk;
+      const found = await read((key, work) => folder.shared(key, work));
       const left = until - performance.now();
-      if (left <= 0) return chunk;
+      if (isNews(found) || signal.aborted || left <= 0) return found;
       await folder.changed(seen, left, signal);
     }
   } finally {
@@ -101,12 +129,10 @@ function characterEnd(bytes: Buffer): number {
 class WatchedFolder {
   static readonly #all = new Map<string, WatchedFolder>();
   readonly #key: string;
-  readonly #layout: Layout;
-  readonly #runId: string;
   #watcher: FSWatcher | undefined;
   readonly #waiting = new Set<() => void>();
   /** What was read since the last change. */
-  #latest: LogChunk | undefined;
+  readonly #read = new Map<string, unknown>();
   #users = 0;
   /** How many changes of the folder were noticed. */
   changes = 0;
@@ -121,15 +147,15 @@ class WatchedFolder {
 
   private constructor(layout: Layout, runId: string, key: string) {
     this.#key = key;
-    this.#layout = layout;
-    this.#runId = runId;
     const notice = () => {
       this.changes++;
-      this.#latest = undefined;
+      this.#read.clear();
       for (const wake of [...this.#waiting]) wake();
     };
     try {
-      this.#watcher = watch(runLayout(layout, runId).folder, { persistent: false }, notice).on("error", () => {
+      const { folder } = runLayout(layout, runId);
+      const onChange = (_: string, name: string | null) => (name !== null && BESIDE.test(name)) || notice();
+      this.#watcher = watch(folder, { persistent: false }, onChange).on("error", () => {
         // Without a watcher nothing tells of changes any more: readers poll.
         this.#watcher = undefined;
         notice();
@@ -140,12 +166,14 @@ class WatchedFolder {
     WatchedFolder.#all.set(key, this);
   }
 
-  /** The piece from this offset on. Thousands may follow one log and ask for the same piece after each change. */
-  read(after: number): LogChunk {
-    if (this.#latest?.after === after) return this.#latest;
-    const chunk = readChunk(this.#layout, this.#runId, after);
-    if (this.#watcher) this.#latest = chunk;
-    return chunk;
+  /** What was read with this key since the last change. Thousands may follow one log and ask for the same after each. */
+  shared<T>(key: string, read: () => T): T {
+    if (this.#read.has(key)) return this.#read.get(key) as T;
+    const found = read();
+    if (this.#watcher && this.#read.size < MOST_SHARED) this.#read.set(key, found);
+    // What has failed may be tried again.
+    if (found instanceof Promise) found.catch(() => this.#read.delete(key));
+    return found;
   }
 
   /** Waits until there were more than `seen` changes; where the system cannot watch a folder, half a second. */
@@ -166,38 +194,86 @@ class WatchedFolder {
 const STEP_MS = 250;
 
 /**
- * The function that appends text to a run's activity.log, whose descriptor is `output`. Before output that comes 250 ms or
- * more after the last entry, the file `times` gets an entry `<byte offset> <unix ms>\n`: output from that offset on was
- * written at that time or later. Throws where the text cannot be written. Where an entry cannot be written, no entry
- * follows and the run goes on. `now` is the clock, in milliseconds.
+ * Appends text to a run's activity.log, whose descriptor is `output`, and notes beside the log what its bytes do not tell.
+ * Before output that comes 250 ms or more after the last entry, `activity.times` gets an entry
+ * `<byte offset> <unix ms>\n`: output from that offset on was written at that time or later. Before output of another place
+ * than the last output, `activity.places` gets an entry `<byte offset> <number>\n`: lines from that offset on are of the
+ * place with that number. The first entry of a place names it: `<byte offset> <number> <stream> <job> <worker>\n`, with `-`
+ * for no job or no worker. Where an entry cannot be written, no entry follows in that file and the run goes on. `now` is
+ * the clock, in milliseconds.
  */
-export function activityWriter(output: number, times: string, now: () => number = Date.now): (text: string) => void {
-  let notedAt = Number.NEGATIVE_INFINITY;
-  let isNoting = true;
-  return (text) => {
-    const at = now();
+export class ActivityWriter {
+  readonly #output: number;
+  readonly #now: () => number;
+  readonly #times: Entries;
+  readonly #places: Entries;
+  readonly #numbers = new Map<string, number>();
+  #notedAt = Number.NEGATIVE_INFINITY;
+  #last = "";
+
+  constructor(
+    output: number,
+    { activityTimes, activityPlaces }: Pick<ReturnType<typeof runLayout>, "activityTimes" | "activityPlaces">,
+    now: () => number = Date.now,
+  ) {
+    this.#output = output;
+    this.#now = now;
+    this.#times = new Entries(output, activityTimes);
+    this.#places = new Entries(output, activityPlaces);
+  }
+
+  /** Appends whole lines of one place. Throws where they cannot be written. */
+  append(text: string, { stream, job = "-", worker = "-" }: LinePlace): void {
+    const at = this.#now();
     // abs(): a clock that was set back goes on from there.
-    if (isNoting && Math.abs(at - notedAt) >= STEP_MS) {
-      notedAt = at;
-      isNoting = addTime(output, times, at);
+    if (Math.abs(at - this.#notedAt) >= STEP_MS) {
+      this.#notedAt = at;
+      this.#times.add(String(at));
+    }
+    const place = `${stream} ${job} ${worker}`;
+    if (place !== this.#last) {
+      this.#last = place;
+      const number = this.#numbers.get(place) ?? this.#numbers.size;
+      this.#places.add(this.#numbers.has(place) ? String(number) : `${number} ${place}`);
+      this.#numbers.set(place, number);
     }
     // Not through a stream: a full disk shall fail the run.
-    appendFileSync(output, text);
-  };
+    appendFileSync(this.#output, text);
+  }
+
+  /** Ends the entries. The log can still be appended to. */
+  close(): void {
+    this.#times.close();
+    this.#places.close();
+  }
 }
 
-/** Answers false where no entry may follow, since a part of this one may have been written. */
-function addTime(output: number, times: string, at: number): boolean {
-  try {
-    // The size of the file, not a count of our bytes: Node may have written a warning in between.
-    const file = openRegularSync(times, APPEND);
+/** Appends entries to a file beside the log, until one cannot be written: a part of it may have been. */
+class Entries {
+  readonly #output: number;
+  readonly #file: string;
+  #descriptor: number | undefined;
+  #isOver = false;
+
+  constructor(output: number, file: string) {
+    this.#output = output;
+    this.#file = file;
+  }
+
+  add(entry: string): void {
+    if (this.#isOver) return;
     try {
-      appendFileSync(file, `${fstatSync(output).size} ${at}\n`);
-    } finally {
-      closeSync(file);
+      this.#descriptor ??= openRegularSync(this.#file, APPEND);
+      // The size of the log, not a count of our bytes: Node may have written a warning in between.
+      appendFileSync(this.#descriptor, `${fstatSync(this.#output).size} ${entry}\n`);
+    } catch {
+      this.close();
     }
-    return true;
-  } catch {
-    return false;
+  }
+
+  close(): void {
+    this.#isOver = true;
+    if (this.#descriptor !== undefined) closeSync(this.#descriptor);
+    this.#descriptor = undefined;
   }
 }

@@ -42,22 +42,22 @@ export function bytesAsText(bytes: Buffer): string {
   return bytes.toString("latin1");
 }
 
+/** Tells by the record of places whether the line that begins at `start` is of the wanted job and worker. */
+export type OfPlace = (start: number, beginning: string) => boolean;
+
 /**
  * The function that finds the wanted lines in a text of whole lines, made by {@link bytesAsText}. An empty filter wants all
- * lines. Bytes are compared, so a log need not be UTF-8. Throws `invalid_request` for a text that cannot be searched for.
+ * lines. Where the run has no record of places (`isOfPlace` is not given), the beginning of a line tells its place. Bytes
+ * are compared, so a log need not be UTF-8. Throws `invalid_request` for a text that cannot be searched for.
  */
-export function wantedLines({ text, matchCase, job, worker }: LineFilter): (lines: string) => Generator<FoundLine> {
+export function wantedLines(filter: LineFilter, isOfPlace?: OfPlace): (lines: string) => Generator<FoundLine> {
+  const { text, matchCase, job, worker } = filter;
   if (text !== undefined && (text === "" || Buffer.byteLength(text) > MOST_TEXT_BYTES || /[\r\n]/.test(text)))
     throw new Failure("invalid_request", `q: expected 1 to ${MOST_TEXT_BYTES} bytes on one line`);
   const place = [job, worker].filter((name) => name !== undefined).join("@");
-  const pattern = patternOf(text ?? place, matchCase || text === undefined);
-  // Only the beginning of a line is looked at: the time does not grow with the length of the line.
-  const isOfPlace = (beginning: string) => {
-    if (place === "") return true;
-    const [, ofJob, name] = PLACE.exec(beginning.replace(MARKS, "")) ?? [];
-    const isOfJob = job === (ofJob ?? (worker === undefined ? name : undefined));
-    return (job === undefined || isOfJob) && (worker === undefined || worker === name);
-  };
+  const isAnywhere = place === "";
+  const pattern = patternOf(text ?? (isOfPlace ? "" : place), matchCase || text === undefined);
+  const isWanted = isOfPlace ?? ((_, beginning) => beginsWithPlace(beginning, filter));
   return function* (lines) {
     for (let from = 0; from < lines.length; ) {
       pattern.lastIndex = from;
@@ -67,9 +67,35 @@ export function wantedLines({ text, matchCase, job, worker }: LineFilter): (line
       const newline = lines.indexOf("\n", at);
       const end = newline < 0 ? lines.length : newline;
       from = end + 1;
-      if (isOfPlace(lines.slice(start, Math.min(end, start + BEGINNING_BYTES)))) yield { start, end, at };
+      // Only the beginning of a line is looked at: the time does not grow with the length of the line.
+      if (isAnywhere || isWanted(start, lines.slice(start, Math.min(end, start + BEGINNING_BYTES)))) yield { start, end, at };
     }
   };
+}
+
+function beginsWithPlace(beginning: string, { job, worker }: LineFilter): boolean {
+  const [, ofJob, name] = PLACE.exec(beginning.replace(MARKS, "")) ?? [];
+  const isOfJob = job === (ofJob ?? (worker === undefined ? name : undefined));
+  return (job === undefined || isOfJob) && (worker === undefined || worker === name);
+}
+
+/** Where a line begins: the byte, and its number. */
+export interface LineStart {
+  offset: number;
+  line: number;
+}
+
+/** The place that an answer told as `next`, `<offset>.<line>`; `0` is the beginning. Throws `invalid_request`. */
+export function lineStartOf(after: string | undefined): LineStart {
+  if (after === undefined || after === "0") return { offset: 0, line: 1 };
+  const [, offset = "", line = ""] = /^(\d{1,15})\.([1-9]\d{0,14})$/.exec(after) ?? [];
+  if (offset === "") throw wrongStart();
+  return { offset: Number(offset), line: Number(line) };
+}
+
+/** The error for a place that is not in the log. */
+export function wrongStart(): Failure {
+  return new Failure("invalid_request", "after: expected `next` of an earlier answer about this log");
 }
 
 /** Where case does not matter, the pattern has all forms of each letter. */

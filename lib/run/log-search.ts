@@ -1,7 +1,18 @@
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
 import { Failure } from "../core/errors.ts";
 import { boolean, described, type Infer, integer, list, object, string } from "../core/shape.ts";
-import { bytesAsText, type LineFilter, MOST_LINE_BYTES, NEWLINE, openLog, wantedLines, wholeLines } from "./log-lines.ts";
+import {
+  bytesAsText,
+  type LineFilter,
+  type LineStart,
+  lineStartOf,
+  MOST_LINE_BYTES,
+  NEWLINE,
+  openLog,
+  wantedLines,
+  wholeLines,
+  wrongStart,
+} from "./log-lines.ts";
 import { readRecord, runNotFound } from "./record.ts";
 
 /** Which lines to search for, and where. */
@@ -35,7 +46,7 @@ const SHOWN_BYTES = 2_000;
  * searches up to 32 MiB. Throws `run_not_found`, and `invalid_request` for a wrong text or place.
  */
 export async function searchLog(layout: Layout, runId: string, query: LogQuery): Promise<LogMatches> {
-  const place = placeOf(query.after);
+  const place = lineStartOf(query.after);
   const { text, job, worker } = query;
   if (text === undefined && job === undefined && worker === undefined)
     throw new Failure("invalid_request", "q: expected a text to search for, or else a job or a worker");
@@ -47,7 +58,7 @@ export async function searchLog(layout: Layout, runId: string, query: LogQuery):
   const handle = await openLog(runLayout(layout, runId).activity);
   try {
     const { size } = (await handle?.stat()) ?? { size: 0 };
-    if (place.offset > size) throw wrongPlace();
+    if (place.offset > size) throw wrongStart();
     // As many bytes as the longest line, or that line could not be passed.
     const end = Math.min(size, place.offset + MOST_LINE_BYTES, Math.max(place.offset, query.until ?? size));
     const pieces = handle ? wholeLines(handle, place.offset, end, ended && end === size) : [];
@@ -58,28 +69,11 @@ export async function searchLog(layout: Layout, runId: string, query: LogQuery):
   }
 }
 
-/** Where a line begins: the byte, and its number. */
-interface LinePlace {
-  offset: number;
-  line: number;
-}
-
-function placeOf(after: string | undefined): LinePlace {
-  if (after === undefined || after === "0") return { offset: 0, line: 1 };
-  const [, offset = "", line = ""] = /^(\d{1,15})\.([1-9]\d{0,14})$/.exec(after) ?? [];
-  if (offset === "") throw wrongPlace();
-  return { offset: Number(offset), line: Number(line) };
-}
-
-function wrongPlace(): Failure {
-  return new Failure("invalid_request", "after: expected `next` of an earlier answer about this log");
-}
-
 /** Searches whole lines, and counts them, up to `limit` matches; answers where the search has stopped. */
 async function searchPieces(
   pieces: AsyncIterable<Buffer> | Iterable<Buffer>,
   find: ReturnType<typeof wantedLines>,
-  place: LinePlace,
+  place: LineStart,
   limit: number,
 ) {
   const matches: LogMatches["matches"] = [];

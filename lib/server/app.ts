@@ -7,12 +7,12 @@ import { layoutOf } from "../bucket/base/layout.ts";
 import { bucketIds, bucketNotFound, prepareRoot, takeRoot } from "../bucket/source/root.ts";
 import { Failure, messageOf } from "../core/errors.ts";
 import { exists } from "../core/files.ts";
-import { type Asset, loadAssets } from "../core/self.ts";
+import { loadAssets } from "../core/self.ts";
 import type { Launcher } from "../core/spawn.ts";
 import { CONNECTION_CAPS } from "../http/connections.ts";
 import { listen } from "../http/listen.ts";
-import { type Answer, HTTP_STATUS, type HttpRequest, raw } from "../http/message.ts";
-import { callRoute, findRoute, methodNotAllowed } from "../http/router.ts";
+import { type Answer, HTTP_STATUS, type HttpRequest } from "../http/message.ts";
+import { callRoute, findRoute } from "../http/router.ts";
 import { Supervisor } from "../run/supervisor.ts";
 import { type Log, logExchange } from "./access.ts";
 import { ReadThread } from "./beside.ts";
@@ -21,6 +21,7 @@ import type { Services } from "./context.ts";
 import { Readers } from "./reading.ts";
 import { ROUTES } from "./routes/table.ts";
 import { RunList } from "./run-list.ts";
+import { StaticFiles } from "./static.ts";
 
 /** How long open requests may take to finish when the server stops. The creation of a bucket takes longest. */
 const CLOSE_WAIT_MS = 15_000;
@@ -53,7 +54,7 @@ export async function startServer(
 ): Promise<RunningServer> {
   const { root, host, port } = config;
   const tls = config.tls && (await readTlsPair(config.tls));
-  const assets = await loadAssets();
+  const files = new StaticFiles(await loadAssets());
   const supervisor = new Supervisor({ launcher, log });
   await using taken = new AsyncDisposableStack();
   taken.use(await takeRoot(root));
@@ -67,7 +68,7 @@ export async function startServer(
     port,
     ...(tls && { tls }),
     caps: { ...CONNECTION_CAPS, onMet: log },
-    handle: (request) => answer(request, { assets, guard, services }),
+    handle: (request) => answer(request, { files, guard, services }),
     explain: (error, request) => explain(error, request, root),
     onExchange: (exchange) => logExchange(log, exchange),
     onDefect: (id, error) => log(`request=${id} failed: ${error instanceof Error ? error.stack : error}`),
@@ -106,18 +107,15 @@ function signInOf({ token, tls, totp }: ServerConfig, now: () => number) {
 }
 
 /** Answers a request in the order that HTTP conventions say. Only the files of the sign-in page are public. */
-function answer(
-  request: HttpRequest,
-  own: { assets: ReadonlyMap<string, Asset>; guard: Guard; services: Services },
-): Answer | Promise<Answer> {
-  const asset = own.assets.get(request.path);
-  const found = asset ? undefined : routeOf(request);
-  request.noted.route = asset ? request.path : found?.route.path;
-  if (asset && !isReference(request.path)) return fileAnswer(request, asset);
+function answer(request: HttpRequest, own: { files: StaticFiles; guard: Guard; services: Services }): Answer | Promise<Answer> {
+  const isFile = own.files.has(request.path);
+  const found = isFile ? undefined : routeOf(request);
+  request.noted.route = isFile ? request.path : found?.route.path;
+  if (isFile && !isReference(request.path)) return own.files.answer(request);
   const identity = own.guard.admit(request);
   request.admitted();
   request.noted.authenticated = `${identity.via}${identity.totp ? "+totp" : ""}`;
-  if (asset) return fileAnswer(request, asset);
+  if (isFile) return own.files.answer(request);
   // Only an admitted client learns why there is no route.
   const wanted = found ?? findRoute(ROUTES, request);
   return callRoute(wanted, request, { ...own.services, identity });
@@ -142,9 +140,4 @@ function routeOf(request: HttpRequest) {
 /** True for the pages of the API reference: they are files too, but not public. */
 function isReference(path: string): boolean {
   return path.startsWith("/docs");
-}
-
-function fileAnswer(request: HttpRequest, asset: Asset): Answer {
-  if (request.method !== "GET" && request.method !== "HEAD") throw methodNotAllowed(request, ["GET", "HEAD"]);
-  return raw(asset.type, asset.content, { "Cache-Control": "no-cache" });
 }

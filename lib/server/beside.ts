@@ -2,7 +2,7 @@ import { Worker } from "node:worker_threads";
 import type { Layout } from "../bucket/base/layout.ts";
 import { Failure } from "../core/errors.ts";
 import { programFile } from "../core/self.ts";
-import { type Answer, raw } from "../http/message.ts";
+import { type Answer, readyJson } from "../http/message.ts";
 import type { ReadEnd, ReadOrder, Reads } from "./reads.ts";
 
 /** A read that takes longer is given up, and with it all that wait behind it. */
@@ -42,7 +42,7 @@ export class ReadThread {
 
   /** {@link ask}, as the answer to a request. */
   async answer<K extends keyof Reads>(...order: Parameters<typeof this.ask<K>>): Promise<Answer> {
-    return raw("application/json; charset=utf-8", await this.ask(...order));
+    return readyJson(await this.ask(...order));
   }
 
   /** Ends the thread. What waits fails with `shutting_down`. */

@@ -10,6 +10,7 @@ import { catalogView, type ViewName, type ViewQuery } from "../bucket/catalog/vi
 import { fingerprintsOf } from "../bucket/kv/kv-access.ts";
 import { Failure } from "../core/errors.ts";
 import { isObject } from "../core/shape.ts";
+import { type LinesQuery, readLines } from "../run/log-view.ts";
 import type { RunKind, RunParams } from "../run/protocol.ts";
 import { type RunRecord, readRecord, runNotFound } from "../run/record.ts";
 import { requireNames } from "../run/request.ts";
@@ -58,6 +59,11 @@ const READS = {
     const record = readRecord(layout, id);
     if (!record) throw runNotFound(id);
     return { ...(await shownRun(layout, record)), progress };
+  },
+
+  /** Lines of the Activity of a run. */
+  async lines(layout: Layout, { id, query }: { id: string; query: LinesQuery }) {
+    return await readLines(layout, id, query);
   },
 
   /** Throws what is wrong with the names in the parameters of a run, or with the plan that they name. */

@@ -59,8 +59,8 @@ export async function send(
   for (const [name, values] of Object.entries<string[]>(incoming.headersDistinct))
     for (const value of values) headers.append(name, value);
   const chunks: Buffer[] = await incoming.toArray();
-  const isEmpty = incoming.statusCode === 204;
-  return new Response(isEmpty ? null : Buffer.concat(chunks), { status: incoming.statusCode, headers });
+  const hasNoBody = [204, 304].includes(incoming.statusCode);
+  return new Response(hasNoBody ? null : Buffer.concat(chunks), { status: incoming.statusCode, headers });
 }
 
 /** A self-signed certificate for localhost and 127.0.0.1, made by openssl. */

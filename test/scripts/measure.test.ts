@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { MOST, measure, scriptsOf } from "../../scripts/measure.ts";
 
 /** The bounds of lib: one person can read all of it. README.md names them. */
-const PROMISED = { codeLines: 26_900, files: 230, linesOfFile: 350 };
+const PROMISED = { codeLines: 28_200, files: 240, linesOfFile: 350 };
 
 const lib = measure(scriptsOf("lib"));
 

@@ -37,6 +37,19 @@ test("CP-002 everything that pages, styles and scripts refer to is a file of the
   for (const style of files.filter((file) => file.endsWith(".css"))) assert.doesNotMatch(read(style), /url\(|@import/, style);
 });
 
+test("CP-432 the page names every module of the first view, so that the browser asks for all of them at once", () => {
+  const page = read("index.html");
+  const named = (pattern: RegExp) => [...page.matchAll(pattern)].map(([, name]) => name as string);
+  const entries = named(/<script type="module"[^>]* src="\/([^"]+)"/g);
+  const needed = new Set(entries);
+  for (const script of needed)
+    for (const [, target = ""] of read(script).matchAll(/(?:\bfrom|^import) "(\.[^"]+)"/gm))
+      needed.add(path.posix.join(path.posix.dirname(script), target));
+  const preloaded = named(/<link rel="modulepreload" href="\/([^"]+)"/g);
+  assert.deepEqual(preloaded.sort(), [...needed].filter((script) => !entries.includes(script)).sort());
+  assert.ok(preloaded.length > 0);
+});
+
 test("text from the server is never read as HTML or code", () => {
   const html =
     /\b(?:inner|outer)HTML\b|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment|\beval\b|new Function|setHTML/;
@@ -44,15 +57,9 @@ test("text from the server is never read as HTML or code", () => {
 });
 
 test("CP-190 nothing but preferences is stored in the browser, by the one module for them", () => {
-  for (const script of scripts) assert.doesNotMatch(read(script), /sessionStorage|indexedDB|document\.cookie|caches\b/, script);
-  const storing = scripts.filter((script) => read(script).includes("localStorage"));
-  assert.deepEqual(storing, ["preferences.js"]);
+  for (const script of scripts) assert.doesNotMatch(read(script), /indexedDB|document\.cookie|caches\b/, script);
+  const storing = scripts.filter((script) => /(local|session)Storage/.test(read(script)));
+  assert.deepEqual(storing, ["base/preferences.js"]);
   const names = scripts.flatMap((script) => [...read(script).matchAll(/\bprefer\("(\w+)"/g)]);
-  for (const [, name] of names) assert.match(name as string, /^(colours|keys|letters|log|tab)$/);
-});
-
-test("the state of a run has a colour of its own for every word there is", () => {
-  const css = read("views.css");
-  for (const word of ["running", "succeeded", "failed", "cancelled"])
-    assert.match(css, new RegExp(`&(?::is\\([^)]*)?\\.${word}\\b`));
+  for (const [, name] of names) assert.match(name as string, /^(colours|dismissed|keys|letters|log|tab)$/);
 });

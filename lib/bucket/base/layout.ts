@@ -70,6 +70,8 @@ export function runLayout(layout: Layout, id: string) {
     activity: `${folder}/activity.log`,
     /** When its bytes were written. */
     activityTimes: `${folder}/activity.times`,
+    /** Of which place its lines are. */
+    activityPlaces: `${folder}/activity.places`,
     /** The durable record of a push and the run's copy of logs/ops.log. */
     opsLog: `${folder}/ops.log`,
     /** What a dry run of a deploy has planned. */

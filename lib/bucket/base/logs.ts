@@ -7,6 +7,7 @@ import { LOG_SHARE, openFilesLimit } from "../../core/process.ts";
 import type { Redactor } from "../../core/redact.ts";
 import { isObject } from "../../core/shape.ts";
 import { type Layout, runLayout } from "./layout.ts";
+import { type About, type LinePlace, prefixOf } from "./line-place.ts";
 
 /** The fields of one structured line; a field that is undefined is left out. */
 interface LogFields {
@@ -43,7 +44,8 @@ interface RunLogOptions {
   runId: string;
   command: string;
   redactor: Redactor;
-  activity: (text: string) => void;
+  /** Appends text of one place to Activity. */
+  activity: (text: string, place: LinePlace) => void;
   /** How structured lines look (`log_format` of ops.conf). */
   format: "kv" | "json";
   /** How many bytes of each worker's output go to the run's copy of its log (`run_output_limit`); all without it. */
@@ -72,19 +74,19 @@ export class RunLog {
     this.redactor = options.redactor;
   }
 
-  /** A sentence for people, in Activity and in ops.log. */
-  info(message: string): void {
-    this.#tell(message, "", "info");
+  /** A sentence for people, in Activity and in ops.log. `about` is the place of all its lines. */
+  info(message: string, about?: About): void {
+    this.#tell(message, "", "info", about);
   }
 
   /** Like `info`, marked as a warning. */
-  warn(message: string): void {
-    this.#tell(message, "warning: ", "warn");
+  warn(message: string, about?: About): void {
+    this.#tell(message, "warning: ", "warn", about);
   }
 
   /** Like `info`, marked as an error. */
-  error(message: string): void {
-    this.#tell(message, "error: ", "error");
+  error(message: string, about?: About): void {
+    this.#tell(message, "error: ", "error", about);
   }
 
   /**
@@ -129,8 +131,8 @@ export class RunLog {
     this.#open.clear();
   }
 
-  #tell(message: string, mark: string, level: Level): void {
-    this.#print(this.redactor.sentence(mark + message));
+  #tell(message: string, mark: string, level: Level, { job, worker }: About = {}): void {
+    this.#print(this.redactor.sentence(mark + message), { job, worker, stream: level === "error" ? "error" : "ops" });
     this.record({ msg: message }, level);
   }
 
@@ -139,9 +141,10 @@ export class RunLog {
   }
 
   /** A text that is masked already, with the job and the worker that it is about. Answers the length of the log's line. */
-  #show(fields: LogFields & StreamField): number {
-    const place = fields.job === undefined ? fields.worker : `${fields.job}@${fields.worker}`;
-    this.#print(`${place} ${fields.stream === "stderr" ? "!" : "|"} ${fields.msg}`);
+  #show(fields: LogFields & StreamField & { msg: string }): number {
+    // Each line has its prefix: so a reader knows which lines are of the place, whatever they say.
+    const prefix = prefixOf(fields);
+    this.#print(prefix + fields.msg.replaceAll("\n", `\n${prefix}`), fields);
     return this.#write(fields, "info");
   }
 
@@ -183,9 +186,9 @@ export class RunLog {
     return open;
   }
 
-  #print(text: string): void {
+  #print(text: string, place: LinePlace): void {
     try {
-      this.#options.activity(`${text}\n`);
+      this.#options.activity(`${text}\n`, place);
     } catch (cause) {
       throw new Failure("failed", `Cannot write the run's Activity: ${messageOf(cause)}`, { cause });
     }

@@ -6,7 +6,7 @@ import { uuidV7 } from "../../codec/uuid.ts";
 import { explain, Failure } from "../../core/errors.ts";
 import { APPEND, exists, openRegularSync } from "../../core/files.ts";
 import { Launcher } from "../../core/spawn.ts";
-import { activityWriter } from "../../run/activity.ts";
+import { ActivityWriter } from "../../run/activity.ts";
 import type { OutcomeMessage, RunKind, RunParams } from "../../run/protocol.ts";
 import { type Actor, addAudit, askedBy, createRecord, isCancelled, saveRecord, settle } from "../../run/record.ts";
 import { finishRun, takeBucket } from "../../run/recovery.ts";
@@ -88,9 +88,9 @@ async function performHere({ layout, record, params, lock, stop, view }: RunHere
   const print = printer(view, isColoured ? diffColours : (text) => text);
   using live = process.stderr.isTTY ? liveView(process.stderr) : undefined;
   const { perform } = await import("../../operation/index.ts");
-  const { activity, activityTimes } = runLayout(layout, record.id);
+  const files = runLayout(layout, record.id);
   // Open until the process ends, which is soon: the number of a closed file could be that of another file by then.
-  const append = activityWriter(openRegularSync(activity, APPEND), activityTimes);
+  const writer = new ActivityWriter(openRegularSync(files.activity, APPEND), files);
   const launcher = new Launcher(
     withoutServerVariables(process.env),
     (change, group) => void lock.changeGroup(change, group).catch(() => {}),
@@ -104,15 +104,16 @@ async function performHere({ layout, record, params, lock, stop, view }: RunHere
       launcher,
       server: null,
       signal: stop.signal,
-      activity(text) {
+      activity(text, place) {
         if (live) live.above(() => print(text));
         else print(text);
-        append(text);
+        writer.append(text, place);
       },
       progress: (progress) => live?.update(progress),
     },
   );
   await launcher.endAll(LEFT_GRACE_MS);
+  writer.close();
   return outcome;
 }
 

@@ -6,7 +6,7 @@ import { explain, Failure } from "../../core/errors.ts";
 import { writeAtomic } from "../../core/files.ts";
 import { identify } from "../../core/process.ts";
 import { Launcher } from "../../core/spawn.ts";
-import { activityWriter } from "../../run/activity.ts";
+import { ActivityWriter } from "../../run/activity.ts";
 import {
   CANCEL_WAIT_MS,
   type FromWorker,
@@ -67,12 +67,12 @@ async function carryOut(order: Order, launcher: Launcher, stop: AbortController)
   try {
     if (order.type === "task") return await carryOutTask(order, stop.signal);
     const { perform } = await import("../../operation/index.ts");
-    const { activityTimes } = runLayout(layoutOf(order.bucketDir), order.runId);
+    const writer = new ActivityWriter(ACTIVITY, runLayout(layoutOf(order.bucketDir), order.runId));
     return await perform(order satisfies Orders, {
       launcher,
       server: identify(process.ppid) ?? null,
       signal: stop.signal,
-      activity: activityWriter(ACTIVITY, activityTimes),
+      activity: (text, place) => writer.append(text, place),
       progress: (progress) => report({ type: "progress", progress }),
     });
   } catch (error) {

@@ -99,7 +99,7 @@ export class Fleet {
   cancelReceipts(): CancelReceipts {
     const workers = [...this.#receipts].map(([worker, receipt]) => ({ worker, receipt }));
     for (const { worker, receipt } of workers)
-      this.#context.log.info(`${worker}: the command that was running there is ${describeReceipt(receipt)}`);
+      this.#context.log.info(`${worker}: the command that was running there is ${describeReceipt(receipt)}`, { worker });
     const unconfirmed = workers.filter(({ receipt }) => !CONFIRMED.has(receipt)).length;
     if (workers.length > 0) this.#context.log.info(`cancelled on ${workers.length} workers, ${unconfirmed} of them unconfirmed`);
     return { workers, unconfirmed };

@@ -113,7 +113,7 @@ export function concludeWorkers<R extends { workers: readonly { worker: string; 
   const isFine = bad.length + reasons.length === 0;
   if (!isFine && signal.aborted)
     throw new Failure("cancelled", "cancelled", { details: { ...result, cancelled: fleet.cancelReceipts() } });
-  if (!isTold) for (const { worker, error } of bad) if (error !== null) log.error(`${worker}: ${error}`);
+  if (!isTold) for (const { worker, error } of bad) if (error !== null) log.error(`${worker}: ${error}`, { worker });
   log.info(`${workers.length - bad.length} of ${workers.length} workers are ${wanted.words}`);
   if (isFine || isTolerant) return result;
   const names = bad.slice(0, MOST_NAMES).map(({ worker, outcome }) => `${worker} (${outcome.replace("_", " ")})`);

@@ -65,7 +65,7 @@ export async function controlJob(work: JobWork): Promise<void> {
   for (const batch of rolloutBatches(order, [...ready.keys()], job.maxConcurrentUpgrades)) {
     throwIfCancelled(context.signal);
     const own = batch.workers.map((host) => ready.get(host) as ControlState);
-    context.log.info(`${job.name}: batch ${batch.index + 1} of ${batch.count}: ${target} on ${hostsOf(own)}`);
+    context.log.info(`${job.name}: batch ${batch.index + 1} of ${batch.count}: ${target} on ${hostsOf(own)}`, { job: job.name });
     const ids = own.map(({ allocation }) => allocation.id);
     noteBegun(context, ids, target);
     try {
@@ -90,7 +90,7 @@ async function runBatch(work: JobWork, batch: Batch, states: readonly ControlSta
     const trouble = error === undefined ? undefined : troubleOf(error);
     Object.assign(state, { outcome: trouble?.grade ?? "ok", error: trouble?.message ?? null });
     state.duration_ms = Math.round(performance.now() - started);
-    if (trouble) context.log.error(`${job.name}@${state.allocation.worker}: ${inOneLine(trouble.message)}`);
+    if (trouble) context.log.error(`${job.name}@${state.allocation.worker}: ${inOneLine(trouble.message)}`, state.allocation);
     else noteTarget(work, state.allocation);
   };
   if (hooksOn(job, "job_control").length > 0) {
@@ -145,15 +145,16 @@ export async function checkAfter(work: JobWork, batch: readonly ControlState[]):
   const left = new Set(states.filter((state) => !isToBeHealthy(target, state)).map(workerOf));
   const own = present.filter((one) => one.job === job.name && !left.has(one.worker));
   const probed = own.filter(({ disabled }) => !disabled).map(({ worker }) => worker);
-  if (!hasGate(job) || probed.length === 0) return context.log.info(`${job.name}: no health check, there is nothing to check`);
+  if (!hasGate(job) || probed.length === 0)
+    return context.log.info(`${job.name}: no health check, there is nothing to check`, { job: job.name });
   try {
     await passGate(context, effects, job, { probed, hooked: own.map(({ worker }) => worker) });
-    context.log.info(`${job.name}: health check passed`);
+    context.log.info(`${job.name}: health check passed`, { job: job.name });
   } catch (error) {
     throwIfCancelled(context.signal);
     const troubles = gateTroubles(error);
     if (troubles.size === 0) throw error;
-    context.log.error(messageOf(error));
+    context.log.error(messageOf(error), { job: job.name });
     for (const state of batch) {
       const { message = messageOf(error), evidence } = troubles.get(workerOf(state)) ?? {};
       Object.assign(state, { outcome: "failed", error: message, ...(evidence && { evidence }) });
@@ -220,7 +221,9 @@ async function settle(work: JobWork): Promise<void> {
   for (const state of never) failSettling(context, state, { message: "nothing is promoted there: run `ops deploy` first" });
   noteControl(work, never);
   if (older.length === 0) return;
-  context.log.info(`${job.name}: a deploy did not finish on ${hostsOf(older)}: the promoted files are put back`);
+  context.log.info(`${job.name}: a deploy did not finish on ${hostsOf(older)}: the promoted files are put back`, {
+    job: job.name,
+  });
   const ids = older.map(({ allocation }) => allocation.id);
   noteBegun(context, ids, "restore");
   await mapAll(older, WORKERS_AT_ONCE, (state) => putBack(work, state), context.signal);
@@ -254,6 +257,6 @@ function failSettling(
   state: ControlState,
   { grade = "failed", message }: { grade?: Grade; message: string },
 ): void {
-  log.error(`${state.allocation.job}@${state.allocation.worker}: ${message}`);
+  log.error(`${state.allocation.job}@${state.allocation.worker}: ${message}`, state.allocation);
   Object.assign(state, { outcome: grade, error: message });
 }

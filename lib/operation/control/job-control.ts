@@ -4,8 +4,9 @@ import { allocationsNamed, jobsNamed } from "../../bucket/catalog/choices.ts";
 import { promotionsOf } from "../../bucket/catalog/promotions.ts";
 import { mapAll } from "../../core/async.ts";
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
-import { inOneLine, isClosing, plainLines } from "../../core/plain-text.ts";
+import { inOneLine, plainLines } from "../../core/plain-text.ts";
 import { anything, check, object } from "../../core/shape.ts";
+import { isClosing } from "../../core/trouble-lines.ts";
 import { type ControlKind, parametersOf } from "../../run/protocol.ts";
 import { makeStatus, readWorkerJson } from "../../transport/ask/inspect.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
@@ -105,7 +106,7 @@ async function leaveOutWorkers(control: Control, states: readonly ControlState[]
     } catch (error) {
       throwIfCancelled(context.signal);
       const { grade, message } = troubleOf(error);
-      context.log.error(message);
+      context.log.error(message, { worker });
       for (const state of own) Object.assign(state, { outcome: grade, error: message });
     }
   };
@@ -119,8 +120,8 @@ async function controlJobs(all: Control, jobs: readonly CatalogJob[], states: re
   const work = async (job: CatalogJob) => {
     const own = states.filter(({ allocation }) => allocation.job === job.name);
     const disabled = own.filter(({ allocation }) => allocation.disabled);
-    if (own.length === 0) context.log.info(`${job.name}: skipped, it has no allocation`);
-    if (disabled.length > 0) context.log.info(`${job.name}: skipped where disabled, on ${hostsOf(disabled)}`);
+    if (own.length === 0) context.log.info(`${job.name}: skipped, it has no allocation`, { job: job.name });
+    if (disabled.length > 0) context.log.info(`${job.name}: skipped where disabled, on ${hostsOf(disabled)}`, { job: job.name });
     const jobWork = { ...all, job, states: own };
     if (target !== "status") await controlJob(jobWork);
     else {

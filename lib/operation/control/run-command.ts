@@ -151,13 +151,14 @@ async function checkBatch(command: WorkersCommand, number: number, batch: readon
     const own = allocations.get(job.name) ?? [];
     const probed = own.filter(({ disabled }) => !disabled).map(({ worker }) => worker);
     await passGate(context, effects, job, { probed, hooked: own.map(({ worker }) => worker) });
-    log.info(`${job.name}: health check passed`);
+    log.info(`${job.name}: health check passed`, { job: job.name });
   };
   const ended = await runAll(jobs, CHECKS_AT_ONCE, check, signal);
   for (const [index, one] of ended.entries()) {
     const error = one.status === "rejected" ? messageOf(one.reason) : null;
-    if (error !== null && !signal.aborted) log.error(error);
-    health.push({ batch: number, job: (jobs[index] as CatalogJob).name, error });
+    const { name: job } = jobs[index] as CatalogJob;
+    if (error !== null && !signal.aborted) log.error(error, { job });
+    health.push({ batch: number, job, error });
   }
 }
 

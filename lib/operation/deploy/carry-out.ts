@@ -54,7 +54,7 @@ export function rolloutDriver(work: Work) {
       enter(work, rollout, { action, batch: batch.index + 1, batches: batches.length, gate: "" });
       if (action === "job_control") return;
       const place = `batch ${batch.index + 1} of ${batch.count} (${phase.phase})`;
-      log.info(`${rollout.plan.job.name}: ${place}: ${action} on ${hostsOf(states)}`);
+      log.info(`${rollout.plan.job.name}: ${place}: ${action} on ${hostsOf(states)}`, { job: rollout.plan.job.name });
     },
     async lifecycle({ rollout, states }) {
       noteStep(context, states);
@@ -96,7 +96,8 @@ export function rolloutDriver(work: Work) {
       const { name } = rollout.plan.job;
       await onAll(work, states, async ({ plan }) => {
         const { changed } = await effects.sync(plan.allocation, plan.tree, {});
-        if (changed.length > 0) log.info(`${name}: put back on ${plan.allocation.worker}: ${changed.join(", ")}`);
+        if (changed.length > 0)
+          log.info(`${name}: put back on ${plan.allocation.worker}: ${changed.join(", ")}`, plan.allocation);
       });
       // The next deploy repairs what this sync could not.
       beginChange(db, name, idsOf(states.filter(({ trouble }) => trouble)));
@@ -164,7 +165,7 @@ async function syncAllocation(work: Work & { synced: SyncedTree[] }, state: Allo
   const { changed, removed, sentBytes } = await bringFiles(work, allocation, state.plan, promoted.files);
   state.isSynced = true;
   const found = `${changed.length} changed, ${removed.length} removed, ${sentBytes} bytes`;
-  work.context.log.info(`${job}: synced to ${worker}: ${found}`);
+  work.context.log.info(`${job}: synced to ${worker}: ${found}`, { job, worker });
 }
 
 async function runTarget({ context, effects, options }: Work, { plan: { job } }: Rollout, { plan }: AllocationState) {
@@ -174,7 +175,7 @@ async function runTarget({ context, effects, options }: Work, { plan: { job } }:
     const last = await effects.lastTarget(allocation);
     if (last?.hash === hash && runsTarget(last.target as Action)) {
       const place = `${last.target} on ${allocation.worker}`;
-      return context.log.info(`${job.name}: ${place} had already succeeded: resumed behind it`);
+      return context.log.info(`${job.name}: ${place} had already succeeded: resumed behind it`, allocation);
     }
   }
   await effects.run({
@@ -229,5 +230,5 @@ async function passRolloutGate(work: Work, { rollout, states, gated }: About<"ga
   }
   setGate(db, job.name, idsOf(states), "passed");
   enter(work, rollout, { gate: "passed" });
-  log.info(`${job.name}: health check passed on ${hostsOf(states)}`);
+  log.info(`${job.name}: health check passed on ${hostsOf(states)}`, { job: job.name });
 }

@@ -134,7 +134,7 @@ function deployDriver(ongoing: Ongoing): Driver {
       const job = plan.job.name;
       const reason = plan.allocations.length === 0 ? "no_allocations" : "already_promoted";
       log.record({ event: "deploy_skip", job, reason });
-      log.info(`${job}: skipped, ${reason.replaceAll("_", " ")}`);
+      log.info(`${job}: skipped, ${reason.replaceAll("_", " ")}`, { job });
       const allocations = rolloutOf(plan).states.map(allocationResult);
       results.set(job, { job, outcome: "skipped", reason, duration_ms: 0, allocations });
     },
@@ -174,7 +174,7 @@ async function reconcileAll(ongoing: Ongoing, { due, neverDeployed }: About<"rec
   // jobs.json says what is stopped, too.
   const hosts = ongoing.reconciled.filter((one) => one.outcome === "changed").map((one) => one.worker);
   const troubles = await syncWorkers(ongoing, hosts, updateSeqOf(context));
-  for (const [host, { message }] of troubles) log.warn(`jobs.json on ${host} is out of date: ${message}`);
+  for (const [host, { message }] of troubles) log.warn(`jobs.json on ${host} is out of date: ${message}`, { worker: host });
 }
 
 /** Answers what went wrong, by worker. Nothing may run there, since the runner goes by these files. */
@@ -209,8 +209,8 @@ function endRollout(ongoing: Ongoing, rollout: Rollout, error: unknown): void {
   const allocations = states.map(allocationResult);
   const outcome = error === undefined ? "deployed" : signal.aborted ? "cancelled" : "failed";
   const reason = error === undefined ? "deployed" : messageOf(error);
-  if (outcome === "deployed") log.info(`${name}: deployed in ${(duration_ms / 1000).toFixed(1)} s`);
-  else if (outcome === "failed") log.error(`${name}: ${reason}`);
+  if (outcome === "deployed") log.info(`${name}: deployed in ${(duration_ms / 1000).toFixed(1)} s`, { job: name });
+  else if (outcome === "failed") log.error(`${name}: ${reason}`, { job: name });
   results.set(name, { job: name, outcome, reason, duration_ms, allocations });
   ongoing.report();
 }
@@ -221,7 +221,7 @@ function leaveOut(
   how: Pick<JobResult, "outcome" | "reason">,
   errors?: ReadonlyMap<string, string>,
 ): void {
-  context.log.error(`${name}: ${how.reason}`);
+  context.log.error(`${name}: ${how.reason}`, { job: name });
   const allocations = leftOut(scope.present.get(name) ?? [], errors);
   results.set(name, { job: name, ...how, duration_ms: 0, allocations });
 }

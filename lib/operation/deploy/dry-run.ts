@@ -66,7 +66,7 @@ export async function dryRun(order: DryRunOrder): Promise<DeployPlan> {
     await writeAtomic(runLayout(layout, run.id).plan, text);
     for (const line of describePlan(plan)) log.info(line);
     for (const { worker, outcome, error } of plan.unreachable)
-      log.warn(`${worker}: ${outcome} now, nothing could be done there: ${error}`);
+      log.warn(`${worker}: ${outcome} now, nothing could be done there: ${error}`, { worker });
     const failed = plan.waves.flatMap(({ jobs }) => jobs).filter(({ outcome }) => outcome === "failed");
     const reasons = failed.map(({ job, reason }) => `${job}: ${reason}`);
     return concluded(abridged(plan, MOST_FILES), "the deploy would not be complete", reasons);
@@ -274,7 +274,8 @@ export function boundPlan(log: Pick<OperationContext["log"], "warn">, plan: Depl
     /** Tells where a job is not as planned. That is due to the hooks of this deploy, and no reason to stop. */
     compare({ job, allocations }: JobPlan): void {
       const found = planDifferences(plan, job.name, allocations.map(plannedFrom));
-      for (const { worker, files } of found) log.warn(`${job.name}@${worker}: not as planned: ${files.join(", ")}`);
+      for (const { worker, files } of found)
+        log.warn(`${job.name}@${worker}: not as planned: ${files.join(", ")}`, { job: job.name, worker });
       differences.push(...found);
     },
     /** What the result of the deploy tells about its plan. */

@@ -57,7 +57,7 @@ export async function reconcile(
 function noteEnd(context: OperationContext, { allocation, action, isGone }: Due, trouble?: Trouble): Reconciled {
   const { id, job, worker } = allocation;
   const outcome = trouble?.grade ?? "changed";
-  if (trouble) context.log.warn(`reconcile of ${job} on ${worker}: ${inOneLine(trouble.message)}`);
+  if (trouble) context.log.warn(`reconcile of ${job} on ${worker}: ${inOneLine(trouble.message)}`, allocation);
   // Nobody knows whether the service stands still: if the worker ever comes back, the service is to be started there.
   if (trouble && isGone) setStopped(context.db, job, id, "done");
   noteOutcomes(context, [{ id, action, outcome, reason: trouble?.message ?? "" }]);

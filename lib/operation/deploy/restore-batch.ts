@@ -54,7 +54,7 @@ async function restore(by: Restoring, job: CatalogJob, batch: readonly Allocatio
   let isBack = false;
   noteStep(context, states, "restore");
   try {
-    context.log.info(`${job.name}: puts the previously promoted files back on ${hosts}`);
+    context.log.info(`${job.name}: puts the previously promoted files back on ${hosts}`, { job: job.name });
     await putBatchBack(by, job, states);
     isBack = true;
     await passGate(context, effects, job, { probed, hooked: workersOf(states) });
@@ -123,7 +123,7 @@ async function settleWaiting(by: Restoring, job: CatalogJob, waiting: readonly A
   const { db, log, signal } = by.context;
   const states = waiting.filter(({ plan }) => plan.promoted.hash !== "");
   if (states.length === 0) return [];
-  log.info(`${job.name}: puts the promoted files back on ${hostsOf(states)}, where the rollout had not begun`);
+  log.info(`${job.name}: puts the promoted files back on ${hostsOf(states)}, where the rollout had not begun`, { job: job.name });
   noteStep(by.context, states, "restore");
   const work = async (state: AllocationState) => {
     const { allocation, promoted, tree } = state.plan;
@@ -136,7 +136,7 @@ async function settleWaiting(by: Restoring, job: CatalogJob, waiting: readonly A
     } catch (error) {
       throwIfCancelled(signal);
       state.trouble = troubleOf(error);
-      log.error(`${job.name}@${allocation.worker}: ${inOneLine(state.trouble.message)}`);
+      log.error(`${job.name}@${allocation.worker}: ${inOneLine(state.trouble.message)}`, allocation);
     }
   };
   await mapAll(states, WORKERS_AT_ONCE, work, signal);

@@ -123,7 +123,8 @@ async function probeWorker(question: HealthQuestion, worker: string): Promise<Al
     if (!Array.isArray(found)) return { ...found, attempts: attempt };
     const checks = found.map((one) => shownProbe(context, one));
     if (verbose)
-      for (const { evidence, duration_ms } of checks) log.info(`${job.name}@${worker}: ${evidence} (${duration_ms} ms)`);
+      for (const { evidence, duration_ms } of checks)
+        log.info(`${job.name}@${worker}: ${evidence} (${duration_ms} ms)`, { job: job.name, worker });
     const bad = found.filter(({ ok }) => !ok).map((one) => probeReason(context, one));
     const health = { worker, attempts: attempt, checks };
     if (bad.length === 0) return { ...health, outcome: "ok", error: null, evidence: null };
@@ -132,7 +133,8 @@ async function probeWorker(question: HealthQuestion, worker: string): Promise<Al
       if (found.some(({ isUnreachable }) => isUnreachable)) return { ...health, outcome: "unreachable", error, evidence: null };
       return { ...health, outcome: "failed", error, evidence: await effects.evidence(job, worker) };
     }
-    if (!pauses) log.info(`${job.name}@${worker}: waiting to become healthy: ${bad.map(inOneLine).join(", ")}`);
+    if (!pauses)
+      log.info(`${job.name}@${worker}: waiting to become healthy: ${bad.map(inOneLine).join(", ")}`, { job: job.name, worker });
     pauses ??= pausesOf(intervalSeconds * 1000);
     const { pauseMs, isEarly } = pauses.next().value;
     const what = `${job.name}@${worker}: to become healthy (attempt ${attempt} of ${attempts} failed)`;

@@ -91,10 +91,10 @@ async function reachWorker(context: OperationContext, fleet: Fleet, worker: stri
     const health = await roundTrip(fleet, worker, signal);
     const duration_ms = Math.round(performance.now() - started);
     if (health.outcome !== "unreachable" || attempt >= attempts) {
-      if (health.error !== null) log.error(`worker ${worker}: ${health.error}`);
+      if (health.error !== null) log.error(`worker ${worker}: ${health.error}`, { worker });
       return { worker, ...health, attempts: attempt, duration_ms };
     }
-    if (attempt === 1) log.info(`worker ${worker}: waiting for an answer: ${health.error}`);
+    if (attempt === 1) log.info(`worker ${worker}: waiting for an answer: ${health.error}`, { worker });
     await sleep(REACH_PAUSE_MS, signal);
   }
 }
@@ -133,17 +133,17 @@ async function checkJob(check: Check, job: CatalogJob): Promise<JobHealth> {
 }
 
 function skippedHealth({ log }: OperationContext, { name: job }: CatalogJob, reason: string): JobHealth {
-  log.info(`${job}: skipped, ${reason}`);
+  log.info(`${job}: skipped, ${reason}`, { job });
   return { job, outcome: "skipped", reason, allocations: [] };
 }
 
 function jobHealth({ log }: OperationContext, { name: job }: CatalogJob, allocations: AllocationHealth[]): JobHealth {
   const bad = allocations.filter(({ outcome }) => outcome !== "ok");
   const well = allocations.filter(({ outcome }) => outcome === "ok").map(({ worker }) => worker);
-  if (well.length > 0) log.info(`${job}: healthy on ${well.join(", ")}`);
+  if (well.length > 0) log.info(`${job}: healthy on ${well.join(", ")}`, { job });
   if (bad.length === 0) return { job, outcome: "ok", reason: null, allocations };
   const reason = bad.map(({ error }) => error).join("; ");
-  log.error(`${job}: ${reason}`);
+  log.error(`${job}: ${reason}`, { job });
   const outcome = bad.some((one) => one.outcome === "failed") ? "failed" : "unreachable";
   return { job, outcome, reason, allocations };
 }

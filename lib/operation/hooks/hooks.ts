@@ -106,7 +106,7 @@ export class HookSession {
     throwIfCancelled(signal);
     const { kind, job, variables = {}, versions } = pass;
     const place = `${PASSES[kind].event}, batch ${batch.index + 1} of ${batch.count}`;
-    log.info(`${job.name}: hook ${hook} (${place}) for ${batch.workers.join(", ")}`);
+    log.info(`${job.name}: hook ${hook} (${place}) for ${batch.workers.join(", ")}`, { job: job.name });
     this.#host ??= this.#open();
     const host = await this.#host;
     const peers = this.#peersOf(job);
@@ -133,7 +133,10 @@ export class HookSession {
       const error = await progress.during(`${job}@${worker}: hook ${hook}`, null, attemptScript(host, script));
       const duration_ms = Math.round(performance.now() - started);
       if (pass.verbose)
-        log.info(`${job}@${worker}: hook ${hook} ${error === null ? "succeeded" : "failed"} after ${duration_ms} ms`);
+        log.info(`${job}@${worker}: hook ${hook} ${error === null ? "succeeded" : "failed"} after ${duration_ms} ms`, {
+          job,
+          worker,
+        });
       if (error === null || attempt >= attempts) return { hook, worker, error, duration_ms };
       const pauseMs = intervalSeconds * 1000;
       const what = `${job}@${worker}: to try hook ${hook} again (attempt ${attempt} of ${attempts} failed)`;
@@ -259,6 +262,6 @@ export const runHooks: Operation = async (context, params) => {
   const hook = given.toLowerCase();
   const scripts = await withHooks(context, (hooks) => hooks.run({ kind: "cli", job, hook, verbose }));
   kv.flush();
-  if (scripts.length === 0) log.info(`${job.name} has no allocation to run the hook for`);
+  if (scripts.length === 0) log.info(`${job.name} has no allocation to run the hook for`, { job: job.name });
   return { job: job.name, hook, scripts };
 };

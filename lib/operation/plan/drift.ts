@@ -55,7 +55,7 @@ export const drift: Operation = async (context, params) => {
   };
   try {
     await runAll(results, LOOKS_AT_ONCE, look, signal);
-    for (const line of results.flatMap(driftLines)) context.log.info(line);
+    for (const result of results) for (const line of driftLines(result)) context.log.info(line, { worker: result.worker });
     const wanted = { outcome: "in_sync", words: "as promoted" };
     return concludeWorkers(context, fleet, { workers: results }, { wanted, isTold: true });
   } finally {

@@ -99,8 +99,8 @@ async function cleanWorker(gc: Gc, host: string, due: readonly CatalogAllocation
     cleaned.some(({ job, outcome }) => job === one.job && (outcome === "removed" || outcome === "abandoned"));
   forgetAllocations(context, host, ready.filter(isDone));
   for (const { job, worker, outcome, error } of outcomes)
-    if (error === null) context.log.info(`${job} on ${worker}: ${outcome}`);
-    else context.log.warn(`${job} on ${worker}: ${outcome.replace("_", " ")}: ${error}`);
+    if (error === null) context.log.info(`${job} on ${worker}: ${outcome}`, { job, worker });
+    else context.log.warn(`${job} on ${worker}: ${outcome.replace("_", " ")}: ${error}`, { job, worker });
   return outcomes;
 }
 
@@ -143,7 +143,7 @@ async function vacateWorker(gc: Gc, host: string, due: readonly CatalogAllocatio
   const { log, signal } = gc.context;
   try {
     if (!(await vacate(await gc.fleet.open(host), signal)))
-      log.warn(`${host}: its folder stays, since another worker of the bucket uses it now`);
+      log.warn(`${host}: its folder stays, since another worker of the bucket uses it now`, { worker: host });
     return due.map((one) => collected(one, "removed", null));
   } catch (error) {
     throwIfCancelled(signal);

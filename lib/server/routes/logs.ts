@@ -1,10 +1,12 @@
-import { runLayout } from "../../bucket/base/layout.ts";
+import { type Layout, runLayout } from "../../bucket/base/layout.ts";
 import { boolean, described, type Infer, integer, optional, string, withDefault, withExample } from "../../core/shape.ts";
 import { bytesDownload, type Download, downloadAnswer, fileDownload } from "../../http/download.ts";
-import { json } from "../../http/message.ts";
-import { readActivity } from "../../run/activity.ts";
+import { type Answer, json, readyJson } from "../../http/message.ts";
+import { follow, readActivity } from "../../run/activity.ts";
 import { type LineFilter, openLog, openLogText } from "../../run/log-lines.ts";
 import { searchLog } from "../../run/log-search.ts";
+import type { LinesQuery, LogLines } from "../../run/log-view.ts";
+import type { ReadThread } from "../beside.ts";
 import { bucketRoute } from "../context.ts";
 import { findRun, runIdOf } from "./runs.ts";
 import { component, pollMs, TIMEOUT } from "./shapes.ts";
@@ -14,14 +16,12 @@ const TEXT = "text/plain; charset=utf-8";
 /** Names of jobs and workers have no spaces. */
 const PLACE = { pattern: /\S+/, means: "a name", max: 253 };
 
-/** Which lines are meant. The beginning of a line tells what the line is about. */
+/** Which lines are meant. */
 const LINES = {
   q: optional(described(string({ min: 1, max: 200 }), "The text: at most 200 bytes, on one line")),
   case: withDefault(described(boolean(), "Letters of the text must have the same case"), false),
-  job: optional(withExample(described(string(PLACE), "Only lines that begin with `job@worker` or `job:`"), "web")),
-  worker: optional(
-    withExample(described(string(PLACE), "Only lines that begin with `worker |`, `worker !` or `job@worker`"), "10.0.0.7"),
-  ),
+  job: optional(withExample(described(string(PLACE), "Only lines about this job"), "web")),
+  worker: optional(withExample(described(string(PLACE), "Only lines from or about this worker"), "10.0.0.7")),
 };
 
 /** The logs of runs, while they run and afterwards. */
@@ -45,6 +45,33 @@ export const LOG_ROUTES = [
       request.longPoll();
       const chunk = await readActivity(layout, id, { after, timeoutMs: pollMs(timeout), signal: request.signal });
       return json(200, chunk);
+    },
+  }),
+  bucketRoute({
+    method: "GET",
+    path: "/runs/{run_id}/logs/lines",
+    summary: "Read lines of the Activity of a run",
+    description:
+      "Lines with their numbers, times and places, also during the run: from a line on, before a line, or the last ones. " +
+      "Job, worker and stream were recorded when the line was written. With filters there are the lines that match all of " +
+      "them; one call looks at 32 MiB at most. `after` waits for a line while nothing is new and the run goes on.",
+    query: {
+      from: optional(described(integer({ min: 1 }), "The number of the first line to look at; 1 where nothing says where")),
+      after: optional(described(string({ min: 1, max: 40 }), "`next` of the answer before")),
+      before: optional(described(integer({ min: 1 }), "A line number: the last lines before that line")),
+      tail: withDefault(described(boolean(), "The last lines"), false),
+      limit: withDefault(described(integer({ min: 1, max: 1_000 }), "How many lines at most"), 200),
+      ...LINES,
+      errors: withDefault(described(boolean(), "Only lines that tell of errors"), false),
+      timeout: TIMEOUT,
+    },
+    answer: { status: 200, description: "The lines, in their order", shape: component("LogLines") },
+    failures: ["run_not_found"],
+    async handle({ params, query: { timeout, ...query }, request, bucket: { layout } }, { beside }) {
+      const order = { id: runIdOf(params), query: { ...query, ...lineFilter(query) } };
+      if (query.after === undefined) return await beside.answer("lines", layout, order);
+      request.longPoll();
+      return await nextLines(beside, { layout, ...order }, { timeoutMs: pollMs(timeout), signal: request.signal });
     },
   }),
   bucketRoute({
@@ -133,6 +160,32 @@ export const LOG_ROUTES = [
     },
   }),
 ];
+
+/** An answer of fewer bytes may be one without lines. */
+const SHORT_BYTES = 1_000;
+
+/** Lines behind a place. Waits for them; a filter may pass over lines meanwhile. */
+async function nextLines(
+  beside: ReadThread,
+  { layout, id, query }: { layout: Layout; id: string; query: LinesQuery },
+  patience: { timeoutMs: number; signal: AbortSignal },
+): Promise<Answer> {
+  let { after } = query;
+  const ask = async (order: LinesQuery) => {
+    const bytes = await beside.ask("lines", layout, { id, query: order });
+    return { bytes, short: bytes.length < SHORT_BYTES ? (JSON.parse(Buffer.from(bytes).toString()) as LogLines) : undefined };
+  };
+  const { bytes } = await follow(layout, id, patience, {
+    async read(share) {
+      const order = { ...query, after };
+      const found = await share(`lines ${JSON.stringify(order)}`, () => ask(order));
+      after = found.short?.next ?? after;
+      return found;
+    },
+    isNews: ({ short }) => !short || short.lines.length > 0 || short.done || short.scanned_to < short.size_bytes,
+  });
+  return readyJson(bytes);
+}
 
 /** The lines that a query means. */
 function lineFilter(query: { [K in keyof typeof LINES]: Infer<(typeof LINES)[K]> }): LineFilter {

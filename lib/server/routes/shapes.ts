@@ -19,6 +19,7 @@ import { HTTP_STATUS } from "../../http/message.ts";
 import { LOG_CHUNK } from "../../run/activity.ts";
 import { RUN_EVENTS } from "../../run/events.ts";
 import { LOG_MATCHES } from "../../run/log-search.ts";
+import { LOG_LINE, LOG_LINES } from "../../run/log-view.ts";
 import { PROGRESS, RUN_STATUS, TIME } from "../../run/protocol.ts";
 import { ID, RUN_FIELDS, RUN_KIND } from "../../run/record.ts";
 
@@ -118,6 +119,8 @@ const SCHEMAS = {
   RunDetail: object({ ...SHOWN_RUN, progress: nullable(PROGRESS) }),
   RunStarted: object({ run_id: ID }),
   LogChunk: LOG_CHUNK,
+  LogLine: LOG_LINE,
+  LogLines: LOG_LINES,
   LogMatches: LOG_MATCHES,
   Events: RUN_EVENTS,
   Revision: object({

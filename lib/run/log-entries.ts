@@ -1,0 +1,87 @@
+import { readSync } from "node:fs";
+import { NEWLINE } from "./log-lines.ts";
+
+const WINDOW_BYTES = 32 * 1024;
+const [SPACE, ZERO, NINE] = [0x20, 0x30, 0x39];
+/** A number of more digits is no number of ours. */
+const MOST_DIGITS = 15;
+
+/**
+ * Reads the entries `<byte offset> <number>\n` or `<byte offset> <number> <text>\n` of a file beside a log, in the order of
+ * their offsets. An entry that was cut off does not count. A descriptor that is undefined stands for a file without
+ * entries. Synchronous: a window of the file holds thousands of entries.
+ */
+export class EntryCursor {
+  /** The number of the entry that holds where the cursor is; undefined before the first entry. */
+  value: number | undefined;
+  /** The byte of the file at which the entry that holds begins: a cursor that starts there finds the entry again. */
+  position: number;
+  readonly #descriptor: number | undefined;
+  readonly #onText: (value: number, text: string) => void;
+  #window: Buffer = Buffer.alloc(0);
+  /** Where the window begins in the file, and where the next entry begins in the window. */
+  #base: number;
+  #at = 0;
+  #next: { offset: number; value: number; position: number } | undefined;
+
+  /** Begins at a `position` of an earlier cursor. `onText` gets the texts of entries that are read. */
+  constructor(descriptor: number | undefined, position = 0, onText: (value: number, text: string) => void = () => {}) {
+    this.#descriptor = descriptor;
+    this.#base = position;
+    this.position = position;
+    this.#onText = onText;
+  }
+
+  /** Goes on to a byte of the log, and answers the number that holds there. `passed` gets all numbers on the way. */
+  moveTo(offset: number, passed?: Set<number>): number | undefined {
+    for (;;) {
+      this.#next ??= this.#read();
+      if (this.#next === undefined || this.#next.offset > offset) return this.value;
+      ({ value: this.value, position: this.position } = this.#next);
+      passed?.add(this.#next.value);
+      this.#next = undefined;
+    }
+  }
+
+  #read() {
+    for (;;) {
+      const end = this.#window.indexOf(NEWLINE, this.#at);
+      if (end < 0) {
+        if (!this.#fill()) return undefined;
+        continue;
+      }
+      const position = this.#base + this.#at;
+      const [offset, behind] = this.#number(this.#at);
+      const [value, rest] = this.#number(behind + 1);
+      this.#at = end + 1;
+      // What is no entry of ours does not count.
+      if (offset < 0 || value < 0 || this.#window[behind] !== SPACE) continue;
+      if (this.#window[rest] === SPACE) this.#onText(value, this.#window.toString("latin1", rest + 1, end));
+      else if (rest !== end) continue;
+      return { offset, value, position };
+    }
+  }
+
+  /** The number at a place of the window, -1 for none, and where the number ends. */
+  #number(from: number): [number: number, end: number] {
+    let [value, at] = [0, from];
+    for (; at - from <= MOST_DIGITS; at++) {
+      const byte = this.#window[at] ?? SPACE;
+      if (byte < ZERO || byte > NINE) break;
+      value = value * 10 + byte - ZERO;
+    }
+    return [at === from || at - from > MOST_DIGITS ? -1 : value, at];
+  }
+
+  /** Reads on; answers whether there was more. */
+  #fill(): boolean {
+    if (this.#descriptor === undefined) return false;
+    const rest = this.#window.subarray(this.#at);
+    this.#base += this.#at;
+    this.#at = 0;
+    const more = Buffer.allocUnsafe(WINDOW_BYTES);
+    const length = readSync(this.#descriptor, more, 0, WINDOW_BYTES, this.#base + rest.length);
+    this.#window = Buffer.concat([rest, more.subarray(0, length)]);
+    return length > 0;
+  }
+}
