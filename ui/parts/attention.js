@@ -4,6 +4,7 @@ import { count, listed, number, since } from "../base/format.js";
 import { prefer, preference } from "../base/preferences.js";
 import { plain, said } from "../base/text.js";
 import { item } from "./dialog.js";
+import { showReason } from "./map/panel.js";
 import { curlItem, moreMenu, orderButton } from "./order.js";
 import { mark } from "./state.js";
 
@@ -68,8 +69,7 @@ function dismiss(bucketId, one) {
  * The panel with the rows.
  * @param {any} page
  * @param {ReturnType<typeof attentionRows>} attention
- * @param {{ isOpen: boolean, onOpen: () => void, onLog: (problem: any) => void, onDismiss: () => void,
- *   retryOrder: (job: string) => any, waitingOf: (job: string) => number }} options
+ * @param {{ isOpen: boolean, onOpen: () => void, onDismiss: () => void, retryOrder: (job: string) => any, waitingOf: (job: string) => number }} options
  */
 export function attentionPanel(page, { rows, cut }, options) {
   if (rows.length === 0) return null;
@@ -88,7 +88,7 @@ export function attentionPanel(page, { rows, cut }, options) {
   );
 }
 
-function rowOf(page, one, { onLog, onDismiss, retryOrder, waitingOf }) {
+function rowOf(page, one, { onDismiss, retryOrder, waitingOf }) {
   const { kind, job, workers, reason, allocation_count: many } = one;
   const hide = () => {
     dismiss(page.bucketId, one);
@@ -119,7 +119,7 @@ function rowOf(page, one, { onLog, onDismiss, retryOrder, waitingOf }) {
     el(
       "div.controls",
       orderButton(page, again, order, { style: "small" }),
-      one.run_id && button("Log", () => onLog(one), { class: "small" }),
+      one.run_id && button("Log", () => showReason(page, one), { class: "small" }),
       moreMenu(menu, "More orders for this problem"),
     ),
   );

@@ -21,7 +21,7 @@ const phone = matchMedia("(width < 700px)");
  * The map of jobs and workers: which allocation is in which state. A cell opens what is known of it; a chip of the legend
  * shows the same allocations as a table.
  * @param {any} page
- * @param {{ sinceOf: (job: string, worker: string) => string, onLog: (problem: any) => void, retry: (job: string) => any }} options
+ * @param {{ sinceOf: (job: string, worker: string) => string, retry: (job: string) => any }} options
  */
 export function jobMap(page, options) {
   const look = {
@@ -50,6 +50,7 @@ export function jobMap(page, options) {
   const [head, panel] = [el("div"), el("section.panel.opened", { "aria-label": "Allocation", tabindex: -1, hidden: true })];
   const element = el("section.map", head, grid.element, table.element, panel);
   element.own = true;
+  element.hidden = true;
   phone.addEventListener("change", draw, { signal: page.signal });
   element.onkeydown = ({ key }) => key === "Escape" && look.opened && close();
 
@@ -79,6 +80,7 @@ export function jobMap(page, options) {
 
   function draw() {
     if (!look.map) return;
+    element.hidden = false;
     const isTable = look.chosen.size > 0;
     patch(head, legendOf(look, draw));
     grid.element.hidden = isTable;
@@ -258,7 +260,7 @@ function chosenIn(look) {
   );
 }
 
-function panelOf(page, look, { onLog, retry }, { openOne, close }) {
+function panelOf(page, look, { retry }, { openOne, close }) {
   const { job, worker, of, name, one, problem } = look.opened;
   const row = look.jobs.find((found) => found.job === job);
   if (problem || !row)
@@ -276,5 +278,5 @@ function panelOf(page, look, { onLog, retry }, { openOne, close }) {
   if (!one) return null;
   const letter = row.cells[look.map.workers.findIndex((known) => known.worker === worker)] ?? " ";
   const now = STATES[letter.toLowerCase()] ?? one.state;
-  return allocationPanel(page, { ...one, state: now }, { onLog, onClose: close, controls: now === "failed" && retry(job) });
+  return allocationPanel(page, { ...one, state: now }, { onClose: close, controls: now === "failed" && retry(job) });
 }

@@ -17,7 +17,7 @@ export function railOf(page, { runs, summary }) {
 }
 
 function section(title, end, ...content) {
-  return el("section", { key: title }, el("header", el("h3", title), el("span.meta.small", end)), content);
+  return el("section", { key: title }, el("header", el("h2.meta.small", title), el("span.meta.small", end)), content);
 }
 
 function row(href, sign, name, ...ends) {

@@ -1,6 +1,7 @@
 // Orders about runs and deploys, and what their questions say.
 import { el } from "../base/dom.js";
-import { count, listed, localTime } from "../base/format.js";
+import { count, listed, localTime, number } from "../base/format.js";
+import { plain, said } from "../base/text.js";
 import { curlItem, orderButton, orderItem } from "../parts/order.js";
 import { nameOf } from "./words.js";
 
@@ -71,6 +72,35 @@ export function deployOrder(body) {
     sync_only ? "Only files are written; nothing is started." : "Services are started, reloaded or restarted.",
   ];
   return { path: "/deploy", body, says, danger: true };
+}
+
+/**
+ * Deploys jobs again, and says what goes along.
+ * @param {string[]} jobs
+ * @param {{ countsOf: (job: string) => Record<string, number>, workersOf: (job: string, letters: string) => string[] }} map by
+ *   the letters of the map
+ */
+export function redeployOrder(jobs, map) {
+  const failed = jobs.flatMap((job) => map.workersOf(job, "f").map((worker) => `${job}@${worker}`));
+  return {
+    path: "/deploy",
+    body: { jobs, ...(failed.length > 0 && { force_only: failed }) },
+    title: jobs.length === 1 ? `Deploy ${plain(jobs[0])} again?` : `Deploy ${jobs.length} jobs again?`,
+    action: "Retry",
+    says: ["What is as it should be stays as it is."],
+    fields: changesTable(jobs.map((job) => [said(job), alongOf(map.countsOf(job))])),
+  };
+}
+
+function alongOf(counts) {
+  const told = [
+    ["f", "failed"],
+    ["u", "unreachable"],
+    ["w", "not started"],
+    ["x", "cancelled"],
+  ].filter(([letter]) => counts[letter] > 0);
+  const sum = told.reduce((all, [letter]) => all + counts[letter], 0);
+  return `${count(sum, "worker")}: ${told.map(([letter, text]) => `${number(counts[letter])} ${text}`).join(", ") || "as the catalog says"}`;
 }
 
 /** Goes back to a revision of the source. */

@@ -1,5 +1,241 @@
-import { el } from "../base/dom.js";
+import { listOf } from "../base/api.js";
+import { a, el, facts, patch } from "../base/dom.js";
+import { count, listed, number, words } from "../base/format.js";
+import { plain, said } from "../base/text.js";
+import { attentionPanel, attentionRows } from "../parts/attention.js";
+import { fileParts } from "../parts/files.js";
+import { fieldsOf } from "../parts/form.js";
+import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
+import { empty, head, region, tabs } from "../parts/region.js";
+import { byTrouble, mark, markOf } from "../parts/state.js";
+import { dataTable } from "../parts/table.js";
+import { redeployOrder } from "../run/orders.js";
+import { doneOfJob, stateOfJob, troubleOfJob } from "./jobs.js";
 
-export function jobView(_page) {
-  return { title: "job", element: el("h1", "job") };
+const CONTROLS = { start: "Starts", restart: "Restarts", reload: "Reloads the configuration of", stop: "Stops" };
+const FORGET = "What is stopped is forgotten: the next deploy starts it as if it was new.";
+const HEALTH = { name: "health_check", label: "Check its health after each batch", type: "checkbox", checked: true };
+const TARGET = { name: "target", label: "Target of its Makefile", required: true };
+/** What else the catalog has of a job, by its columns. */
+const LISTS = {
+  ports: ["name", "port"],
+  hooks: ["hook", "executed_on", "demand_job", "demand_hook"],
+  certs: ["cert", "worker", "common_name", "not_after", "status"],
+};
+const FEW = 8;
+
+/** One job: where it runs and how that went, its files as they were built, and what its manifest says. */
+export function jobView(page) {
+  const [job, tab = "", ...rest] = page.rest;
+  const look = { job, chosen: new Set(), rows: [], counts: {}, definition: null, withDismissed: false };
+  const [top, needs] = [el("div", el("h1", said(job))), el("div.needs")];
+  const parts = { files: filesOf, definition: definitionOf }[tab]?.(page, look, rest) ?? [allocationsOf(page, look, draw)];
+
+  function draw() {
+    const { definition } = look;
+    if (!definition) return;
+    patch(top, topOf(page, look, tab));
+    const { items = [], ...others } = page.bucket()?.summary?.problems ?? { cut: 0 };
+    const own = items.filter((one) => one.job === job);
+    const options = {
+      isOpen: true,
+      onOpen() {},
+      onDismiss: draw,
+      retryOrder: () => () => redeployOrder([job], placesOf(look)),
+      waitingOf: () => placesOf(look).countsOf().w,
+    };
+    patch(needs, tab === "" && attentionPanel(page, attentionRows(page.bucketId, { ...others, items: own, cut: 0 }), options));
+  }
+
+  async function refresh() {
+    const [[row], allocations] = await Promise.all([
+      listOf(page.path(`/cat/jobs?jobs=${encodeURIComponent(job)}`)),
+      listOf(page.path(`/cat/deployments?jobs=${encodeURIComponent(job)}`)),
+    ]).catch(() => [[null], []]);
+    Object.assign(look, { definition: row, counts: row ?? {}, rows: rowsOf(allocations) });
+    await Promise.all(parts.map((one) => one.refresh()));
+    if (row) return draw();
+    patch(top, empty(`No job ${plain(job)} is in the catalog.`, a(page.link("jobs"), "All jobs")));
+  }
+  return {
+    title: plain(job),
+    element: el(
+      "div",
+      top,
+      needs,
+      el(
+        "div.stack",
+        parts.map((one) => one.element),
+      ),
+    ),
+    refresh,
+  };
+}
+
+/** Allocations with what is the matter, the worst first. */
+function rowsOf(allocations) {
+  const rows = allocations
+    .filter(({ removed }) => !removed)
+    .map((one) => ({ ...one, worker: one.worker_ip, state: stateOf(one) }));
+  return Object.assign(
+    rows.sort((one, other) => byTrouble(one.state, other.state)),
+    { cut: allocations.cut },
+  );
+}
+
+function stateOf({ disabled, rollout, last_outcome: outcome }) {
+  if (disabled) return "disabled";
+  if (outcome === "failed" || outcome === "unreachable") return outcome;
+  return rollout === "promoted" ? "ok" : rollout;
+}
+
+/** The allocations by the letters of the map, for what is deployed again. */
+function placesOf({ rows }) {
+  const letterOf = ({ state }) => ({ failed: "f", unreachable: "u", waiting: "w" })[markOf(state)] ?? "o";
+  const of = (letter) => rows.filter((one) => letterOf(one) === letter);
+  return {
+    countsOf: () => ({ f: of("f").length, u: of("u").length, w: of("w").length }),
+    workersOf: (_job, letter) => of(letter).map(({ worker }) => worker),
+  };
+}
+
+function topOf(page, look, tab) {
+  const { job, counts, definition, chosen, rows } = look;
+  const state = stateOfJob(counts);
+  const { version, deployment_seq: wave } = definition;
+  const line = [said(version), ` · wave ${number(wave)} · ${doneOfJob(counts)} up to date `, troubleOfJob(counts)];
+  const names = [
+    ["", "Allocations", number(counts.allocations)],
+    ["files", "Files"],
+    ["definition", "Definition"],
+  ];
+  return [
+    head({ title: said(job), mark: mark(state, { large: true, label: state }), line, controls: controlsOf(page, look) }),
+    tabs(page, "jobs", names, tab, [job]),
+    tab === "" &&
+      chosen.size > 0 &&
+      el("p.meta", { role: "status" }, `Orders are for ${count(chosen.size, "ticked worker")} of ${number(rows.length)}.`),
+  ];
+}
+
+function controlsOf(page, look) {
+  const { job } = look;
+  const check = { path: "/health_check", body: { jobs: [job] } };
+  const retry = orderButton(page, "Retry …", () => redeployOrder([job], placesOf(look)), { style: "primary", again: true });
+  retry.dataset.key = "retry";
+  const order = (target) => () => controlOrder(look, target);
+  const buttons = ["restart", "reload", "stop"].map((target) => orderButton(page, `${words(target)} …`, order(target)));
+  return [
+    look.counts.failed > 0 && retry,
+    buttons,
+    orderButton(page, "Health check", check),
+    moreMenu(() => [
+      orderItem(page, "Start …", order("start")),
+      orderItem(page, "Status", () => ({ path: pathOf(job, "status"), body: allocationsIn(look) })),
+      orderItem(page, "Run target …", () => targetOrder(look)),
+      curlItem(page, order("restart")),
+      el("hr"),
+      orderItem(page, "Stop and forget …", () => controlOrder(look, "stop", { forget: true }), { dangerous: true }),
+    ]),
+  ];
+}
+
+function pathOf(job, target) {
+  return `/jobs/${encodeURIComponent(job)}/${target}`;
+}
+
+/** Only the ticked workers, where some are ticked. */
+function allocationsIn({ chosen }) {
+  return chosen.size > 0 ? { allocations: [...chosen] } : {};
+}
+
+function meantBy(look) {
+  const meant = look.chosen.size > 0 ? [...look.chosen] : look.rows.map(({ worker }) => worker);
+  return `${plain(look.job)}: ${count(meant.length, "allocation")} on ${plain(listed(meant, FEW))}.`;
+}
+
+function controlOrder(look, target, extra = /** @type {{ forget?: boolean }} */ ({})) {
+  const { labels, values } = fieldsOf(target === "stop" ? [] : [HEALTH]);
+  const action = extra.forget ? "Stop and forget" : words(target);
+  return {
+    path: pathOf(look.job, target),
+    body: () => ({ ...allocationsIn(look), ...extra, ...values() }),
+    says: [`${CONTROLS[target]} ${meantBy(look)}`, extra.forget && FORGET],
+    fields: labels,
+    danger: look.job,
+    action,
+    title: `${action} ${plain(look.job)}?`,
+  };
+}
+
+function targetOrder(look) {
+  const { labels, values } = fieldsOf([TARGET, HEALTH]);
+  return {
+    path: pathOf(look.job, "run"),
+    body: () => ({ ...allocationsIn(look), ...values() }),
+    says: [`Runs a target of the Makefile of ${meantBy(look)}`],
+    fields: labels,
+    danger: look.job,
+    action: "Run target",
+  };
+}
+
+function allocationsOf(page, look, changed) {
+  const tick = (row) => {
+    const onchange = ({ target }) => {
+      look.chosen[target.checked ? "add" : "delete"](row.worker);
+      changed();
+    };
+    const label = `Orders are for ${plain(row.worker)}`;
+    const box = el("input", { type: "checkbox", "aria-label": label, checked: look.chosen.has(row.worker), onchange });
+    return el("span.ticked", box, " ", said(row.worker));
+  };
+  const table = dataTable({
+    caption: "Allocations",
+    stateColumn: "state",
+    columns: ["worker", "state", "version", "gate", "last_action", "last_outcome", "last_reason", "last_run"],
+    labels: { last_action: "Last action", last_outcome: "Outcome", last_reason: "Reason", last_run: "Run" },
+    cells: {
+      worker: tick,
+      version: ({ current_version: now, new_version: target }) => said(now === target ? now : `${now} → ${target}`),
+      last_reason: ({ last_reason: reason }) => reason && el("code.reason", { tabindex: 0 }, said(reason)),
+      last_run: ({ last_run: id, worker }) => id && a(page.link("runs", [id], { worker }), el("code", `…${id.slice(-8)}`)),
+    },
+    keyOf: ({ worker }) => worker,
+    none: "No worker has all of its selectors.",
+  });
+  return region(
+    async () => look.rows,
+    () => table.with(look.rows),
+  );
+}
+
+function filesOf(page, { job }, [chosen]) {
+  return fileParts(page, { base: pathOf(job, "files"), chosen, linkTo: (file) => page.link("jobs", [job, "files", file]) });
+}
+
+function definitionOf(page, look) {
+  const read = async () => {
+    const lists = await Promise.all(
+      Object.keys(LISTS).map((name) => listOf(page.path(`/cat/${name}?jobs=${encodeURIComponent(look.job)}`))),
+    );
+    return { ...look.definition, lists };
+  };
+  const draw = ({ lists, version, deployment_seq: wave, selectors, ...one }) => [
+    el("h2", "Manifest"),
+    facts([
+      ["Version", said(version)],
+      ["Wave", number(wave)],
+      ["Selectors", said(selectors?.replaceAll(",", ", "))],
+      ["CPU", one.cpu_mhz > 0 && `${number(one.cpu_mhz)} MHz, by ${one.cpu_source}`],
+      ["Memory", one.memory_mb > 0 && `${number(one.memory_mb)} MB, by ${one.memory_source}`],
+    ]),
+    Object.entries(LISTS).map(([name, columns], index) => sectionOf(name, columns, lists[index])),
+  ];
+  return [region(read, draw, { name: "section.panel.pad" })];
+}
+
+function sectionOf(name, columns, rows) {
+  if (rows.length === 0) return null;
+  return el("section.stack", { key: name }, el("h2", words(name)), dataTable({ caption: words(name), name, columns }).with(rows));
 }

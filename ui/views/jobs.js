@@ -1,5 +1,99 @@
-import { el } from "../base/dom.js";
+import { listOf, unless } from "../base/api.js";
+import { a, el, patch } from "../base/dom.js";
+import { count, number } from "../base/format.js";
+import { said } from "../base/text.js";
+import { curlItem, moreMenu, orderButton } from "../parts/order.js";
+import { head, region } from "../parts/region.js";
+import { byTrouble, mark } from "../parts/state.js";
+import { dataTable } from "../parts/table.js";
 
-export function jobsView(_page) {
-  return { title: "jobs", element: el("h1", "jobs") };
+/** What is counted of a job, the worst first, and how each is said. */
+const COUNTS = [
+  ["failed", "failed"],
+  ["unreachable", "unreachable"],
+  ["unsettled", "half-way"],
+  ["waiting", "waiting"],
+  ["disabled", "disabled"],
+];
+
+/**
+ * The counts of a job as they are said: `waiting` for a deploy, and how many are `due` to be up to date.
+ * @param {Record<string, number>} row
+ * @returns {Record<string, number>}
+ */
+function countsOf({ new: fresh, update, disabled, allocations, ...counts }) {
+  return { ...counts, waiting: fresh + update, disabled, due: allocations - disabled };
+}
+
+/** The state of a job by the counts of its allocations: the worst of them. */
+export function stateOfJob(row) {
+  const counts = countsOf(row);
+  const [word] = COUNTS.find(([name]) => counts[name] > 0) ?? [];
+  if (word && word !== "disabled") return word;
+  if (counts.promoted > 0) return "ok";
+  return word ?? "not_placed";
+}
+
+/** The trouble of a job in words, each with its mark. */
+export function troubleOfJob(row) {
+  const counts = countsOf(row);
+  return COUNTS.filter(([name]) => counts[name] > 0).map(([name, text]) =>
+    el("span.state.told", mark(name), `${number(counts[name])} ${text}`),
+  );
+}
+
+/** `38 of 39`: how many allocations are up to date. */
+export function doneOfJob(row) {
+  const { promoted, due } = countsOf(row);
+  return due > 0 ? `${number(promoted)} of ${number(due)}` : "none";
+}
+
+/** The jobs of the catalog: those with trouble first, with the counts that the server has of each. */
+export function jobsView(page) {
+  const table = dataTable({
+    caption: "Jobs",
+    stateColumn: "state",
+    columns: ["job", "state", "promoted", "counts", "deployment_seq", "version", "cpu_mhz", "memory_mb", "selectors"],
+    labels: { promoted: "Up to date", counts: "Others", cpu_mhz: "CPU MHz" },
+    cells: {
+      job: ({ job }) => a(page.link("jobs", [job]), said(job)),
+      promoted: doneOfJob,
+      counts: troubleOfJob,
+      selectors: ({ selectors }) => said(selectors?.replaceAll(",", ", ")),
+    },
+    keyOf: ({ job }) => job,
+    none: "No job is in the catalog. Add one to workspace/jobs, then push.",
+  });
+  const read = async () => {
+    const jobs = await unless(listOf(page.path("/cat/jobs")), []);
+    const rows = jobs.map((one) => ({ ...one, state: stateOfJob(one) }));
+    return Object.assign(
+      rows.sort((one, other) => byTrouble(one.state, other.state)),
+      { cut: jobs.cut },
+    );
+  };
+  const list = region(read, (rows) => table.with(rows));
+  const top = el("div", el("h1", "Jobs"));
+  const refresh = async () => {
+    await list.refresh();
+    if (list.data) patch(top, headOf(page, list.data));
+  };
+  return { title: "Jobs", element: el("div", top, list.element), refresh };
+}
+
+function headOf(page, rows) {
+  const of = (word) => rows.filter(({ state }) => state === word).length;
+  const total = page.bucket()?.summary?.jobs ?? rows.length;
+  const isBroken = of("failed") > 0;
+  const placed = total - of("not_placed");
+  const waiting = of("waiting");
+  const title = isBroken ? `${number(of("failed"))} of ${count(total, "job")} failed` : count(total, "job");
+  const told = [
+    of("unreachable") > 0 && `${number(of("unreachable"))} with unreachable workers`,
+    waiting > 0 && `${number(waiting)} wait for a deploy`,
+    placed < total && `${number(total - placed)} on no worker`,
+  ].filter(Boolean);
+  const check = { path: "/health_check" };
+  const controls = [orderButton(page, "Health check", check), moreMenu(() => [curlItem(page, check)])];
+  return head({ title, mark: isBroken && mark("failed", { large: true }), line: told.join(" · "), controls });
 }

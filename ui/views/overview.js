@@ -1,19 +1,17 @@
 import { get, unless } from "../base/api.js";
 import { a, alertPlace, el, patch, tell } from "../base/dom.js";
 import { ago, clockTime, count, duration, elapsed, listed, number, words } from "../base/format.js";
-import { plain, said } from "../base/text.js";
 import { activity } from "../frame/activity.js";
 import { attentionPanel, attentionRows } from "../parts/attention.js";
 import { shortId } from "../parts/copy.js";
 import { fieldsOf } from "../parts/form.js";
 import { guide } from "../parts/guide.js";
-import { readEvidence } from "../parts/map/panel.js";
 import { jobMap } from "../parts/map.js";
 import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
 import { railOf } from "../parts/rail.js";
 import { head, region } from "../parts/region.js";
 import { mark } from "../parts/state.js";
-import { changesTable, deployOrder } from "../run/orders.js";
+import { deployOrder, redeployOrder } from "../run/orders.js";
 
 const RUNS = 7;
 /** The map is read again at the latest after that long; in between a run tells what it reaches. */
@@ -23,7 +21,7 @@ const wide = matchMedia("(width >= 2200px)");
 /** The bucket at a glance: what is the matter, since when and why, and what to press. */
 export function overviewView(page) {
   const look = { isOpen: false, withDismissed: false, mapOf: "", readAt: 0, hasMap: false, isLive: false };
-  const map = jobMap(page, { sinceOf, onLog, retry: retryButton });
+  const map = jobMap(page, { sinceOf, retry: retryButton });
   const newest = async () => (await unless(get(page.path(`/runs?limit=${RUNS}`)), { items: [] })).items;
   const [top, needs, problem] = [el("div"), el("div"), alertPlace()];
   const rail = region(
@@ -45,14 +43,7 @@ export function overviewView(page) {
   }
 
   function retryButton(job) {
-    return orderButton(page, "Retry …", () => retryOrder(map, [job]), { style: "small" });
-  }
-
-  /** Opens the log of a problem at the line that tells why. */
-  async function onLog({ run_id: runId, line, job, worker, workers: [first] = [] }) {
-    const place = { job, worker: worker ?? first };
-    const found = line ?? (await readEvidence(page.bucketId, { run_id: runId, ...place })).reason_line;
-    activity.show(page.bucketId, runId, { line: found, ...place });
+    return orderButton(page, "Retry …", () => redeployOrder([job], map), { style: "small" });
   }
 
   function draw() {
@@ -74,9 +65,8 @@ export function overviewView(page) {
         look.isOpen = true;
         draw();
       },
-      onLog,
       onDismiss: draw,
-      retryOrder: (job) => () => retryOrder(map, [job]),
+      retryOrder: (job) => () => redeployOrder([job], map),
       waitingOf: (job) => map.countsOf(job).w ?? 0,
     };
     patch(needs, attentionPanel(page, attention, options));
@@ -109,30 +99,6 @@ export function overviewView(page) {
 
   setTimeout(placeLog);
   return { title: "Overview", element, refresh, fast: true };
-}
-
-/** Deploys jobs again, and says what goes along. */
-function retryOrder(map, jobs) {
-  const failed = jobs.flatMap((job) => map.workersOf(job, "f").map((worker) => `${job}@${worker}`));
-  return {
-    path: "/deploy",
-    body: { jobs, ...(failed.length > 0 && { force_only: failed }) },
-    title: jobs.length === 1 ? `Deploy ${plain(jobs[0])} again?` : `Deploy ${jobs.length} jobs again?`,
-    action: "Retry",
-    says: ["What is as it should be stays as it is."],
-    fields: changesTable(jobs.map((job) => [said(job), alongOf(map.countsOf(job))])),
-  };
-}
-
-function alongOf(counts) {
-  const told = [
-    ["f", "failed"],
-    ["u", "unreachable"],
-    ["w", "not started"],
-    ["x", "cancelled"],
-  ].filter(([letter]) => counts[letter] > 0);
-  const sum = told.reduce((all, [letter]) => all + counts[letter], 0);
-  return `${count(sum, "worker")}: ${told.map(([letter, text]) => `${number(counts[letter])} ${text}`).join(", ") || "as the catalog says"}`;
 }
 
 function topOf(page, bucket, attention, { map, show, isShown }) {
@@ -209,7 +175,7 @@ function controlsOf(page, bucket, { rows }, map) {
   const style = bucket.active_run ? "" : "primary";
   const again =
     jobs.length > 0
-      ? orderButton(page, "Retry what failed …", () => retryOrder(map, jobs), { style, again: true })
+      ? orderButton(page, "Retry what failed …", () => redeployOrder(jobs, map), { style, again: true })
       : orderButton(page, "Try again", { path: "/workers/uptime", body: { workers: silent } }, { style, again: true });
   again.dataset.key = "retry";
   const deploy = orderButton(page, "Deploy …", () => deployOrder({}), { style: isBroken ? "" : style });

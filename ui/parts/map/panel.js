@@ -1,5 +1,5 @@
 // What opens from a cell of the map: an allocation with its last lines, or the workers of a cell that stands for many.
-import { bucketPath, get, queryOf, unless } from "../../base/api.js";
+import { get, queryOf, unless } from "../../base/api.js";
 import { a, button, el, facts } from "../../base/dom.js";
 import { number, since, words } from "../../base/format.js";
 import { plain, said } from "../../base/text.js";
@@ -9,28 +9,28 @@ import { STATES, tally } from "./model.js";
 const LINES = 4;
 
 /** Reads an allocation and the last lines of what was done there. */
-export async function readAllocation({ bucketId }, job, worker) {
-  const one = await get(bucketPath(bucketId, `/map/${encodeURIComponent(job)}/${encodeURIComponent(worker)}`));
+export async function readAllocation(page, job, worker) {
+  const one = await get(page.path(`/map/${encodeURIComponent(job)}/${encodeURIComponent(worker)}`));
   if (!one.run_id) return { ...one, lines: [] };
-  const evidence = await readEvidence(bucketId, { run_id: one.run_id, job, worker });
-  return {
-    ...one,
-    line: one.line ?? evidence.reason_line,
-    lines: evidence.lines.slice(-LINES),
-    reasonLine: evidence.reason_line,
-  };
+  const { lines, reason_line: reason } = await readEvidence(page, one.run_id, { job, worker });
+  return { ...one, line: one.line ?? reason, lines: lines.slice(-LINES) };
 }
 
-/** The last lines of a place in a run, and which of them tells the reason. */
-export async function readEvidence(bucketId, { run_id: runId, job, worker }) {
-  const path = bucketPath(bucketId, `/runs/${runId}/evidence?${queryOf({ job, worker })}`);
-  return await unless(get(path), { lines: [], reason_line: null });
+async function readEvidence(page, runId, place) {
+  return await unless(get(page.path(`/runs/${runId}/evidence?${queryOf(place)}`)), { lines: [], reason_line: null });
+}
+
+/** Opens the log of what failed, at the line that tells why. */
+export async function showReason(page, { run_id: runId, line, job, worker, workers: [first] = [worker] }) {
+  const place = { job, worker: first };
+  const found = line ?? (await readEvidence(page, runId, place).catch(() => null))?.reason_line;
+  page.showRun(runId, { line: found, ...place });
 }
 
 /** The panel of one allocation. */
-export function allocationPanel(page, one, { onLog, onClose, controls }) {
+export function allocationPanel(page, one, { onClose, controls }) {
   const { job, worker, state, action, since: begun, current_version: now, new_version: target, wave, reason, lines } = one;
-  const log = one.run_id && button("Log of this", () => onLog(one), { class: "small" });
+  const log = one.run_id && button("Log of this", () => showReason(page, one), { class: "small" });
   const versions = now === target ? target : `${now || "none"}, to be ${target}`;
   const head = [el("h3", a(page.link("jobs", [job]), el("b", said(job))), " on ", el("b", said(worker))), badge(state)];
   return [
@@ -46,17 +46,22 @@ export function allocationPanel(page, one, { onLog, onClose, controls }) {
       reason && el("code.reason", { tabindex: 0 }, said(reason)),
       lines.length > 0 &&
         el(
-          "pre.scroll",
-          { tabindex: 0 },
-          lines.map((line) => lineOf(line, one)),
+          "div.evidence",
+          el(
+            "ol",
+            { tabindex: 0, "aria-label": "Last lines" },
+            lines.map((line) => lineOf(page, line, one)),
+          ),
         ),
     ),
   ];
 }
 
-function lineOf({ line, text, stream }, { reasonLine }) {
-  const name = line === reasonLine ? "reason-line" : stream === "stderr" && "stderr";
-  return el("span.line", { class: name, key: line }, el("span.number", number(line)), " ", said(text), "\n");
+function lineOf(page, { line, text, stream }, { run_id: runId, line: reason, job, worker }) {
+  const go = () => page.showRun(runId, { line, job, worker });
+  const kind = line === reason ? "reason-line" : stream === "stderr" && "warned";
+  const place = button(number(line), go, { class: "plain", "aria-label": `Line ${line} in the log` });
+  return el("li", { class: kind, key: String(line) }, place, el("span", said(text)));
 }
 
 /** The panel of a cell that stands for many workers: `places` are `{ worker, label, letter }`. */
