@@ -4,7 +4,7 @@ import { count, listed, number, since } from "../base/format.js";
 import { prefer, preference } from "../base/preferences.js";
 import { plain, said } from "../base/text.js";
 import { item } from "./dialog.js";
-import { showReason } from "./map/panel.js";
+import { showReason } from "./map/reason.js";
 import { curlItem, moreMenu, orderButton } from "./order.js";
 import { mark } from "./state.js";
 
@@ -43,11 +43,16 @@ export function attentionRows(bucketId, { items, cut }, withDismissed = false) {
   return { rows, dismissed: items.filter(isDismissed).length, total: rows.length + cut, cut };
 }
 
-function folded(items) {
+/** What a failure has left half-way belongs to its row. */
+function folded(all) {
+  const isLeft = (one) =>
+    one.kind === "unsettled" &&
+    all.some(({ kind, job, run_id: runId }) => kind === "failed" && job === one.job && runId === one.run_id);
+  const items = all.filter((one) => !isLeft(one));
   const silent = items.filter(({ kind }) => kind === "unreachable");
   if (silent.length <= EACH) return items;
   const [first] = silent;
-  const all = {
+  const together = {
     ...first,
     workers: silent.flatMap(({ workers }) => workers),
     worker_count: silent.reduce((sum, one) => sum + one.worker_count, 0),
@@ -55,7 +60,7 @@ function folded(items) {
     since: silent.map((one) => one.since).sort()[0],
     parts: silent,
   };
-  return items.flatMap((one) => (one === first ? all : silent.includes(one) ? [] : one));
+  return items.flatMap((one) => (one === first ? together : silent.includes(one) ? [] : one));
 }
 
 /** Hides a row until it fails again. */
@@ -69,7 +74,7 @@ function dismiss(bucketId, one) {
  * The panel with the rows.
  * @param {any} page
  * @param {ReturnType<typeof attentionRows>} attention
- * @param {{ isOpen: boolean, onOpen: () => void, onDismiss: () => void, retryOrder: (job: string) => any, waitingOf: (job: string) => number }} options
+ * @param {{ isOpen: boolean, onOpen: () => void, onDismiss: () => void, retryOrder: (job: string) => any, reasonOf: (problem: any) => string, waitingOf: (job: string) => number }} options
  */
 export function attentionPanel(page, { rows, cut }, options) {
   if (rows.length === 0) return null;
@@ -88,8 +93,9 @@ export function attentionPanel(page, { rows, cut }, options) {
   );
 }
 
-function rowOf(page, one, { onDismiss, retryOrder, waitingOf }) {
-  const { kind, job, workers, reason, allocation_count: many } = one;
+function rowOf(page, one, { onDismiss, retryOrder, reasonOf, waitingOf }) {
+  const { kind, job, workers, allocation_count: many } = one;
+  const reason = reasonOf(one);
   const hide = () => {
     dismiss(page.bucketId, one);
     onDismiss();

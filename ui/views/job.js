@@ -5,6 +5,7 @@ import { plain, said } from "../base/text.js";
 import { attentionPanel, attentionRows } from "../parts/attention.js";
 import { fileParts } from "../parts/files.js";
 import { fieldsOf } from "../parts/form.js";
+import { reasonsOf, tellingLine } from "../parts/map/reason.js";
 import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
 import { empty, head, region, tabs } from "../parts/region.js";
 import { byTrouble, mark, markOf } from "../parts/state.js";
@@ -31,6 +32,8 @@ export function jobView(page) {
   const [top, needs] = [el("div", el("h1", said(job))), el("div.needs")];
   const parts = { files: filesOf, definition: definitionOf }[tab]?.(page, look, rest) ?? [allocationsOf(page, look, draw)];
 
+  const reasonOf = reasonsOf(page, draw);
+
   function draw() {
     const { definition } = look;
     if (!definition) return;
@@ -42,6 +45,7 @@ export function jobView(page) {
       onOpen() {},
       onDismiss: draw,
       retryOrder: () => () => redeployOrder([job], placesOf(look)),
+      reasonOf,
       waitingOf: () => placesOf(look).countsOf().w,
     };
     patch(needs, tab === "" && attentionPanel(page, attentionRows(page.bucketId, { ...others, items: own, cut: 0 }), options));
@@ -198,7 +202,8 @@ function allocationsOf(page, look, changed) {
     cells: {
       worker: tick,
       version: ({ current_version: now, new_version: target }) => said(now === target ? now : `${now} → ${target}`),
-      last_reason: ({ last_reason: reason }) => reason && el("code.reason", { tabindex: 0 }, said(reason)),
+      last_reason: ({ last_reason: reason }) =>
+        reason && el("code.reason", { tabindex: 0, title: plain(reason) }, said(tellingLine(reason))),
       last_run: ({ last_run: id, worker }) => id && a(page.link("runs", [id], { worker }), el("code", `…${id.slice(-8)}`)),
     },
     keyOf: ({ worker }) => worker,

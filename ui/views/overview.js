@@ -6,6 +6,7 @@ import { attentionPanel, attentionRows } from "../parts/attention.js";
 import { shortId } from "../parts/copy.js";
 import { fieldsOf } from "../parts/form.js";
 import { guide } from "../parts/guide.js";
+import { reasonsOf } from "../parts/map/reason.js";
 import { jobMap } from "../parts/map.js";
 import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
 import { railOf } from "../parts/rail.js";
@@ -35,6 +36,8 @@ export function overviewView(page) {
   const element = el("div.overview", top, columns);
   const placeLog = () => (wide.matches ? activity.mount(log) : undefined);
   wide.addEventListener("change", placeLog, { signal: page.signal });
+
+  const reasonOf = reasonsOf(page, draw);
 
   function sinceOf(job, worker) {
     const { items = [] } = page.bucket()?.summary?.problems ?? {};
@@ -67,6 +70,7 @@ export function overviewView(page) {
       },
       onDismiss: draw,
       retryOrder: (job) => () => redeployOrder([job], map),
+      reasonOf,
       waitingOf: (job) => map.countsOf(job).w ?? 0,
     };
     patch(needs, attentionPanel(page, attention, options));

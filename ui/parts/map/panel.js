@@ -1,30 +1,23 @@
 // What opens from a cell of the map: an allocation with its last lines, or the workers of a cell that stands for many.
-import { get, queryOf, unless } from "../../base/api.js";
+import { get } from "../../base/api.js";
 import { a, button, el, facts } from "../../base/dom.js";
 import { number, since, words } from "../../base/format.js";
 import { plain, said } from "../../base/text.js";
 import { badge, icon } from "../state.js";
 import { STATES, tally } from "./model.js";
+import { placeOf, readEvidence, showReason, tellingLine } from "./reason.js";
 
 const LINES = 4;
 
-/** Reads an allocation and the last lines of what was done there. */
+/** Reads an allocation and the last lines of what was done there; where the log tells no places, those of its reason. */
 export async function readAllocation(page, job, worker) {
-  const one = await get(page.path(`/map/${encodeURIComponent(job)}/${encodeURIComponent(worker)}`));
-  if (!one.run_id) return { ...one, lines: [] };
-  const { lines, reason_line: reason } = await readEvidence(page, one.run_id, { job, worker });
-  return { ...one, line: one.line ?? reason, lines: lines.slice(-LINES) };
-}
-
-async function readEvidence(page, runId, place) {
-  return await unless(get(page.path(`/runs/${runId}/evidence?${queryOf(place)}`)), { lines: [], reason_line: null });
-}
-
-/** Opens the log of what failed, at the line that tells why. */
-export async function showReason(page, { run_id: runId, line, job, worker, workers: [first] = [worker] }) {
-  const place = { job, worker: first };
-  const found = line ?? (await readEvidence(page, runId, place).catch(() => null))?.reason_line;
-  page.showRun(runId, { line: found, ...place });
+  const one = await get(page.path(placeOf(job, worker)));
+  const { lines, reason_line: line } = await readEvidence(page, one);
+  const told = one.reason
+    .split("\n")
+    .slice(1)
+    .map((text) => ({ text }));
+  return { ...one, line: one.line ?? line, lines: (lines.length > 0 ? lines : told).slice(-LINES) };
 }
 
 /** The panel of one allocation. */
@@ -43,7 +36,7 @@ export function allocationPanel(page, one, { onClose, controls }) {
         ["Wave", wave],
         ["Changed by hand", one.drift_files?.length > 0 && said(one.drift_files.join(", "))],
       ]),
-      reason && el("code.reason", { tabindex: 0 }, said(reason)),
+      reason && el("code.reason", { tabindex: 0 }, said(tellingLine(reason))),
       lines.length > 0 &&
         el(
           "div.evidence",
@@ -59,9 +52,9 @@ export function allocationPanel(page, one, { onClose, controls }) {
 
 function lineOf(page, { line, text, stream }, { run_id: runId, line: reason, job, worker }) {
   const go = () => page.showRun(runId, { line, job, worker });
-  const kind = line === reason ? "reason-line" : stream === "stderr" && "warned";
-  const place = button(number(line), go, { class: "plain", "aria-label": `Line ${line} in the log` });
-  return el("li", { class: kind, key: String(line) }, place, el("span", said(text)));
+  const kind = line && line === reason ? "reason-line" : stream === "stderr" && "warned";
+  const place = line && button(number(line), go, { class: "plain", "aria-label": `Line ${line} in the log` });
+  return el("li", { class: kind, key: String(line) }, place ?? el("span"), el("span", said(text)));
 }
 
 /** The panel of a cell that stands for many workers: `places` are `{ worker, label, letter }`. */
