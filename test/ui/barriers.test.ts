@@ -10,7 +10,7 @@ import { temporaryFolder } from "../helpers/temporary.ts";
 const HOSTILE = `<script>document.title = 1</script>\u202e${"x".repeat(150)}`;
 
 /** The views of a run. */
-const TABS = ["summary", "hosts", "definition", "audit", "compare"];
+const TABS = ["summary", "workers", "log", "definition", "compare", "audit"];
 
 const base = temporaryFolder();
 let server: LocalServer;
@@ -61,7 +61,7 @@ test("no view keeps anybody out, in light and dark colours, or is wider than its
   await ui.goTo("");
   await check("signed out");
   await ui.signIn(server.token);
-  await ui.page.locator("tbody tr").first().waitFor();
+  await ui.page.locator("tbody tr, .guide").first().waitFor();
   await check("buckets");
   const ofRun = TABS.map((tab) => `runs/${run}/${tab}`);
   for (const name of [...VIEWS, "jobs/base", "jobs/base/Makefile", ...ofRun]) {
@@ -71,7 +71,7 @@ test("no view keeps anybody out, in light and dark colours, or is wider than its
     assert.equal(await ui.page.locator("main script, main img").count(), 0);
   }
   await ui.view(bucket, "source/ssh_key");
-  await ui.button("Upload key …").click();
+  await ui.button("Upload a key …").click();
   await ui.page.getByRole("dialog").waitFor();
   await check("a question with fields");
   await ui.page.keyboard.press("Escape");

@@ -4,7 +4,7 @@ import path from "node:path";
 import { after, before, test } from "node:test";
 import { LocalServer } from "../../scripts/local-server.ts";
 import { ConsolePage } from "../helpers/browser.ts";
-import { WORKERS, writeServices } from "../helpers/service.ts";
+import { writeServices } from "../helpers/service.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 const HOSTILE = '<img src=x onerror="document.title=1">\u202e';
@@ -17,8 +17,6 @@ let beta: string;
 
 before(async () => {
   server = await LocalServer.start(path.join(base, "root"));
-  [alpha, beta] = [await bucketWithServices("alpha"), await bucketWithServices("beta")];
-  await server.call("POST", "/api/buckets", { project: HOSTILE, name: HOSTILE });
   ui = await ConsolePage.open(server.url);
 });
 after(async () => {
@@ -32,7 +30,7 @@ async function bucketWithServices(name: string): Promise<string> {
   const gate = gateOf(name);
   mkdirSync(path.dirname(gate), { recursive: true });
   const wait = `while [ ! -f ${gate} ]; do sleep 0.02; done; [ "$$(cat ${gate})" = ok ]`;
-  const before = `\t@echo waiting for ${name}\n\t@${wait}\n`;
+  const before = `\t@echo waiting for ${name}\n\t@${wait} || { echo "FATAL no space on ${name}" >&2; exit 2; }\n`;
   const source = path.join(base, "sources", name);
   writeServices(source, path.join(base, "workers", name), { version: "1.0.0", before });
   const pushed = await server.push(id, source);
@@ -42,12 +40,8 @@ async function bucketWithServices(name: string): Promise<string> {
 
 const gateOf = (name: string) => path.join(base, "gates", name);
 const openGate = (name: string, word: "ok" | "no") => writeFileSync(gateOf(name), word);
-const activity = () => ui.page.locator("#activity");
-const state = (word: string) => activity().locator(".status", { hasText: word }).waitFor();
-const output = (text: string) => activity().locator(".output", { hasText: text }).waitFor();
-const queued = () => ui.page.locator("#queue li");
-const arrived = (name: string) =>
-  ui.page.getByRole("combobox", { name: "Bucket" }).getByText(name).waitFor({ state: "attached" });
+const rows = () => ui.page.locator(".buckets tbody tr:not(.group)");
+const rowOf = (name: string) => rows().filter({ hasText: name });
 
 test("CP-171 a wrong token is said to be wrong, beside the field, which is empty again", async () => {
   await ui.goTo("");
@@ -60,10 +54,10 @@ test("CP-171 a wrong token is said to be wrong, beside the field, which is empty
 test("CP-189 CP-190 CP-191 T-89 the token is exchanged once and kept nowhere", async () => {
   ui.requests.length = 0;
   await ui.signIn(server.token);
-  await ui.link("alpha").waitFor();
+  await ui.heading("Deploy your first bucket").waitFor();
   await ui.page.reload();
-  await ui.link("alpha").waitFor();
-  assert.equal(await ui.page.getByLabel("API token").isVisible(), false);
+  await ui.heading("Deploy your first bucket").waitFor();
+  assert.equal(await ui.page.getByLabel("API token").count(), 0);
   const withToken = ui.requests.filter((request) => JSON.stringify(request.headers()).includes(server.token));
   assert.deepEqual(
     withToken.map((request) => `${request.method()} ${new URL(request.url()).pathname}`),
@@ -79,146 +73,103 @@ test("CP-189 CP-190 CP-191 T-89 the token is exchanged once and kept nowhere", a
   assert.equal(kept.page.includes(server.token), false);
 });
 
-test("CP-173 buckets are listed by project, and what they are called is text", async () => {
-  assert.deepEqual(await ui.page.locator("tbody th").allTextContents(), [HOSTILE, "demo", "demo"]);
-  assert.deepEqual(await ui.page.locator("tbody a").allTextContents(), [HOSTILE, "alpha", "beta"]);
-  assert.equal(await ui.page.locator("main img").count(), 0);
+test("CP-177 an empty server shows three steps, with the commands for this address, and ticks them off as they happen", async () => {
+  await ui.checkBarriers("an empty server");
+  await ui.button("New bucket …").click();
+  const dialog = ui.page.getByRole("dialog");
+  await dialog.getByLabel("Project").fill("demo");
+  await dialog.getByLabel("Name").fill("first");
+  await ui.confirm("Create bucket");
+  await ui.heading("Deploy first for the first time").waitFor();
+  const [, id] = /buckets\/([0-9a-f-]{36})/.exec(ui.page.url()) as RegExpExecArray;
+  const commands = (await ui.page.locator(".commands pre").textContent()) ?? "";
+  assert.match(commands, new RegExp(`ops push ${server.url} \\\\\\n  --bucket ${id}$`));
+  assert.ok(!commands.includes(server.token));
+  const source = path.join(base, "first");
+  writeServices(source, path.join(base, "workers", "first"), { version: "1.0.0" });
+  assert.equal((await server.push(id as string, source)).code, 0);
+  await ui.heading("Not deployed yet").waitFor();
+  await server.call("DELETE", `/api/buckets/${id}`);
 });
 
-test("the filter of the buckets leaves those that match", async () => {
-  await ui.page.keyboard.press("/");
-  await ui.page.keyboard.type("bet");
-  assert.deepEqual(await ui.page.locator("tbody a").allTextContents(), ["beta"]);
-});
-
-test("CP-185 the newest run is replayed without a click", async () => {
-  await ui.goTo(`#/buckets/${beta}`);
-  await ui.page.reload();
-  await state("succeeded");
-  await output("push succeeded");
-  await activity().getByText("push in demo / beta").waitFor();
-});
-
-test("CP-184 a run that was started is streamed line by line below the view", async () => {
-  await ui.goTo(`#/buckets/${alpha}`);
-  await arrived("alpha");
-  await ui.button("Deploy …").click();
-  await ui.confirm("Deploy", "alpha");
-  await state("running");
-  await output("waiting for alpha");
-  assert.equal(ui.page.url(), `${server.url}/#/buckets/${alpha}`);
-  await ui.page.locator("tr", { hasText: "running" }).getByText("Deploy").waitFor();
-});
-
-test("CP-187 CP-188 T-91 one stream at a time; starts are blocked only for its bucket", async () => {
-  assert.equal(await ui.button("Build").isDisabled(), true);
-  assert.match((await ui.button("Build").getAttribute("title")) ?? "", /deploy runs in this bucket/);
-  await ui.goTo(`#/buckets/${beta}`);
-  await arrived("beta");
-  await ui.settled();
-  assert.equal(await ui.button("Build").isEnabled(), true);
-  assert.equal(await ui.page.locator(".output").count(), 1);
-  await activity().getByText("deploy in demo / alpha").waitFor();
-});
-
-test("Deployments show a dot for each worker of the job that is rolled out, batch by batch", async () => {
-  await ui.view(alpha, "deployments");
-  const batch = ui.page.getByRole("list", { name: "start 1" });
-  for (const worker of WORKERS) {
-    await batch.locator(`[title="${worker}: Running"]`).waitFor();
-    await batch
-      .getByRole("listitem")
-      .filter({ hasText: `${worker}: Running` })
-      .waitFor();
-  }
-  await ui.checkBarriers("a rollout");
-  await ui.view(beta, "");
-});
-
-test("a start that is refused says why beside the button and leads to the run in the way", async () => {
-  const run = await server.startRun(beta, "deploy");
-  await ui.button("Build").click();
-  await ui.button("Queue after this").click();
-  await queued().getByText("Build in beta: queued, starts after this run").waitFor();
-  await queued().getByRole("button", { name: "Take back" }).click();
-  assert.equal(await queued().count(), 0);
-  await ui.button("Build").click();
-  await ui.page.getByText(/^Cannot start: bucket busy/).waitFor();
-  await ui.link("Show that run").click();
-  await output("waiting for beta");
-  assert.equal(ui.page.url(), `${server.url}/#/buckets/${beta}/runs/${run}`);
-});
-
-test("CP-186 the active run can be cancelled, and tells until then what goes on where", async () => {
-  await ui.link("Hosts").click();
-  await ui.page.locator("main tr", { hasText: "127.0.0.2" }).getByText("make start").waitFor();
-  await activity().getByRole("button", { name: "Cancel run" }).click();
-  await ui.button("Keep it running").click();
-  await activity().getByRole("button", { name: "Cancel run" }).click();
-  await ui.button("Yes, cancel it").click();
-  await state("cancelled");
-  await ui.page.locator("main .status.cancelled").first().waitFor();
-  await ui.page.locator(".tabs").getByText("Audit").click();
-  await ui.page.locator("tr", { has: ui.page.getByText("cancel", { exact: true }) }).waitFor();
-  await ui.view(beta, "audit");
-  await ui.page.locator("tr", { hasText: "cancel" }).getByText("session").waitFor();
-});
-
-test("what is started while a run is in the way waits in this page, and starts by itself", async () => {
-  const run = await server.startRun(beta, "deploy");
-  await ui.goTo(`#/buckets/${beta}/runs/${run}`);
-  await state("running");
-  await ui.goTo(`#/buckets/${beta}`);
-  await arrived("beta");
-  assert.equal(await ui.button("Build").isDisabled(), true);
-  await ui.page.getByLabel("Queue what is started").check();
-  await ui.button("Build").click();
-  await queued().waitFor();
-  await server.call("POST", `/api/buckets/${beta}/runs/${run}/cancel`, {});
-  await activity().getByText("build in demo / beta").waitFor();
-  await queued().waitFor({ state: "detached" });
-  await state("succeeded");
-});
-
-test("what a button asks of the server can be copied as a command", async () => {
-  await ui.page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
-  await ui.button("Copy Build as curl").click();
-  const copied: string = await ui.page.evaluate("navigator.clipboard.readText()");
-  assert.match(copied, new RegExp(`^curl -sS -X POST '${server.url}/api/buckets/${beta}/build'`));
-});
-
-test("the back button and a reload show the run of their address", async () => {
-  openGate("alpha", "ok");
-  await ui.goTo(`#/buckets/${alpha}/runs`);
-  await ui.page.locator("tbody a").first().click();
-  await ui.heading("Deploy").waitFor();
-  await ui.page.goBack();
-  await ui.heading("Runs").waitFor();
-  await ui.page.goForward();
-  await ui.heading("Deploy").waitFor();
-  await ui.page.reload();
-  await ui.heading("Deploy").waitFor();
-  await output("waiting for alpha");
-  await output("deploy succeeded");
-  await state("succeeded");
-});
-
-test("a run that fails says why, in its row and in Activity", async () => {
+test("CP-173 buckets that need attention come first, with the reason; names are text", async () => {
+  [alpha, beta] = [await bucketWithServices("alpha"), await bucketWithServices("beta")];
+  await server.call("POST", "/api/buckets", { project: HOSTILE, name: HOSTILE });
   openGate("beta", "no");
-  await ui.goTo(`#/buckets/${beta}`);
-  await arrived("beta");
-  await ui.button("Deploy …").click();
-  await ui.confirm("Deploy", "beta");
-  await state("failed");
-  const why = (await activity().locator(".why").textContent()) ?? "";
-  assert.match(why, /base/);
-  await ui.page.locator("td .why", { hasText: why }).first().waitFor();
+  await server.run(beta, "deploy");
+  await ui.goTo("#/");
+  await ui.heading("1 of 3 buckets needs attention").waitFor();
+  assert.match((await rows().first().textContent()) ?? "", /beta.*base failed on .*FATAL no space on beta/s);
+  await rowOf("alpha").getByText("Not deployed yet.").waitFor();
+  assert.equal(await ui.page.locator("main img").count(), 0);
+  assert.equal(await rows().locator(".mark-name", { hasText: "U+202E" }).count(), 2);
+  await ui.checkBarriers("buckets");
 });
 
-test("a run that does not exist is said not to", async () => {
-  await ui.goTo(`#/buckets/${beta}/runs/01a1fb51-bab9-7e78-a3d9-bd6265ef38a9`);
-  await ui.page.locator("main").getByText("does not exist").waitFor();
-  await activity().getByText("does not exist").waitFor();
+test("the filter and the chips of the buckets leave those that match", async () => {
+  await ui.page.keyboard.press("/");
+  await ui.page.keyboard.type("alp");
+  await rowOf("beta").waitFor({ state: "detached" });
+  assert.equal(await rows().count(), 1);
+  await ui.page.getByRole("searchbox", { name: "Filter buckets" }).fill("");
+  await ui.page.getByRole("button", { name: /^1 failing/ }).click();
+  await rowOf("alpha").waitFor({ state: "detached" });
+  assert.equal(await rows().count(), 1);
+  await ui.page.getByRole("button", { name: /^1 failing/ }).click();
+});
+
+test("from the front page to the cause of a failed deploy in two clicks", async () => {
+  await rowOf("beta").getByRole("link").click();
+  await ui.page.locator(".attention").getByRole("button", { name: "Log" }).first().click();
+  await ui.page.getByRole("log").getByText("FATAL no space on beta").waitFor();
+});
+
+test("CP-187 CP-188 T-91 orders wait only for a run of their own bucket; they say why and can be queued after it", async () => {
+  const run = await server.startRun(alpha, "deploy");
+  await ui.goTo(`#/buckets/${beta}`);
+  await ui.page.locator("main .head").waitFor();
+  assert.equal(await ui.page.locator("main [data-starts][aria-disabled]").count(), 0);
+  await ui.goTo(`#/buckets/${alpha}/hooks`);
+  const order = ui.page.locator("tbody").getByRole("button", { name: "Run …" }).first();
+  await ui.page.locator("tbody [data-starts][aria-disabled=true]").first().waitFor();
+  assert.match((await order.getAttribute("title")) ?? "", /^Not now: Deploy runs in this bucket/);
+  await order.click();
+  await ui.page.getByText(/^Not now: Deploy runs in this bucket since/).waitFor();
+  assert.match((await ui.link("Show that run").getAttribute("href")) ?? "", new RegExp(run));
+  await ui.button("Queue after it").click();
+  const dialog = ui.page.getByRole("dialog", { name: /^Run check\?/ });
+  await dialog.getByLabel(/^Type .* to go on$/).fill("app");
+  await dialog.getByRole("button", { name: "Queue after it" }).click();
+  await ui.page.getByText("Run starts after the run that goes on.").waitFor();
+  openGate("alpha", "ok");
+  await server.follow(alpha, run);
+  await ui.page.locator("#status", { hasText: "Hooks" }).waitFor();
+});
+
+test("the palette goes to a job by its name, and starts a run", async () => {
+  await ui.page.keyboard.press("Control+K");
+  const box = ui.page.getByRole("combobox", { name: "Go to" });
+  await box.fill("base");
+  await ui.page.getByRole("option", { name: /^base/ }).waitFor();
+  await ui.checkBarriers("the palette");
+  await ui.page.keyboard.press("Enter");
+  await ui.heading("base").waitFor();
+  await ui.page.keyboard.press("Control+K");
+  await box.fill("check for drift");
+  await ui.page.keyboard.press("Enter");
+  await ui.page.locator("#status", { hasText: "Drift" }).waitFor();
+});
+
+test("the back button and a reload show the view of their address, scrolled as it was", async () => {
+  await ui.goTo(`#/buckets/${alpha}/catalog/kv`);
+  await ui.page.locator("tbody tr").first().waitFor();
+  await ui.page.evaluate("document.getElementById('view').scrollTop = 120");
+  await ui.page.waitForFunction("document.getElementById('view').scrollTop === 120");
+  await ui.goTo(`#/buckets/${alpha}/runs`);
+  await ui.heading("Runs").waitFor();
+  await ui.page.goBack();
+  await ui.heading("Keys and values").waitFor();
+  await ui.page.waitForFunction("document.getElementById('view').scrollTop === 120");
 });
 
 test("an address that leads nowhere says so", async () => {
@@ -226,111 +177,99 @@ test("an address that leads nowhere says so", async () => {
     await ui.goTo(hash);
     await ui.heading("There is no such page").waitFor();
     await ui.link("Go to the buckets").click();
-    await ui.link("alpha").waitFor();
+    await rowOf("alpha").waitFor();
   }
 });
 
-test("everything can be reached and started by keyboard", async () => {
-  await ui.link("beta").focus();
-  await ui.page.keyboard.press("Enter");
-  await arrived("beta");
-  assert.equal(await ui.page.evaluate("document.activeElement.id"), "view");
-  const reached: unknown[] = [];
-  for (let presses = 0; presses < 6; presses++) {
-    await ui.page.keyboard.press("Tab");
-    reached.push(await ui.page.evaluate("document.activeElement.textContent.slice(0, 6)"));
-  }
-  for (const name of ["Build", "Deploy"]) assert.ok(reached.includes(name), `${name} was not reached: ${reached}`);
-});
-
-test("keys lead to the views, and ? tells which; Escape closes that again", async () => {
-  await ui.page.keyboard.press("g");
-  await ui.page.keyboard.press("d");
-  await ui.heading("Deployments").waitFor();
-  await ui.page.keyboard.press("Shift+ArrowRight");
-  await ui.page.locator(".tabs [aria-current]", { hasText: "Rollout" }).waitFor();
-  await ui.page.keyboard.press("Shift+ArrowDown");
-  await ui.heading("Jobs").waitFor();
-  await ui.page.keyboard.press("g");
-  await ui.page.keyboard.press("r");
+test("keys lead to the views, and ? tells which; they can be changed, turned off and reset", async () => {
+  await ui.goTo(`#/buckets/${alpha}/runs`);
   await ui.heading("Runs").waitFor();
+  await ui.page.keyboard.press("g");
+  await ui.page.keyboard.press("s");
+  await ui.heading("Source").waitFor();
+  await ui.page.keyboard.press("Shift+ArrowRight");
+  await ui.page.locator(".tabs [aria-current]", { hasText: "Files" }).waitFor();
   await ui.page.keyboard.press("?");
   const dialog = ui.page.getByRole("dialog", { name: "Keys" });
-  await dialog.getByText("Run command").waitFor();
-  const ground = () => ui.page.evaluate("getComputedStyle(document.body).color");
-  const light = await ground();
-  await dialog.getByLabel("Colours").selectOption("dark");
-  assert.notEqual(await ground(), light);
-  await ui.page.reload();
-  assert.notEqual(await ground(), light, "the colours are remembered");
-  await ui.heading("Runs").waitFor();
-  await ui.page.keyboard.press("?");
-  await dialog.getByLabel("Colours").selectOption("system");
-  assert.equal(await ground(), light);
   const jobs = dialog.getByRole("textbox", { name: "Jobs", exact: true });
   await jobs.fill("r");
-  await jobs.press("Tab");
   await dialog.getByText("r is taken: Runs").waitFor();
   await jobs.fill("x");
   await ui.page.keyboard.press("Escape");
   await ui.page.reload();
-  await ui.page.locator("tbody tr").first().waitFor();
+  await ui.heading("Source").waitFor();
   await ui.page.keyboard.press("g");
   await ui.page.keyboard.press("x");
   await ui.heading("Jobs").waitFor();
-  await ui.page.locator("tbody tr").first().waitFor();
-  await ui.page.keyboard.down("Shift");
-  const numbers = ui.page.locator("tbody [data-number]");
-  assert.deepEqual(await numbers.allTextContents(), ["app", "base"]);
-  await ui.page.keyboard.press("Digit2");
-  await ui.page.keyboard.up("Shift");
-  await ui.heading("base").waitFor();
-  assert.equal(await numbers.count(), 0);
   await ui.page.keyboard.press("?");
-  await dialog.getByRole("button", { name: "Reset" }).click();
+  await dialog.getByRole("button", { name: "Reset the keys" }).click();
   assert.equal(await jobs.inputValue(), "j");
   await dialog.getByLabel(/^Keys of one letter/).uncheck();
   await ui.page.keyboard.press("Escape");
   await dialog.waitFor({ state: "hidden" });
-  await ui.page.reload();
-  await ui.heading("base").waitFor();
   await ui.page.keyboard.press("g");
   await ui.page.keyboard.press("r");
-  await ui.heading("base").waitFor();
+  await ui.heading("Jobs").waitFor();
+  await ui.page.keyboard.press("?");
+  await dialog.getByLabel(/^Keys of one letter/).check();
+  await ui.page.keyboard.press("Escape");
+});
+
+test("light or dark is chosen in the menu of the session, and remembered", async () => {
+  const ink = () => ui.page.evaluate("getComputedStyle(document.documentElement).color");
+  const light = await ink();
+  await ui.button("Session").click();
+  await ui.page.getByLabel("Colours").selectOption("dark");
+  assert.notEqual(await ink(), light);
+  await ui.page.reload();
+  await ui.heading("Jobs").waitFor();
+  assert.notEqual(await ink(), light);
+  await ui.button("Session").click();
+  await ui.page.getByLabel("Colours").selectOption("");
+  assert.equal(await ink(), light);
+  await ui.page.keyboard.press("Escape");
 });
 
 test("a run that begins elsewhere shows by itself", async () => {
   await ui.goTo(`#/buckets/${alpha}/runs`);
   await ui.page.locator("tbody tr").first().waitFor();
   const run = await server.run(alpha, "build");
-  await ui.page.locator(`main a[href$="${run.id}"]`).waitFor();
+  await ui.page.locator(`main a[href$="${run.id}"]`).first().waitFor();
 });
 
-test("while the server is away the top bar says so, and it goes on by itself", async () => {
-  await ui.page.route("**/api/events*", (route) => route.abort());
-  await server.run(alpha, "build");
-  await ui.page.getByText("reconnecting").waitFor();
-  await ui.page.unroute("**/api/events*");
-  await ui.page.locator("#live", { hasText: "live" }).waitFor();
+test("a connection that has died in silence is told by the clock: stale, with its age, and live again by itself", async () => {
+  await ui.page.route("**/api/**", () => {});
+  await ui.page.locator("#live", { hasText: /^no answer for \d+ s$/ }).waitFor();
+  await ui.page.getByText(/^The server has not answered since/).waitFor();
+  assert.match(String(await ui.page.evaluate("getComputedStyle(document.body).filter")), /grayscale/);
+  await ui.page.unroute("**/api/**");
+  await ui.page.locator("#live", { hasText: /^live$/ }).waitFor();
+  assert.equal(await ui.page.locator("#banner").isVisible(), false);
   ui.complaints.length = 0;
 });
 
-test("a session that ended asks for the token again and goes on where it was", async () => {
-  await ui.goTo(`#/buckets/${alpha}/jobs`);
-  await ui.heading("Jobs").waitFor();
+test("T-90 a session that ended asks for the token over the page; what is typed stays", async () => {
+  await ui.goTo(`#/buckets/${alpha}/command`);
+  const field = ui.page.getByLabel(/^Command/);
+  await field.fill("df -h");
   await ui.page.context().clearCookies();
   await ui.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))");
-  await ui.page.getByText("Your session has ended. Sign in again.").waitFor();
-  assert.equal(await ui.page.locator("main table").count(), 0);
-  await ui.signIn(server.token);
-  await ui.heading("Jobs").waitFor();
+  const card = ui.page.getByRole("dialog", { name: "Sign in" });
+  await card.getByText("Your session has ended. What is on this page stays.").waitFor();
+  await ui.page.locator("#live", { hasText: "signed out" }).waitFor();
+  await card.getByLabel("API token").fill(server.token);
+  await card.getByRole("button", { name: "Sign in" }).click();
+  await card.waitFor({ state: "detached" });
+  assert.equal(await field.inputValue(), "df -h");
+  await ui.page.locator("#live", { hasText: /^live$/ }).waitFor();
+  await ui.page.reload();
+  assert.equal(await field.inputValue(), "df -h");
 });
 
 test("signing out ends the session and clears the page", async () => {
-  await ui.button("Sign out").click();
+  await ui.signOut();
   await ui.page.getByLabel("API token").waitFor();
-  assert.equal(await activity().isVisible(), false);
-  assert.equal(await ui.page.locator("#sections").isVisible(), false);
+  for (const id of ["status", "sections", "activity"]) assert.equal(await ui.page.locator(`#${id}`).isVisible(), false, id);
   await ui.page.reload();
   await ui.page.getByLabel("API token").waitFor();
   assert.equal(await ui.page.locator("tbody").count(), 0);

@@ -38,7 +38,7 @@ test("CP-020 CP-022 every operation of the server is there, with and without the
 });
 
 test("CP-017 CP-018 neither the page nor its files are given to strangers", async () => {
-  for (const file of ["", "/", "/index.html", "/docs.js"]) {
+  for (const file of ["", "/", "/index.html", "/docs.js", "/docs.css"]) {
     const response = await fetch(`${server.url}/docs${file}`);
     assert.equal(response.status, 401, file);
   }
@@ -65,6 +65,14 @@ test("what an operation takes and answers is told, with examples", async () => {
   await create.locator(".answer", { hasText: "409" }).locator("summary").first().click();
   await create.locator(".answer", { hasText: "409" }).getByText("bucket_exists", { exact: true }).first().click();
   await create.getByRole("group", { name: "Example: bucket_exists" }).waitFor();
+});
+
+test("text has no raw backticks, and the command that does the same stands beside", async () => {
+  await openDocs("/#post_buckets_bucket_id_deploy");
+  const deploy = operation("post_buckets_bucket_id_deploy");
+  await deploy.getByText("ops deploy", { exact: true }).waitFor();
+  await deploy.locator("code", { hasText: "dry_run" }).first().waitFor();
+  assert.doesNotMatch((await console.page.locator("main").innerText()) ?? "", /`/);
 });
 
 test("CP-020 a read is tried with the session", async () => {

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, test } from "node:test";
-import { LocalServer, PROGRAM } from "../../scripts/local-server.ts";
+import { LocalServer } from "../../scripts/local-server.ts";
+import { makeKey } from "../../scripts/private-sshd.ts";
 import { ConsolePage } from "../helpers/browser.ts";
 import { writeServices } from "../helpers/service.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
@@ -16,8 +17,10 @@ before(async () => {
   server = await LocalServer.start(path.join(base, "root"));
   bucket = await server.createBucket("shop");
   const source = path.join(base, "source");
-  writeServices(source, path.join(base, "workers"), { version: "1.0.0" });
-  await server.push(bucket, source);
+  for (const version of ["1.0.0", "1.1.0"]) {
+    writeServices(source, path.join(base, "workers"), { version });
+    await server.push(bucket, source);
+  }
   await server.run(bucket, "deploy");
   ui = await ConsolePage.open(server.url);
   await ui.goTo("");
@@ -28,216 +31,245 @@ after(async () => {
   await server?.stop();
 });
 
-/** What a step sends to start a run: the last part of its path and its body; waits for the end of the run. */
-async function started(act: () => Promise<void>): Promise<[string, unknown]> {
-  const [request, response] = await Promise.all([
-    ui.page.waitForRequest((one) => one.method() === "POST" && one.url().includes(bucket)),
-    ui.page.waitForResponse((one) => one.request().method() === "POST" && one.url().includes(bucket)),
-    act(),
-  ]);
+/** What a step sends to the bucket: method, the rest of the path, and the body. A run that it starts is waited for. */
+async function sent(act: () => Promise<void>): Promise<[string, string, unknown]> {
+  const isOurs = (method: string, url: string) => method !== "GET" && url.includes(bucket);
+  const [response] = await Promise.all([ui.page.waitForResponse((one) => isOurs(one.request().method(), one.url())), act()]);
+  const request = response.request();
   if (response.status() === 202) await server.follow(bucket, (await response.json()).run_id);
-  await ui.page.locator("#activity .status:not(.running)").waitFor();
-  return [new URL(request.url()).pathname.split(`${bucket}/`)[1] ?? "", request.postDataJSON()];
+  return [
+    request.method(),
+    decodeURIComponent(new URL(request.url()).pathname.split(`${bucket}/`)[1] ?? ""),
+    request.postDataJSON(),
+  ];
 }
 
-test("CP-174 CP-175 workers: definitions to read, and each probe starts its run on those chosen", async () => {
+const dialog = () => ui.page.getByRole("dialog");
+const row = (text: string) => ui.page.locator("tbody tr", { hasText: text });
+/** Opens the menu with the rarer orders of a place and chooses one. */
+async function choose(place: ReturnType<ConsolePage["page"]["locator"]>, name: string): Promise<void> {
+  await place.locator(".more").click();
+  await ui.page.getByRole("menuitem", { name }).click();
+}
+const head = () => ui.page.locator("main .head");
+
+test("CP-174 CP-175 workers: definitions to read, and each reading starts its run on those chosen", async () => {
   await ui.view(bucket, "workers");
-  assert.deepEqual(await ui.page.locator("table").first().locator("tbody th").allTextContents(), ["127.0.0.1", "127.0.0.2"]);
-  await ui.page.getByText("Which workers").click();
-  await ui.page.getByRole("checkbox", { name: "127.0.0.2" }).check();
-  await ui.page.getByText("Meant: 1 worker (127.0.0.2).").waitFor();
-  for (const name of ["Facts", "Uptime", "Sysstat", "Trust"])
-    assert.deepEqual(await started(() => ui.button(name).click()), [`workers/${name.toLowerCase()}`, { workers: ["127.0.0.2"] }]);
-  await ui.page
-    .getByRole("row", { name: /^127\.0\.0\.2 \d+ % \d+ %$/ })
-    .getByText(/^\d+ % [▁-█]+$/)
-    .last()
+  await row("127.0.0.2").waitFor();
+  assert.deepEqual(await ui.page.locator("tbody th").allTextContents(), ["127.0.0.1", "127.0.0.2"]);
+  await ui.button("Which workers").click();
+  await ui.page.getByRole("checkbox", { name: "127.0.0.1" }).uncheck();
+  await ui.page.keyboard.press("Escape");
+  const only = { workers: ["127.0.0.2"] };
+  assert.deepEqual(await sent(() => ui.button("Read uptime").click()), ["POST", "workers/uptime", only]);
+  assert.deepEqual(await sent(() => choose(head(), "Read facts")), ["POST", "workers/facts", only]);
+  assert.deepEqual(await sent(() => choose(head(), "Read load")), ["POST", "workers/sysstat", only]);
+  await row("127.0.0.2")
+    .getByText(/^\d+ %/)
+    .first()
     .waitFor();
-  const forced = await started(async () => {
-    await ui.button("Trust by force …").click();
+  const trusted = sent(async () => {
+    await ui.button("Trust …").click();
+    await ui.confirm("Trust");
+  });
+  assert.deepEqual(await trusted, ["POST", "workers/trust", only]);
+  const forced = sent(async () => {
+    await choose(head(), "Trust by force …");
+    await dialog()
+      .getByText(/^Replaces the known host keys of 1 worker: 127\.0\.0\.2/)
+      .waitFor();
     await ui.confirm("Trust by force", "shop");
   });
-  assert.deepEqual(forced, ["workers/trust", { workers: ["127.0.0.2"], force: true }]);
+  assert.deepEqual(await forced, ["POST", "workers/trust", { ...only, force: true }]);
 });
 
 test("what is dangerous waits until the name is typed, and is left by Cancel", async () => {
-  await ui.view(bucket, "jobs/base");
-  await ui.button("Stop …").click();
-  const dialog = ui.page.getByRole("dialog");
-  const stop = dialog.getByRole("button", { name: "Stop", exact: true });
-  await dialog.getByText("base, 2 allocations on 127.0.0.1, 127.0.0.2").waitFor();
-  assert.equal(await stop.isDisabled(), true);
-  await dialog.getByLabel(/^Type/).fill("bas");
-  assert.equal(await stop.isDisabled(), true);
+  await ui.view(bucket, "hooks");
+  await row("app").getByRole("button", { name: "Run …" }).click();
+  const run = dialog().getByRole("button", { name: "Run the hook" });
+  assert.equal(await run.isDisabled(), true);
+  await dialog().getByLabel(/^Type/).fill("ap");
+  assert.equal(await run.isDisabled(), true);
   ui.requests.length = 0;
-  await dialog.getByRole("button", { name: "Cancel" }).click();
-  await dialog.waitFor({ state: "hidden" });
+  await dialog().getByRole("button", { name: "Cancel" }).click();
+  await dialog().waitFor({ state: "detached" });
   assert.equal(
     ui.requests.some((request) => request.method() === "POST"),
     false,
   );
 });
 
-test("CP-179 CP-180 run command carries workers or labels, width, limits and what to do about failures", async () => {
+test("CP-179 CP-180 run command carries workers, width, limits and what to do about failures; the answers fold", async () => {
   await ui.view(bucket, "command");
-  await ui.page.getByLabel(/^Command/).fill("exit 3");
-  await ui.page.getByRole("checkbox", { name: "127.0.0.1" }).check();
-  await ui.page.getByRole("checkbox", { name: "all" }).check();
-  assert.equal(await ui.page.getByRole("checkbox", { name: "127.0.0.1" }).isChecked(), false);
-  await ui.page.getByLabel(/^At a time/).fill("2");
-  await ui.page.getByLabel(/^Time limit/).fill("60");
-  await ui.page.getByLabel(/^Health check/).check();
-  await ui.page.getByLabel(/^Ignore failures/).check();
-  const sent = await started(async () => {
-    await ui.button("Run command …").click();
-    await ui.confirm("Run command", "shop");
+  const run = (workers: number) => ui.button(`Run on ${workers} worker${workers === 1 ? "" : "s"} …`);
+  await run(2).waitFor();
+  assert.equal(await run(2).isDisabled(), true);
+  await ui.page.getByLabel(/^Command/).fill("echo out; exit 3");
+  await ui.page.getByLabel("At a time").fill("2");
+  await ui.page.getByLabel("Time limit in seconds").fill("60");
+  await ui.page.getByLabel("Health check after each batch").check();
+  await ui.page.getByLabel("Go on after failures").check();
+  await ui.page.getByText("in one batch").waitFor();
+  const all = sent(async () => {
+    await run(2).click();
+    await dialog().getByText("Runs on all 2 workers.").waitFor();
+    await ui.confirm("Run on 2 workers", "shop");
   });
   const options = { concurrency: 2, timeout_seconds: 60, health_check: true, ignore_failure: true };
-  assert.deepEqual(sent, ["run_command", { command: "exit 3", labels: ["all"], ...options }]);
-  const [, fewer] = await started(async () => {
-    await ui.button("Run command …").click();
-    await ui.page.getByRole("dialog").getByRole("checkbox", { name: "127.0.0.1" }).uncheck();
-    await ui.confirm("Run command", "shop");
+  assert.deepEqual(await all, ["POST", "run_command", { command: "echo out; exit 3", ...options }]);
+  await ui.page.getByText("exit code 3").or(ui.page.getByText("exit 3")).first().waitFor();
+  await ui.button("Last used ▾").click();
+  await ui.page.getByRole("menuitem", { name: "echo out; exit 3" }).click();
+  await ui.page.getByRole("button", { name: /^all 2$/ }).click();
+  await ui.page.getByRole("checkbox", { name: "127.0.0.1" }).uncheck();
+  const one = sent(async () => {
+    await ui.page.getByLabel(/^Command/).press("Control+Enter");
+    await ui.confirm("Run on 1 worker");
   });
-  assert.deepEqual(fewer, { command: "exit 3", workers: ["127.0.0.2"], ...options });
-  await ui.page.getByText("failed (exit code 3)").waitFor();
+  assert.deepEqual((await one)[2], { ...((await one)[2] as object), command: "echo out; exit 3", workers: ["127.0.0.2"] });
+  await ui.button("Failed last").click();
+  await run(1).waitFor();
 });
 
 test("CP-181 hooks on the event cli are listed and run", async () => {
   await ui.view(bucket, "hooks");
-  const row = ui.page.locator("tr", { hasText: "app" });
-  await row.getByText("check of base").waitFor();
-  const sent = await started(async () => {
-    await row.getByRole("button", { name: "Run …" }).click();
-    await ui.confirm("Run hook", "app");
+  await row("app").getByText("check of base").waitFor();
+  const order = sent(async () => {
+    await row("app").getByRole("button", { name: "Run …" }).click();
+    await ui.confirm("Run the hook", "app");
   });
-  assert.deepEqual(sent, ["hooks", { hook: "check", job: "app", verbose: true }]);
-});
-
-test("CP-182 deployments have the tabs Jobs and Rollout; options are sent as they are ticked", async () => {
-  await ui.view(bucket, "deployments");
-  await ui.page.getByRole("checkbox", { name: "base" }).check();
-  await ui.page.getByLabel(/^Force/).check();
-  const planned = await started(() => ui.button("Dry run").click());
-  assert.deepEqual(planned, ["deploy", { jobs: ["base"], force: true, dry_run: true }]);
-  await ui.page.getByText("1 of 1 job would be rolled out").waitFor();
-  await ui.link("Rollout").click();
-  await ui.page.getByText("4 rows").waitFor();
+  assert.deepEqual(await order, ["POST", "hooks", { hook: "check", job: "app", verbose: true }]);
+  await row("app").getByText("succeeded").waitFor();
 });
 
 test("CP-178 the catalog is filtered and sorted, and its address keeps both", async () => {
   await ui.view(bucket, "catalog/allocations");
-  await ui.page
-    .getByRole("group", { name: "Worker" })
-    .getByLabel(/^127\.0\.0\.2/)
-    .check();
-  await ui.page.getByRole("columnheader", { name: "Job" }).getByRole("button").click();
-  await ui.page.getByRole("columnheader", { name: "Job" }).getByRole("button").click();
+  await ui.page.getByRole("searchbox", { name: "Filter Allocations" }).fill("127.0.0.2");
+  const byJob = ui.page.getByRole("columnheader", { name: "Job" }).getByRole("button");
+  await byJob.click();
+  await byJob.click();
   await ui.page.reload();
-  await ui.page.getByText("2 of 4 rows").waitFor();
-  assert.equal(await ui.page.locator("[aria-sort=descending]").textContent(), "Job");
-  const jobs = await ui.page.locator("tbody tr td:nth-child(4)").allTextContents();
-  assert.deepEqual(jobs, ["base", "app"]);
+  await ui.page.getByText("2 of 4").waitFor();
+  assert.match((await ui.page.locator("[aria-sort=descending]").textContent()) ?? "", /^Job/);
+  assert.deepEqual(await ui.page.locator("tbody a[href*='/jobs/']").allTextContents(), ["base", "app"]);
 });
 
-test("the catalog tells how the last action on an allocation went, and leads to its run", async () => {
-  await ui.view(bucket, "catalog/deployments");
-  const [row] = await ui.page.locator("tbody tr").all();
-  assert.equal(await row?.locator(".status.ok", { hasText: "changed" }).count(), 1);
-  const run = row?.locator("a[href*='/runs/']");
-  assert.match((await run?.textContent()) ?? "", /^[0-9a-f]{8}$/);
-  await run?.click();
-  await ui.heading("Deploy").waitFor();
-});
-
-test("of a secret the catalog shows a fingerprint and the age, not the value", async () => {
-  const args = ["kv", "set-secret", "base", "password", "--bucket-dir", path.join(base, "root", bucket)];
-  execFileSync(process.execPath, [PROGRAM, ...args], { input: "hunter2-hunter2", stdio: "pipe" });
+test("a secret is set without being shown: the catalog has its fingerprint and age", async () => {
   await ui.view(bucket, "catalog/kv");
+  const value = "hunter2-hunter2";
+  const stored = sent(async () => {
+    await ui.button("Set a secret …").click();
+    await dialog().getByLabel(/^Job/).fill("base");
+    await dialog().getByLabel(/^Key/).fill("password");
+    await dialog()
+      .getByLabel(/^Value/)
+      .fill(value);
+    await ui.confirm("Store the secret");
+  });
+  assert.deepEqual(await stored, ["PUT", "secrets/jobs/base/password", { value }]);
   await ui.page.getByRole("columnheader", { name: "Fingerprint" }).waitFor();
-  const row = ui.page.locator("tr", { hasText: "secrets/job/base" });
-  assert.match(await row.innerText(), /password\s+\[encrypted\]\s.*just now\s.*\b[0-9a-f]{12}$/s);
+  const secret = ui.page.locator("tr", { hasText: "secrets/job/base" });
+  assert.match(await secret.innerText(), /password.*\[encrypted\].*just now|password.*\[encrypted\].*ago/s);
+  assert.equal((await ui.page.content()).includes(value), false);
+  const removed = sent(async () => {
+    await ui.button("Remove a secret …").click();
+    await dialog().getByLabel(/^Job/).fill("base");
+    await dialog().getByLabel(/^Key/).fill("password");
+    await ui.confirm("Remove the secret", "shop");
+  });
+  assert.deepEqual((await removed).slice(0, 2), ["DELETE", "secrets/jobs/base/password"]);
 });
 
-test("CP-089 CP-176 the source is shown and cannot be edited", async () => {
+test("CP-089 CP-176 the source is shown and cannot be edited; what must be pushed says how", async () => {
   await ui.view(bucket, "source/files");
   await ui.link("workspace/jobs/base/static/page.txt").click();
-  await ui.page.getByText("page of 1.0.0").waitFor();
+  await ui.page.getByText("page of 1.1.0").waitFor();
   await ui.view(bucket, "source/settings");
-  await ui.page.getByText("Variables and ports").waitFor();
-  await ui.page.getByRole("heading", { name: "Templates" }).waitFor();
+  await ui.page.getByRole("heading", { name: "workspace/bucket.conf" }).waitFor();
+  await ui.page.getByText(`ops push ${server.url} --bucket ${bucket}`).waitFor();
   assert.equal(await ui.page.locator("main textarea, main input:not([type=search]), main [contenteditable]").count(), 0);
 });
 
-test("CP-183 jobs are read only; files are those of the catalog", async () => {
-  await ui.view(bucket, "jobs");
-  await ui.link("base").first().click();
-  await ui.link("Makefile").click();
-  await ui.page.getByText("start restart:").waitFor();
+test("a revision is compared with the current one, and rolled back to by the name of the bucket", async () => {
+  await ui.view(bucket, "source");
+  const [, old] = await ui.page.locator("tbody th a").all();
+  await old?.click();
+  await ui.page
+    .getByText(/^3 files changed|files changed/)
+    .first()
+    .waitFor();
+  await ui.page
+    .locator(".diff .removed", { hasText: '"version":"1.1.0"' })
+    .or(ui.page.locator(".diff .added", { hasText: "1.0.0" }))
+    .first()
+    .waitFor({ state: "attached" });
+  const order = sent(async () => {
+    await ui.button("Roll back …").click();
+    await dialog().getByText("Workers stay as they are until the next deploy.").waitFor();
+    await ui.confirm("Roll back", "shop");
+  });
+  const [method, target] = await order;
+  assert.deepEqual([method, target], ["POST", "source/rollback"]);
 });
 
-test("runs are narrowed by kind and status on the server, and the address keeps that", async () => {
-  await ui.view(bucket, "runs");
-  await ui.page.getByLabel(/^Kind/).selectOption("deploy");
-  await ui.page.getByLabel(/^Status/).selectOption("succeeded");
-  await ui.page.getByText("2 rows").waitFor();
-  await ui.page.reload();
-  await ui.page.getByText("2 rows").waitFor();
+test("a key is stored, replaced and removed only by the name of the bucket, and is never shown", async () => {
+  await ui.view(bucket, "source/ssh_key");
+  const text = readFileSync(makeKey(base, "id"), "utf8");
+  await ui.button("Upload a key …").click();
+  await dialog()
+    .getByLabel(/^Private key/)
+    .fill(text);
+  await ui.confirm("Store the key");
+  await ui.page.getByText("SHA256:").waitFor();
+  await ui.button("Replace the key …").click();
+  await dialog().getByText("Replaces the private key").waitFor();
+  assert.equal(await dialog().getByRole("button", { name: "Replace the key" }).isDisabled(), true);
+  await ui.page.keyboard.press("Escape");
+  assert.equal((await ui.page.content()).includes(text.split("\n")[1] ?? ""), false);
+  const removed = sent(async () => {
+    await choose(ui.page.locator("main"), "Remove the key …");
+    await ui.confirm("Remove the key", "shop");
+  });
+  assert.deepEqual((await removed).slice(0, 2), ["DELETE", "secrets/ssh_key"]);
+  await ui.page.getByText("There is no key").waitFor();
 });
 
-test("a run tells in tabs how it went on each worker, what was asked for and by whom; the tab is remembered", async () => {
-  const { id, revision } = await server.run(bucket, "hooks", { hook: "check", job: "app" });
-  await ui.view(bucket, `runs/${id}`);
-  await ui.page.getByText(`by bearer from 127.0.0.1, just now, revision ${revision?.slice(0, 8)}`).waitFor();
-  await ui.link("Hosts").click();
-  const row = ui.page.locator("main tr", { hasText: "127.0.0.2" });
-  await row.getByRole("link", { name: "ok" }).click();
-  const lines = ui.page.locator("#activity .text");
-  await ui.page.locator("#activity .line").nth(1).waitFor({ state: "detached" });
-  assert.deepEqual(await lines.allTextContents(), ["app@127.0.0.2 | checked"]);
-  await ui.page.reload();
-  await ui.page.locator("#activity .line").waitFor();
-  assert.deepEqual(await lines.allTextContents(), ["app@127.0.0.2 | checked"]);
-  await ui.page.locator(".tabs").getByText("Audit").click();
-  await ui.page.locator("main tr", { hasText: "bearer" }).waitFor();
-  const command = await server.run(bucket, "run_command", { command: "echo one; echo two >&2" });
-  await ui.view(bucket, `runs/${command.id}`);
-  await ui.page.locator(".tabs [aria-current]", { hasText: "Audit" }).waitFor();
-  await ui.link("Definition").click();
-  await ui.page.locator("main pre", { hasText: "echo one; echo two" }).waitFor();
-  await ui.view(bucket, `runs/${command.id}/hosts?worker=127.0.0.1`);
-  await ui.page.locator("#activity .stderr", { hasText: "127.0.0.1 ! two" }).waitFor();
-  await ui.page.locator("#activity .line").nth(2).waitFor({ state: "detached" });
-  assert.deepEqual(await lines.allTextContents(), ["127.0.0.1 | one", "127.0.0.1 ! two"]);
+test("a snapshot is made, checked, restored and deleted", async () => {
+  await ui.view(bucket, "source/snapshots");
+  const made = sent(async () => {
+    await ui.button("Create a snapshot …").click();
+    await dialog().getByLabel("Note").fill("before the change");
+    await ui.confirm("Create");
+  });
+  assert.deepEqual(await made, ["POST", "snapshots", { note: "before the change" }]);
+  const snapshot = row("before the change");
+  await snapshot.getByRole("button", { name: "Check" }).click();
+  await ui.page.getByText(/^The snapshot can be restored: \d+ files/).waitFor();
+  const restored = sent(async () => {
+    await snapshot.getByRole("button", { name: "Restore …" }).click();
+    await ui.confirm("Restore", "shop");
+  });
+  assert.match((await restored)[1], /^snapshots\/.*\/restore$/);
+  const [, deleted] = await sent(async () => {
+    await choose(snapshot, "Delete …");
+    await ui.confirm("Delete the snapshot", "shop");
+  });
+  assert.match(deleted, /^snapshots\//);
 });
 
-test("a run is compared with the one of its kind before it, or with another, and only what differs is shown", async () => {
-  const [first, second, third] = [
-    await server.run(bucket, "run_command", { command: "true" }),
-    await server.run(bucket, "run_command", { command: "exit 3", ignore_failure: true }),
-    await server.run(bucket, "run_command", { command: "exit 4", ignore_failure: true }),
-  ];
-  await ui.view(bucket, `runs/${third.id}/compare`);
-  const rows = () => ui.page.locator("main tbody tr").allTextContents();
-  await ui.page.locator("main tbody tr", { hasText: "exit 4" }).waitFor();
-  assert.ok((await rows()).includes('parameter command"exit 3""exit 4"'), String(await rows()));
-  assert.equal((await rows()).filter((row) => /ignore_failure|outcome/.test(row)).length, 0);
-  await ui.page.getByLabel(/^With/).selectOption(first.id);
-  await ui.page.locator("main tbody tr", { hasText: "outcome 127.0.0.2" }).getByText("failed").waitFor();
-  await ui.page.reload();
-  await ui.page.locator("main tbody tr", { hasText: "outcome 127.0.0.1" }).getByText("ok").waitFor();
-  assert.ok((await rows()).includes("parameter ignore_failurefalsetrue"), String(await rows()));
-  assert.notEqual(second.id, first.id);
-});
-
-test("CP-177 a bucket is renamed and deleted by its name", async () => {
-  await ui.view(bucket, "");
+test("CP-177 the database is upgraded, and the bucket renamed and deleted, by its name", async () => {
+  await ui.view(bucket, "source/schema");
+  const upgraded = sent(async () => {
+    await ui.button("Initialise or upgrade …").click();
+    await ui.confirm("Initialise or upgrade", "shop");
+  });
+  assert.deepEqual((await upgraded).slice(0, 2), ["POST", "init"]);
   await ui.button("Rename …").click();
-  await ui.page.getByRole("dialog").getByLabel("Name").fill("store");
+  await dialog().getByLabel("Name", { exact: true }).fill("store");
   await ui.confirm("Rename");
-  await ui.page.getByRole("combobox", { name: "Bucket" }).getByText("store").waitFor({ state: "attached" });
-  await ui.button("Delete …").click();
-  await ui.confirm("Delete bucket", "store");
-  await ui.page.getByText("There is no bucket yet.").waitFor();
+  await ui.page.locator("#where", { hasText: "store" }).waitFor();
+  await choose(ui.page.locator("main"), "Delete the bucket …");
+  await ui.confirm("Delete the bucket", "store");
+  await ui.heading("Deploy your first bucket").waitFor();
   ui.checkPeace();
 });
