@@ -139,10 +139,20 @@ export class RunList {
 }
 
 function shortOf(record: RunRecord): RunInShort {
-  const { id, kind, status, created_at, finished_at, params } = record;
-  const [dry_run, plan] = [params.dry_run === true, typeof params.plan === "string" ? params.plan : null];
-  const whole = kind === "deploy" && params.jobs === undefined && params.sync_only !== true;
-  return { id, kind, status, created_at, finished_at, duration_ms: durationOf(record), dry_run, whole, plan };
+  const { id, kind, status, created_at, finished_at } = record;
+  // Nobody has checked the file.
+  const { dry_run, jobs, plan, sync_only } = record.params ?? {};
+  return {
+    id,
+    kind,
+    status,
+    created_at,
+    finished_at,
+    duration_ms: durationOf(record),
+    dry_run: dry_run === true,
+    whole: kind === "deploy" && jobs === undefined && sync_only !== true,
+    plan: typeof plan === "string" ? plan : null,
+  };
 }
 
 function durationOf({ created_at, finished_at }: RunRecord): number {

@@ -4,16 +4,16 @@ import { inStates, LAST_OUTCOMES } from "./states.ts";
 /** The names that a problem shows of its workers or jobs. */
 const MOST_NAMES = 20;
 /** The characters of a reason that are shown, and those that tell one cause from another. */
-const REASON_LENGTH = 300;
+const SHOWN_REASON = 300;
 const CAUSE_LENGTH = 200;
 
 /** What is wrong, in the order in which it is shown. */
 export const PROBLEM_KINDS = ["failed", "unreachable", "unsettled"] as const;
-type Kind = (typeof PROBLEM_KINDS)[number];
+type ProblemKind = (typeof PROBLEM_KINDS)[number];
 
 /** What is wrong with some allocations for one cause. */
 export interface Problem {
-  kind: Kind;
+  kind: ProblemKind;
   /** null for an unreachable worker, which has many jobs. */
   job: string | null;
   /** The last action. */
@@ -47,11 +47,11 @@ type Troubled = [
 const FAILED = ["failed", "unreachable"];
 const OTHERS = ["", ...LAST_OUTCOMES].filter((outcome) => !FAILED.includes(outcome));
 const troubledIn = (condition: string) => `SELECT a.job, a.worker_ip, a.position, a.outcome, a.troubled_since,
-  COALESCE(o.action, ''), COALESCE(o.run_id, ''), COALESCE(substr(o.reason, 1, ${REASON_LENGTH + 1}), '')
+  COALESCE(o.action, ''), COALESCE(o.run_id, ''), COALESCE(substr(o.reason, 1, ${SHOWN_REASON + 1}), '')
   FROM allocations a INDEXED BY allocations_by_state LEFT JOIN last_outcome o ON o.alloc_id = a.alloc_id
   WHERE ${condition} AND a.removed = 0`;
 /** The allocations whose last action failed, and those on which a rollout began and did not come to its end. */
-const TROUBLED = `${troubledIn(inStates(undefined, FAILED))} UNION ALL ${troubledIn(inStates(["unsettled"], OTHERS))}`;
+const ALL_TROUBLED = `${troubledIn(inStates(undefined, FAILED))} UNION ALL ${troubledIn(inStates(["unsettled"], OTHERS))}`;
 
 /**
  * What is wrong in a bucket, one entry for each cause: allocations of a job whose last action failed for the same reason,
@@ -61,7 +61,7 @@ const TROUBLED = `${troubledIn(inStates(undefined, FAILED))} UNION ALL ${trouble
 export function problemsOf(db: Database, activeRun: string | null): Problem[] {
   const groups = new Map<string, Troubled[]>();
   const causes = new Map<string, string>();
-  for (const row of db.tuples<Troubled>(TROUBLED)) {
+  for (const row of db.tuples<Troubled>(ALL_TROUBLED)) {
     const [job, worker, , , , action, run, reason] = row;
     const kind = kindOf(row);
     if (kind === "unsettled" && run !== "" && run === activeRun) continue;
@@ -80,7 +80,7 @@ export function problemsOf(db: Database, activeRun: string | null): Problem[] {
   return [...groups.values()].map(problemOf).sort((a, b) => (rank(a) < rank(b) ? -1 : 1));
 }
 
-function kindOf([, , , outcome]: Troubled): Kind {
+function kindOf([, , , outcome]: Troubled): ProblemKind {
   return outcome === "failed" || outcome === "unreachable" ? outcome : "unsettled";
 }
 
@@ -102,7 +102,7 @@ function problemOf(rows: Troubled[]): Problem {
     allocation_count: rows.length,
     jobs: isWorker ? shown : [job],
     job_count: isWorker ? names.length : 1,
-    reason: reason.length > REASON_LENGTH ? `${reason.slice(0, REASON_LENGTH)}…`.toWellFormed() : reason,
+    reason: reason.length > SHOWN_REASON ? `${reason.slice(0, SHOWN_REASON)}…`.toWellFormed() : reason,
     since,
     run_id,
     line: null,
