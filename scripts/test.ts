@@ -6,12 +6,14 @@ import { chmodSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, stat
 import { constants, tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
-import { isFast } from "../test/helpers/fast.ts";
+import { isBelow, isFast } from "../test/helpers/fast.ts";
 import { patience } from "./patience.ts";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
 /** Files at once: three for each core of a small machine, since tests wait as long as they compute. */
 const AT_ONCE = 6;
+/** Where the files are that take longest. They start first, so that none of them runs on alone at the end. */
+const LONG = ["test/e2e", "test/examples", "test/hook", "test/operation/deploy", "test/slow", "test/transport/ssh", "test/ui"];
 /** The limit of a whole file; the longest takes two minutes on a quiet machine. */
 const FILE_LIMIT_MS = 600_000;
 /** A file system in memory. The tests make and flush thousands of small buckets, which is slow on a disk. */
@@ -23,6 +25,11 @@ const COVERAGE = ["--experimental-test-coverage", "--test-coverage-include=lib/*
 function filesOf(mode: string): string[] {
   const all = globSync("test/**/*.test.ts", { cwd: ROOT });
   return mode === "fast" ? all.filter(isFast) : all;
+}
+
+/** Node starts files in the order of their names, and those with a path from the root first. */
+function inOrder(file: string): string {
+  return LONG.some((name) => isBelow(file, name)) ? path.join(ROOT, file) : file;
 }
 
 function environment(folder: string): NodeJS.ProcessEnv {
@@ -60,7 +67,7 @@ function run(mode: string, given: string[], folder: string): void {
   const isFile = (argument: string) => !argument.startsWith("--");
   const { true: chosen = filesOf(mode), false: flags = [] } = Object.groupBy(given, (one) => `${isFile(one)}`);
   const limits = [`--test-concurrency=${AT_ONCE}`, `--test-timeout=${patience(FILE_LIMIT_MS)}`];
-  const argv = ["--test", ...limits, ...(mode === "coverage" ? COVERAGE : []), ...flags, ...chosen];
+  const argv = ["--test", ...limits, ...(mode === "coverage" ? COVERAGE : []), ...flags, ...chosen.map(inOrder)];
   const env = environment(folder);
   const child = spawn(process.execPath, argv, { cwd: ROOT, env, stdio: "inherit" });
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, () => child.kill(signal));

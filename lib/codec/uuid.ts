@@ -20,6 +20,11 @@ export function uuidV7(now: number = Date.now()): string {
   return format(bytes, 7);
 }
 
+/** The time in a UUID of version 7, in milliseconds. */
+export function timeOfUuid(id: string): number {
+  return Number.parseInt(id.replaceAll("-", "").slice(0, 12), 16);
+}
+
 function format(bytes: Buffer, version: number): string {
   bytes[6] = ((bytes[6] ?? 0) & 0x0f) | (version << 4);
   bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80;

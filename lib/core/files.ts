@@ -211,10 +211,11 @@ export const APPEND = constants.O_WRONLY | constants.O_APPEND | constants.O_CREA
 /** Flags for {@link openRegularSync}: the file must not exist yet. */
 export const CREATE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL;
 
-/** The text of a regular file, read synchronously; refused like {@link openRegular}. */
-export function readRegularSync(file: string): string {
+/** The text of a regular file, or of its first bytes, read synchronously; refused like {@link openRegular}. */
+export function readRegularSync(file: string, mostBytes?: number): string {
   const descriptor = openRegularSync(file);
   try {
+    if (mostBytes !== undefined) return Buffer.concat([...readPieces(descriptor, mostBytes)]).toString();
     return readFileSync(descriptor, "utf8");
   } finally {
     closeSync(descriptor);

@@ -2,7 +2,7 @@ import path from "node:path";
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
 import { loadKvKey } from "../bucket/kv/kv-access.ts";
 import { currentRevision } from "../bucket/source/revisions.ts";
-import { isUuid } from "../codec/uuid.ts";
+import { isUuid, timeOfUuid } from "../codec/uuid.ts";
 import { Failure, hasErrno } from "../core/errors.ts";
 import { flushFolder, makePrivateFolder, namesIn, readRegularSync, remove, writeAtomic } from "../core/files.ts";
 import { Redactor } from "../core/redact.ts";
@@ -189,7 +189,7 @@ export const RECORD_DAMAGED =
 
 /** The record shown for a run whose own record is damaged: `failed`, with the time when the run began. */
 function damagedRecord(layout: Layout, id: string, text: string): RunRecord {
-  const at = new Date(timeOfRun(id)).toISOString();
+  const at = new Date(timeOfUuid(id)).toISOString();
   const kind = /"kind": "(\w+)"/.exec(text)?.[1] ?? "";
   return {
     id,
@@ -204,11 +204,6 @@ function damagedRecord(layout: Layout, id: string, text: string): RunRecord {
     error: RECORD_DAMAGED,
     audit: [],
   };
-}
-
-/** The time when a run began, in milliseconds, taken from its id. */
-export function timeOfRun(id: string): number {
-  return Number.parseInt(id.replaceAll("-", "").slice(0, 12), 16);
 }
 
 /**
@@ -227,4 +222,19 @@ export function readRecord(layout: Layout, id: string): RunRecord | undefined {
     if (!(error instanceof SyntaxError)) throw error;
   }
   return damagedRecord(layout, id, text);
+}
+
+/** Large enough for the record of nearly every run up to its result, which may have megabytes. */
+const HEAD_BYTES = 16 * 1024;
+
+/** {@link readRecord} without result and audit, which costs little also where the result is large. */
+export function readRecordHead(layout: Layout, id: string): RunRecord | undefined {
+  try {
+    const head = readRegularSync(runLayout(layout, id).record, HEAD_BYTES);
+    const value = JSON.parse(`${head.slice(0, head.indexOf('\n  "result": '))} "result": null}`) as RunRecord;
+    if (value.id === id) return { ...value, audit: [] };
+  } catch {
+    // Missing, damaged or longer: told below.
+  }
+  return readRecord(layout, id);
 }

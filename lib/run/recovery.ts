@@ -4,7 +4,7 @@ import { RunLog } from "../bucket/base/logs.ts";
 import { Problems } from "../bucket/base/problems.ts";
 import { recoverSource } from "../bucket/source/source.ts";
 import { readOpsConf } from "../bucket/workspace/settings.ts";
-import { isUuid, uuidV7 } from "../codec/uuid.ts";
+import { isUuid, timeOfUuid, uuidV7 } from "../codec/uuid.ts";
 import { Failure, hasErrno } from "../core/errors.ts";
 import { readRegularSync, remove } from "../core/files.ts";
 import { Redactor } from "../core/redact.ts";
@@ -17,7 +17,6 @@ import {
   SERVER_RESTARTED,
   saveRecord,
   settle,
-  timeOfRun,
 } from "./record.ts";
 
 /**
@@ -128,7 +127,7 @@ export async function pruneRuns(layout: Layout, count: number, days: number): Pr
   const ids = (await runIds(layout)).reverse();
   for (const [index, id] of ids.entries()) {
     const tooMany = count > 0 && index >= count;
-    const tooOld = days > 0 && timeOfRun(id) < Date.now() - days * 24 * 3_600_000;
+    const tooOld = days > 0 && timeOfUuid(id) < Date.now() - days * 24 * 3_600_000;
     if (index === 0 || !(tooMany || tooOld)) continue;
     if (readRecord(layout, id)?.status !== "running") await remove(runLayout(layout, id).folder);
   }

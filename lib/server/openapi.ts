@@ -13,6 +13,7 @@ const PARAMETERS: Readonly<Record<string, [description: string, example: string]
   revision_id: ["The revision: a UUID", "0198f3a2-6d10-7f25-a3b7-5c8e9f0a1b2c"],
   job: ["The job", "web"],
   key: ["The key of the secret", "db_password"],
+  worker: ["The worker, as the catalog writes it", "10.0.0.1"],
   name: ["The name of the snapshot", "20260131T023000.000Z-1f8a09c3"],
   selector: ["What job_config_selector in ops.conf names, or `default`", "default"],
   path: ["The path of the file; its slashes may stand as they are", "workspace/workers.json"],

@@ -4,21 +4,24 @@
 import { parentPort } from "node:worker_threads";
 import { type Layout, layoutOf } from "../bucket/base/layout.ts";
 import { knownFacts, validPlan } from "../bucket/catalog/info.ts";
+import { jobMap, mapCell } from "../bucket/catalog/map.ts";
 import { cursorOf, type PageOf } from "../bucket/catalog/pages.ts";
 import { bucketSummary } from "../bucket/catalog/summary.ts";
 import { catalogView, type ViewName, type ViewQuery } from "../bucket/catalog/views.ts";
 import { fingerprintsOf } from "../bucket/kv/kv-access.ts";
+import { listRevisions, type Revision } from "../bucket/source/revisions.ts";
 import { Failure } from "../core/errors.ts";
-import { isObject } from "../core/shape.ts";
 import { type LinesQuery, readLines } from "../run/log-view.ts";
 import type { RunKind, RunParams } from "../run/protocol.ts";
-import { type RunRecord, readRecord, runNotFound } from "../run/record.ts";
+import { readRecord, runNotFound } from "../run/record.ts";
 import { requireNames } from "../run/request.ts";
+import { Drifts, firstDrifted, recentRuns } from "./glance.ts";
 import { Readers } from "./reading.ts";
 import { RunList, type RunQuery, shownRun } from "./run-list.ts";
 
 const readers = new Readers();
 const runList = new RunList();
+const drifts = new Drifts();
 
 const READS = {
   /** A page of a view of the catalog. */
@@ -36,17 +39,58 @@ const READS = {
 
   /** A bucket at a glance. */
   async summary(layout: Layout, _: undefined) {
-    const [found, newest, drift] = [
-      await readers.read(layout, bucketSummary),
-      await runList.newest(layout),
-      await runList.page(layout, { kind: "drift", limit: 1 }),
-    ];
-    const [lastDrift] = drift.items;
+    const { last_drift, last_run: _newest, ...runs } = await recentRuns(runList, layout);
+    const found = await readers.read(layout, (db) => bucketSummary(db, runs.active_run?.id ?? null));
+    // A list that is damaged is told where it is read.
+    const revisions = await listRevisions(layout).catch((): Revision[] => []);
+    const current = revisions.find((one) => one.current);
+    const { countSnapshots } = await import("../bucket/snapshots/snapshots.ts");
+    const totals = { runs: await runList.count(layout), revisions: revisions.length, snapshots: await countSnapshots(layout) };
+    const drift = last_drift && drifts.of(layout, last_drift.id);
     return {
       ...found,
-      active_run: newest?.status === "running" ? inShort(newest) : null,
-      drift: lastDrift ? { ...inShort(lastDrift), workers: outcomesIn(lastDrift) } : null,
+      ...runs,
+      totals: { ...found.totals, ...totals },
+      revision: current ? shownRevision(current) : null,
+      drift: drift && {
+        ...last_drift,
+        workers: drift.workers,
+        allocations: firstDrifted(drift),
+        total: drift.allocations.length,
+      },
     };
+  },
+
+  /** What the list of buckets shows of a bucket. */
+  async glance(layout: Layout, _: undefined) {
+    const { last_drift, ...runs } = await recentRuns(runList, layout);
+    const found = await readers.read(layout, (db) => bucketSummary(db, runs.active_run?.id ?? null));
+    return {
+      workers: found.workers,
+      jobs: found.jobs,
+      counts: found.counts,
+      problems: found.problems.items.slice(0, 3),
+      problem_count: found.problems.total,
+      certs_soon: found.certs.total,
+      next_cert: found.next_cert,
+      drifted: last_drift ? drifts.of(layout, last_drift.id).allocations.length : 0,
+      ...runs,
+    };
+  },
+
+  /** The map of jobs and workers. */
+  async map(layout: Layout, _: undefined) {
+    const { last_deploy, last_drift } = await recentRuns(runList, layout);
+    const drifted = last_drift ? drifts.of(layout, last_drift.id).allocations : [];
+    return await readers.read(layout, (db) => jobMap(db, last_deploy?.id ?? "", drifted));
+  },
+
+  /** One allocation of the map. */
+  async cell(layout: Layout, { job, worker }: { job: string; worker: string }) {
+    const { last_drift } = await recentRuns(runList, layout);
+    const drifted = last_drift ? drifts.of(layout, last_drift.id).allocations : [];
+    const own = drifted.find((one) => one.job === job && one.worker === worker);
+    return { ...(await readers.read(layout, (db) => mapCell(db, job, worker))), drift_files: own?.first ?? [] };
   },
 
   /** A page of the runs of a bucket. */
@@ -76,15 +120,8 @@ const READS = {
   },
 };
 
-function inShort({ id, kind, status, created_at, finished_at }: RunRecord) {
-  return { id, kind, status, created_at, finished_at };
-}
-
-/** How many workers had each outcome in a run. */
-function outcomesIn({ result }: RunRecord): Record<string, number> {
-  const workers = isObject(result) && Array.isArray(result.workers) ? (result.workers as { outcome?: unknown }[]) : [];
-  const outcomes = Map.groupBy(workers, ({ outcome }) => String(outcome));
-  return Object.fromEntries([...outcomes].map(([outcome, own]) => [outcome, own.length]));
+function shownRevision({ id, created_at, build_status, last_successful }: Revision) {
+  return { id, created_at, build_status, last_successful };
 }
 
 /** The reads, by name. */

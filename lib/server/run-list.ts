@@ -5,7 +5,7 @@ import { isUuid } from "../codec/uuid.ts";
 import { Failure } from "../core/errors.ts";
 import { isUnchanged, unlessMissing } from "../core/files.ts";
 import type { RunKind, RunStatus } from "../run/protocol.ts";
-import { type RunRecord, readRecord, runIds } from "../run/record.ts";
+import { type RunRecord, readRecord, readRecordHead, runIds } from "../run/record.ts";
 
 /** Which runs of a bucket are wanted; the cursor is the id of the last run of the page before. */
 export interface RunQuery {
@@ -21,12 +21,23 @@ export interface ShownRun extends RunRecord {
   log_size_bytes: number;
 }
 
-type Sort = Pick<ShownRun, "status" | "kind">;
+/** What is known of a run without its result. */
+export interface RunInShort extends Pick<ShownRun, "id" | "kind" | "status" | "created_at" | "finished_at" | "duration_ms"> {
+  dry_run: boolean;
+  /** A deploy of all jobs. */
+  whole: boolean;
+  /** The dry run whose plan a deploy carries out. */
+  plan: string | null;
+}
+
+type Sort = Pick<RunInShort, "status" | "kind">;
 
 /** How many characters of JSON are kept in memory, of all buckets together. */
 const MOST_KEPT = 16 * 1024 * 1024;
-/** Of how many runs kind and status are kept. */
-const MOST_SORTS = 50_000;
+/** Of how many runs what is known in short is kept. */
+const MOST_SHORTS = 20_000;
+/** Among how many runs a summary looks for those that it tells of. */
+const MOST_LOOKED_AT = 1_000;
 /** Of how many buckets the names of the runs are kept. */
 const MOST_BUCKETS = 100;
 /** Two changes of a folder within one tick of the file system's clock look the same. */
@@ -40,7 +51,7 @@ export class RunList {
   readonly #folders = new Map<string, { folder: Stats; ids: string[] }>();
   readonly #ended = new Map<string, ShownRun>();
   /** Of more ended runs than can be kept, so that a filter reads what it shows. */
-  readonly #sorts = new Map<string, Sort>();
+  readonly #shorts = new Map<string, RunInShort>();
   #kept = 0;
 
   /** One page, newest first. Throws `invalid_request` for a cursor that is no id of a run. */
@@ -62,6 +73,21 @@ export class RunList {
     return (await this.#newestFirst(layout).next()).value;
   }
 
+  /** The newest 1,000 runs in short, newest first. */
+  async *inShort(layout: Layout): AsyncGenerator<RunInShort, undefined> {
+    for (const id of (await this.#ids(layout)).slice(0, MOST_LOOKED_AT)) {
+      const known = this.#shorts.get(runLayout(layout, id).folder);
+      const record = known ? undefined : readRecordHead(layout, id);
+      const run = known ?? (record && this.#keepShort(layout, record));
+      if (run) yield run;
+    }
+  }
+
+  /** The number of runs. */
+  async count(layout: Layout): Promise<number> {
+    return (await this.#ids(layout)).length;
+  }
+
   async *#newestFirst(
     layout: Layout,
     { before, isWanted = () => true }: { before?: string | undefined; isWanted?: (run: Sort) => boolean } = {},
@@ -69,7 +95,7 @@ export class RunList {
     for (const id of await this.#ids(layout)) {
       if (before !== undefined && id >= before) continue;
       const { folder } = runLayout(layout, id);
-      const sort = this.#sorts.get(folder);
+      const sort = this.#shorts.get(folder);
       if (sort && !isWanted(sort)) continue;
       const run = this.#ended.get(folder) ?? (await this.#read(layout, id, folder));
       if (run && isWanted(run)) yield run;
@@ -93,8 +119,7 @@ export class RunList {
     if (!record) return undefined;
     const run = await shownRun(layout, record);
     if (run.status === "running") return run;
-    if (this.#sorts.size >= MOST_SORTS) this.#sorts.clear();
-    this.#sorts.set(folder, { status: run.status, kind: run.kind });
+    this.#keepShort(layout, record);
     const { length } = JSON.stringify(run);
     if (this.#kept + length > MOST_KEPT) {
       this.#ended.clear();
@@ -104,12 +129,39 @@ export class RunList {
     this.#kept += length;
     return run;
   }
+
+  #keepShort(layout: Layout, record: RunRecord): RunInShort {
+    const run = shortOf(record);
+    if (this.#shorts.size >= MOST_SHORTS) this.#shorts.clear();
+    if (run.status !== "running") this.#shorts.set(runLayout(layout, run.id).folder, run);
+    return run;
+  }
+}
+
+function shortOf(record: RunRecord): RunInShort {
+  const { id, kind, status, created_at, finished_at } = record;
+  // Nobody has checked the file.
+  const { dry_run, jobs, plan, sync_only } = record.params ?? {};
+  return {
+    id,
+    kind,
+    status,
+    created_at,
+    finished_at,
+    duration_ms: durationOf(record),
+    dry_run: dry_run === true,
+    whole: kind === "deploy" && jobs === undefined && sync_only !== true,
+    plan: typeof plan === "string" ? plan : null,
+  };
+}
+
+function durationOf({ created_at, finished_at }: RunRecord): number {
+  return Math.max(0, (finished_at === null ? Date.now() : Date.parse(finished_at)) - Date.parse(created_at));
 }
 
 /** A run with what the API adds to its record. */
 export async function shownRun(layout: Layout, record: RunRecord): Promise<ShownRun> {
-  const until = record.finished_at === null ? Date.now() : Date.parse(record.finished_at);
-  const duration_ms = Math.max(0, until - Date.parse(record.created_at));
+  const duration_ms = durationOf(record);
   const log = await unlessMissing(lstat(runLayout(layout, record.id).activity));
   return { ...record, duration_ms, log_size_bytes: log?.size ?? 0 };
 }

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
+import { type Layout, layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
 import { acquireLock, type LockContent, readLock } from "../../lib/bucket/base/lock.ts";
 import { identify } from "../../lib/core/process.ts";
 import type { Progress } from "../../lib/run/protocol.ts";
@@ -37,6 +37,11 @@ function sleeper(folder: string, deaf = false): string {
   return `\t@${deaf ? "trap '' TERM; " : ""}echo $$$$ > ${folder}/begun; sleep 300 & wait; sleep 300\n`;
 }
 
+/** A group is noted right after it has begun. */
+async function groupsInLock(layout: Layout): Promise<void> {
+  await until("a group in the lock", async () => ((await readLock(layout)) as LockContent).groups.length >= 1);
+}
+
 async function begun(folder: string): Promise<number> {
   const file = path.join(folder, "begun");
   await until("the target to begin", () => existsSync(file) && readFileSync(file, "utf8").trim() !== "");
@@ -63,15 +68,12 @@ test("CP-112 CP-113 CP-114 CP-115 T-75 of many starts at once one is accepted, t
 
 test("CP-118 CP-121 CP-122 T-80 server and command line exclude each other", async (t) => {
   const folder = temporaryFolder(t);
-  const { server, bucket, layout, base, push } = await setUp(t);
-  await push(sleeper(folder));
+  const { server, bucket, layout, base } = await setUp(t, sleeper(folder));
   const run = await server.startRun(bucket, "deploy");
   await begun(folder);
   const lock = (await readLock(layout)) as LockContent;
   assert.deepEqual([lock.run_id, lock.command, lock.holders.length], [run, "deploy", 2]);
-  // The server hears of a group right after it has begun.
-  const groups = async () => ((await readLock(layout)) as LockContent).groups.length;
-  await until("the groups in the lock", async () => (await groups()) >= 1);
+  await groupsInLock(layout);
   const command = await ops(["build", "--bucket-dir", layout.root]);
   assert.equal(command.code, 75);
   assert.match(command.stderr, new RegExp(`^ops: ${BUSY}\nheld by deploy \\(run ${run}\\)`));
@@ -90,8 +92,7 @@ test("CP-118 CP-121 CP-122 T-80 server and command line exclude each other", asy
 
 test("CP-119 CP-120 CP-138 T-77 what is deaf to TERM is killed, and only then are lock and end state there", async (t) => {
   const folder = temporaryFolder(t);
-  const { server, bucket, layout, base, push } = await setUp(t);
-  await push(sleeper(folder, true));
+  const { server, bucket, layout, base } = await setUp(t, sleeper(folder, true));
   const run = await server.startRun(bucket, "deploy");
   const target = await begun(folder);
   assert.equal((await server.call("POST", `${base}/runs/${run}/cancel`)).status, 202);
@@ -126,8 +127,7 @@ test("while a cancel goes on, its run tells how much of what it waited for has e
 
 test("CP-117 a run whose process is killed fails, its commands are ended, the server and later runs go on", async (t) => {
   const folder = temporaryFolder(t);
-  const { server, bucket, layout, push, workers } = await setUp(t);
-  await push(sleeper(folder));
+  const { server, bucket, layout, push, workers } = await setUp(t, sleeper(folder));
   const run = await server.startRun(bucket, "deploy");
   const target = await begun(folder);
   process.kill(((await readLock(layout)) as LockContent).holders[1]?.pid as number, "SIGKILL");
@@ -148,8 +148,7 @@ for (const [signal, how] of [
 ] as const)
   test(`CP-146 CP-216 CP-217 T-79 a server that is ${how} leaves no process, and its run is failed after the next start`, async (t) => {
     const folder = temporaryFolder(t);
-    const { rig, server, bucket, layout, push, root } = await setUp(t);
-    await push(sleeper(folder));
+    const { rig, server, bucket, layout, root } = await setUp(t, sleeper(folder));
     const run = await server.startRun(bucket, "deploy");
     const target = await begun(folder);
     const worker = ((await readLock(layout)) as LockContent).holders[1]?.pid as number;
@@ -183,8 +182,7 @@ test("CP-216 a run whose server was killed keeps what it has done, and a retry i
 
 test("T-15 a cancel that was accepted before the server died ends cancelled", async (t) => {
   const folder = temporaryFolder(t);
-  const { rig, server, bucket, base, push, root } = await setUp(t);
-  await push(sleeper(folder, true));
+  const { rig, server, bucket, base, root } = await setUp(t, sleeper(folder, true));
   const run = await server.startRun(bucket, "deploy");
   await begun(folder);
   assert.equal((await server.call("POST", `${base}/runs/${run}/cancel`)).status, 202);
@@ -195,8 +193,7 @@ test("T-15 a cancel that was accepted before the server died ends cancelled", as
 });
 
 test("CP-128 CP-129 CP-145 CP-166 CP-167 HR-022 HR-025 output is in Activity, in the worker's log and in the run's copy; the token is nowhere", async (t) => {
-  const { server, bucket, layout, push } = await setUp(t);
-  await push('\t@echo to stdout; echo to stderr >&2; echo "token=$$OPS_SERVE_TOKEN"\n');
+  const { server, bucket, layout } = await setUp(t, '\t@echo to stdout; echo to stderr >&2; echo "token=$$OPS_SERVE_TOKEN"\n');
   let text = "";
   const run = await server.run(bucket, "deploy", {}, (part) => {
     text += part;
@@ -222,8 +219,7 @@ test("CP-128 CP-129 CP-145 CP-166 CP-167 HR-022 HR-025 output is in Activity, in
 
 test("an interrupted command is a cancelled run and exit code 130, and leaves the bucket free", async (t) => {
   const folder = temporaryFolder(t);
-  const { layout, push, server, base } = await setUp(t);
-  await push(sleeper(folder));
+  const { layout, server, base } = await setUp(t, sleeper(folder));
   const child = spawn(process.execPath, [PROGRAM, "deploy", "--bucket-dir", layout.root], { stdio: "ignore" });
   const target = await begun(folder);
   child.kill("SIGINT");
@@ -236,10 +232,10 @@ test("an interrupted command is a cancelled run and exit code 130, and leaves th
 
 test("a command that is killed leaves a run that the next start of a server settles", async (t) => {
   const folder = temporaryFolder(t);
-  const { rig, layout, push, server, base, root } = await setUp(t);
-  await push(sleeper(folder));
+  const { rig, layout, server, base, root } = await setUp(t, sleeper(folder));
   const child = spawn(process.execPath, [PROGRAM, "deploy", "--bucket-dir", layout.root], { stdio: "ignore" });
   const target = await begun(folder);
+  await groupsInLock(layout);
   child.kill("SIGKILL");
   await once(child, "exit");
   await server.stop();

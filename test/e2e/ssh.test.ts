@@ -1,12 +1,13 @@
 import assert from "node:assert/strict";
-import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
+import { layoutOf } from "../../lib/bucket/base/layout.ts";
 import { hasMembers, isGroupAlive, signalProcess } from "../../lib/core/process.ts";
 import type { Progress } from "../../lib/run/protocol.ts";
 import { LocalServer, type Run } from "../../scripts/local-server.ts";
 import { runningConfiguration, type ServiceOptions, serviceHistory, WORKERS, writeServices } from "../helpers/service.ts";
-import { type FleetOptions, keepersOf, SshFleet, sshFolders } from "../helpers/ssh-fleet.ts";
+import { keepersOf, SshFleet, sshFolders } from "../helpers/ssh-fleet.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
 
 interface DeployResult {
@@ -14,9 +15,9 @@ interface DeployResult {
   cancelled?: { workers: { worker: string; receipt: string }[]; unconfirmed: number };
 }
 
-/** A server with a bucket whose two workers are reached over ssh; key and trust come over the API, as an operator gives them. */
-async function setUp(t: TestContext, options: FleetOptions = {}) {
-  const fleet = await SshFleet.start(t, { hosts: WORKERS, ...options });
+/** A server with a bucket whose two workers are reached over ssh; the key comes over the API, as an operator gives it. */
+async function setUp(t: TestContext, pushed: Partial<ServiceOptions> = {}, isTrusted = true) {
+  const fleet = await SshFleet.start(t, { hosts: WORKERS });
   const folder = temporaryFolder(t);
   const server = await LocalServer.start(path.join(folder, "root"));
   t.after(() => server.stop("SIGKILL"));
@@ -24,9 +25,9 @@ async function setUp(t: TestContext, options: FleetOptions = {}) {
   const base = `/api/buckets/${bucket}`;
   const roots = path.join(fleet.folder, "roots");
   const source = path.join(folder, "source");
-  const push = async (service: ServiceOptions) => {
+  const push = async (service: Partial<ServiceOptions>) => {
     const { user: ssh_user, port: ssh_port } = fleet.sshd;
-    writeServices(source, roots, { worker: { connection: "ssh", ssh_user, ssh_port }, ...service });
+    writeServices(source, roots, { version: "1.0.0", worker: { connection: "ssh", ssh_user, ssh_port }, ...service });
     // Root needs no sudo, and anybody else who runs this has none.
     const sudo = process.getuid?.() === 0;
     const options = "[ssh_options]\nServerAliveInterval = 1\nServerAliveCountMax = 3\n";
@@ -41,18 +42,23 @@ async function setUp(t: TestContext, options: FleetOptions = {}) {
     });
     return { run, text, jobs: (run.result as DeployResult | null)?.jobs ?? [] };
   };
-  await push({ version: "1.0.0" });
+  await push(pushed);
   const stored = await server.call("PUT", `${base}/secrets/ssh_key`, { private_key: readFileSync(fleet.sshd.clientKey, "utf8") });
   assert.equal(stored.status, 200);
-  const trusted = await server.run(bucket, "workers/trust");
-  assert.equal(trusted.status, "succeeded", trusted.error ?? "");
+  if (isTrusted) {
+    const { knownHosts } = layoutOf(path.join(folder, "root", bucket));
+    mkdirSync(path.dirname(knownHosts), { recursive: true, mode: 0o700 });
+    copyFileSync(fleet.knownHostsFile, knownHosts);
+  }
   const running = (job: string) => WORKERS.map((host) => runningConfiguration(roots, host, bucket, job));
   const history = (job: string) => WORKERS.map((host) => serviceHistory(roots, host, bucket, job));
   return { fleet, folder, server, bucket, base, roots, push, deploy, running, history };
 }
 
 test("CP-248 CP-395 upload of the key, trust, deploy, skip and upgrade over ssh, with one connection per worker, and nothing left without the key", async (t) => {
-  const { fleet, folder, server, bucket, base, push, deploy, running, history } = await setUp(t);
+  const { fleet, folder, server, bucket, base, push, deploy, running, history } = await setUp(t, {}, false);
+  const trusted = await server.run(bucket, "workers/trust");
+  assert.equal(trusted.status, "succeeded", trusted.error ?? "");
   const first = await deploy();
   assert.equal(first.run.status, "succeeded", first.text);
   assert.deepEqual(
@@ -87,13 +93,10 @@ test("CP-248 CP-395 upload of the key, trust, deploy, skip and upgrade over ssh,
 });
 
 test("CP-134 CP-135 a cancelled deploy says of each worker what became of its command, and goes on later", async (t) => {
-  const { fleet, server, bucket, base, roots, push, deploy, history } = await setUp(t);
   // The second worker's target does not end when it is asked to.
   const stubborn = "case \"$$PWD\" in */127.0.0.2/*) trap '' TERM ;; esac";
-  await push({
-    version: "1.0.0",
-    before: `\t@test -f ../../go || { ${stubborn}; touch ../../begun; while :; do sleep 300; done; }\n`,
-  });
+  const before = `\t@test -f ../../go || { ${stubborn}; touch ../../begun; while :; do sleep 300; done; }\n`;
+  const { fleet, server, bucket, base, roots, deploy, history } = await setUp(t, { before });
   const id = await server.startRun(bucket, "deploy");
   let text = "";
   const followed = server.follow(bucket, id, (part) => {
@@ -124,7 +127,8 @@ test("CP-134 CP-135 a cancelled deploy says of each worker what became of its co
 });
 
 test("a retry after a cancel and after a kill -9 of the server goes on where it was, and asks no worker twice", async (t) => {
-  const { fleet, folder, server, bucket, base, roots, push, deploy, history } = await setUp(t);
+  const before = "\t@[ ! -f ../../hang ] || { touch ../../begun; sleep 300; }\n";
+  const { fleet, folder, server, bucket, base, roots, push, deploy, history } = await setUp(t, { before });
   const [first, second] = WORKERS as [string, string];
   const hang = path.join(roots, second, bucket, "hang");
   const begun = path.join(roots, second, bucket, "begun");
@@ -133,12 +137,10 @@ test("a retry after a cancel and after a kill -9 of the server goes on where it 
     rmSync(hang);
     rmSync(begun);
   };
-  const before = "\t@[ ! -f ../../hang ] || { touch ../../begun; sleep 300; }\n";
   const upgrade = (version: string) => push({ version, before, manifest: { max_concurrent_upgrades: 1 } });
   const baseOn = () => history("base").map((lines) => lines.slice(1));
   const grades = ({ result }: Run) =>
     (result as DeployResult | null)?.jobs.map(({ allocations }) => allocations.map(({ outcome }) => outcome));
-  await push({ version: "1.0.0", before });
   assert.equal((await deploy()).run.status, "succeeded");
 
   await upgrade("2.0.0");
@@ -193,8 +195,7 @@ test("a retry after a cancel and after a kill -9 of the server goes on where it 
 });
 
 test("a worker that hangs when a deploy is cancelled is counted as unconfirmed", async (t) => {
-  const { fleet, server, bucket, base, roots, push } = await setUp(t);
-  await push({ version: "1.0.0", before: "\t@touch ../../begun; sleep 300\n" });
+  const { fleet, server, bucket, base, roots } = await setUp(t, { before: "\t@touch ../../begun; sleep 300\n" });
   const id = await server.startRun(bucket, "deploy");
   await until("both targets run", () => WORKERS.every((host) => existsSync(path.join(roots, host, bucket, "begun"))));
   fleet.freeze();
@@ -218,9 +219,8 @@ test("a worker that hangs when a deploy is cancelled is counted as unconfirmed",
 });
 
 test("a target that never ends fails its job in time, and says what became of it", async (t) => {
-  const { fleet, push, deploy } = await setUp(t);
   const manifest = { lifecycle_timeout_seconds: 1 };
-  await push({ version: "1.0.0", before: "\t@sleep 300\n", manifest });
+  const { fleet, deploy } = await setUp(t, { before: "\t@sleep 300\n", manifest });
   const { run } = await deploy();
   assert.equal(run.status, "failed");
   assert.match(run.error ?? "", /`make start` of job base on 127\.0\.0\.1 was stopped at its time limit of 1 s/);
@@ -228,8 +228,7 @@ test("a target that never ends fails its job in time, and says what became of it
 });
 
 test("a worker that cannot be reached fails its own allocations; what is wrong with each is told", async (t) => {
-  const { fleet, base, server, push, deploy, running } = await setUp(t);
-  await push({ version: "1.0.0", manifest: { max_concurrent_starts: 0 } });
+  const { fleet, base, server, deploy, running } = await setUp(t, { manifest: { max_concurrent_starts: 0 } });
   const key = fleet.strangersKey();
   await server.call("PUT", `${base}/secrets/ssh_key`, { private_key: readFileSync(key, "utf8") });
   const wrong = await deploy();
@@ -248,8 +247,8 @@ test("a worker that cannot be reached fails its own allocations; what is wrong w
 });
 
 test("a run whose process is killed leaves no connection behind", async (t) => {
-  const { fleet, folder, server, bucket, roots, push, deploy } = await setUp(t);
-  await push({ version: "1.0.0", before: "\t@test -f ../../go || { touch ../../begun; sleep 300; }\n" });
+  const before = "\t@test -f ../../go || { touch ../../begun; sleep 300; }\n";
+  const { fleet, folder, server, bucket, roots, deploy } = await setUp(t, { before });
   const id = await server.startRun(bucket, "deploy");
   await until("both targets run", () => WORKERS.every((host) => existsSync(path.join(roots, host, bucket, "begun"))));
   const lock = JSON.parse(readFileSync(path.join(folder, "root", bucket, "data", "ops.lock"), "utf8"));

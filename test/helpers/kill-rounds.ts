@@ -23,7 +23,7 @@ const MISSES_PER_HIT = 4;
 /**
  * Kills the server or the process of a run with SIGKILL at a random moment of a push, a build or a deploy, lets the
  * next start recover, checks what must never break, and then wants a clean push and deploy; again and again on the
- * same bucket, until `hits` kills have met work that was still going on. Answers how many met which.
+ * same bucket, until `hits` kills have met work that was still going on, half of them each. Answers how many met which.
  */
 export async function killRounds(folder: string, hits: number, seed: number): Promise<Record<"server" | "run", number>> {
   const random = seeded(seed);
@@ -37,7 +37,7 @@ export async function killRounds(folder: string, hits: number, seed: number): Pr
     for (let round = 1; met.server + met.run < hits; round++) {
       assert.ok(round <= hits * MISSES_PER_HIT, `seed ${seed}: only ${met.server + met.run} hits in ${round} rounds`);
       const action = ACTIONS[Math.floor(random() * ACTIONS.length)] as (typeof ACTIONS)[number];
-      const victim = random() < 0.5 ? "server" : "run";
+      const victim = met.server < met.run ? "server" : "run";
       const afterMs = random() * LATEST_KILL_MS[action];
       try {
         const isHit = await interrupt(rig, action, victim, `1.0.${round}`, afterMs);

@@ -28,10 +28,10 @@ export function toSchema1(file: string): void {
 
 /** Brings a database back to schema 2, in which the rows of allocations have no states. */
 export function toSchema2(database: DatabaseSync): void {
-  const columns = ["position", "rollout", "outcome", "unsettled", "runs", "promoted_version"];
+  const columns = ["position", "rollout", "outcome", "unsettled", "runs", "promoted_version", "troubled_since"];
   // In schema 3 all contents were in the database.
   database.exec("ALTER TABLE job_files DROP COLUMN size_bytes; ALTER TABLE contents DROP COLUMN size_bytes");
-  database.exec(`DROP TRIGGER promotion_new; DROP TRIGGER promotion_changed; DROP TRIGGER outcome_new;
+  database.exec(`DROP TRIGGER promotion_new; DROP TRIGGER promotion_changed; DROP TRIGGER outcome_new; DROP TRIGGER trouble;
     DROP INDEX allocations_by_job; DROP INDEX allocations_by_state; DROP INDEX workers_in_order; DROP INDEX certs_in_order;
     ${columns.map((column) => `ALTER TABLE allocations DROP COLUMN ${column};`).join("")}
     ALTER TABLE job_certs DROP COLUMN position; UPDATE schema_version SET version = 2`);
@@ -43,16 +43,35 @@ export function toSchema2(database: DatabaseSync): void {
  */
 export const SCHEMA_2 = fileURLToPath(new URL("../fixtures/schema-2.tar.gz", import.meta.url));
 
+/**
+ * A snapshot that the program made when it wrote schema 4. Job `web` was deployed on three workers; then the restart for
+ * the next version failed on 127.0.0.2, and the batch of 127.0.0.3 did not begin.
+ */
+export const SCHEMA_4 = fileURLToPath(new URL("../fixtures/schema-4.tar.gz", import.meta.url));
+
+/** When the run began in which that restart failed. */
+export const SCHEMA_4_TROUBLE = "2026-11-24T06:14:19.333Z";
+
+/** The bucket of that snapshot, with its old database. */
+export async function schema4Bucket(t: Pick<TestContext, "after">): Promise<Layout> {
+  return unpacked(t, SCHEMA_4);
+}
+
+async function unpacked(t: Pick<TestContext, "after">, snapshot: string): Promise<Layout> {
+  const layout = layoutOf(temporaryFolder(t));
+  for (const { path: name, content = "" } of (await entriesOf(snapshot)).slice(1)) {
+    await mkdir(path.dirname(path.join(layout.root, name)), { recursive: true, mode: 0o700 });
+    await writeFile(path.join(layout.root, name), content, { mode: 0o600 });
+  }
+  return layout;
+}
+
 const LARGE_SECRET = Buffer.from("very secret ".repeat(100_000));
 const LARGE_SECRET_DIGEST = digestOf(() => [LARGE_SECRET]);
 
 /** The bucket of that snapshot, with its old database; one more promoted file is large and sealed. */
 export async function schema2Bucket(t: Pick<TestContext, "after">): Promise<Layout> {
-  const layout = layoutOf(temporaryFolder(t));
-  for (const { path: name, content = "" } of (await entriesOf(SCHEMA_2)).slice(1)) {
-    await mkdir(path.dirname(path.join(layout.root, name)), { recursive: true, mode: 0o700 });
-    await writeFile(path.join(layout.root, name), content, { mode: 0o600 });
-  }
+  const layout = await unpacked(t, SCHEMA_2);
   const packed = [LARGE_SECRET, Buffer.from("very secret ")].map((part) => part.toString("base64")).join(" ");
   const sealed = seal(await loadKvKey(layout), SEALED_CONTENTS, LARGE_SECRET_DIGEST, packed);
   const database = new DatabaseSync(layout.database);

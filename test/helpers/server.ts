@@ -2,6 +2,8 @@ import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import type { TestContext } from "node:test";
+import { createBucket } from "../../lib/bucket/source/root.ts";
+import { initBucket } from "../../lib/bucket/workspace/init.ts";
 import { check } from "../../lib/core/shape.ts";
 import { Launcher } from "../../lib/core/spawn.ts";
 import type { HttpRequest } from "../../lib/http/message.ts";
@@ -130,11 +132,13 @@ export class TestServer {
     return reply;
   }
 
-  /** Makes a bucket and answers its path in the API. */
-  async createBucket(fields: Record<string, unknown> = {}): Promise<{ id: string; path: string; folder: string }> {
-    const { status, body } = await this.call("POST", "/api/buckets", { body: { project: "p", name: "n", ...fields } });
-    assert.equal(status, 201);
-    return { id: body.id, path: `/api/buckets/${body.id}`, folder: path.join(this.root, body.id) };
+  /** Makes a bucket, as the route does but in this process, and answers its path in the API. */
+  async createBucket(
+    fields: { id?: string; project?: string; name?: string } = {},
+  ): Promise<{ id: string; path: string; folder: string }> {
+    const initialise = async (dir: string, bucketId: string) => void (await initBucket(dir, { bucketId, source: false }));
+    const { id } = await createBucket(this.root, { project: "p", name: "n", ...fields }, initialise);
+    return { id, path: `/api/buckets/${id}`, folder: path.join(this.root, id) };
   }
 
   /** Waits until a run has ended; answers it. */

@@ -22,7 +22,7 @@ const MISSES_PER_HIT = 5;
 
 /**
  * Kills the run's process, the server or what runs on a worker with SIGKILL at a random moment of a rolling deploy over
- * ssh, and deploys again; again and again, until `hits` kills have met a deploy at work. After each, everything must be
+ * ssh, and deploys again; again and again, until `hits` kills have met a deploy at work, as many of each kind. After each, everything must be
  * as if nothing had happened, but that a service may have been started once more. Answers how many kills met which.
  */
 export async function sshKillRounds(t: Pick<TestContext, "after">, hits: number, seed: number): Promise<Record<Victim, number>> {
@@ -31,7 +31,7 @@ export async function sshKillRounds(t: Pick<TestContext, "after">, hits: number,
   const rig = await Rig.start(t);
   for (let round = 1; met.run + met.server + met.runner < hits; round++) {
     assert.ok(round <= hits * MISSES_PER_HIT, `seed ${seed}: too few hits in ${round} rounds`);
-    const victim = VICTIMS[Math.floor(random() * VICTIMS.length)] as Victim;
+    const [victim] = VICTIMS.toSorted((a, b) => met[a] - met[b]) as [Victim];
     const afterMs = random() * LATEST_KILL_MS;
     try {
       const version = `1.0.${round}`;

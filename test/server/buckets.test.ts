@@ -48,9 +48,10 @@ test("CP-079 CP-080 a name that is not a UUID is refused with its code and leave
 test("an id is taken in upper case and given once", async (t) => {
   const server = await TestServer.start(t);
   const id = randomUUID();
-  const first = await server.createBucket({ id: id.toUpperCase() });
-  assert.equal(first.id, id);
-  const again = await server.call("POST", "/api/buckets", { body: { id, project: "p", name: "n" } });
+  const create = (wanted: string) => server.call("POST", "/api/buckets", { body: { id: wanted, project: "p", name: "n" } });
+  const first = await create(id.toUpperCase());
+  assert.deepEqual([first.status, first.body.id], [201, id]);
+  const again = await create(id);
   assert.deepEqual([again.status, again.body.error], [409, "bucket_exists"]);
   assert.equal((await server.call("GET", `/api/buckets/${id.toUpperCase()}`)).body.id, id);
 });

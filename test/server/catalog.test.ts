@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { rmSync } from "node:fs";
+import { rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { openDatabase } from "../../lib/bucket/base/database.ts";
@@ -11,6 +11,7 @@ import { VIEW_NAMES } from "../../lib/bucket/catalog/views.ts";
 import { KvStore } from "../../lib/bucket/kv/kv.ts";
 import { loadKvKey } from "../../lib/bucket/kv/kv-access.ts";
 import { TestServer } from "../helpers/server.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
 import { makeWorkspace } from "../helpers/workspace.ts";
 
 async function built(t: Parameters<typeof TestServer.start>[0]) {
@@ -191,13 +192,115 @@ test("CP-383 a summary has at most 64 KB, whatever is wrong, and says what was c
       db.run(`INSERT INTO allocations (${place}) VALUES (?, '10.0.0.1', ?, 0, 0, 0, '1')`, id, job);
       beginChange(db, job, [id]);
       setLastOutcome(db, id, "run", { action: "sync", outcome: "failed", reason: "\u0001€".repeat(1_000) });
+      db.run("UPDATE allocations SET position = ? WHERE alloc_id = ?", index, id);
       db.run(`INSERT INTO job_certs VALUES (?, '10.0.0.1', ?, '', ?, 1, 2, 0)`, job, "c".repeat(200), "€".repeat(500));
     }
   }
   const { text, body } = await get("summary");
   assert.ok(Buffer.byteLength(text) <= 64 * 1024, String(text.length));
-  for (const list of [body.failed, body.unsettled, body.certs]) {
+  for (const list of [body.failed, body.unsettled, body.certs, body.problems]) {
     assert.ok(list.items.length > 5 && list.total >= 300);
     assert.equal(list.items.length + list.cut, list.total);
   }
+});
+
+/** Deploys and drift runs of two local workers with one job, of whose files one was changed by hand. */
+async function deployedServer(t: Parameters<typeof TestServer.start>[0]) {
+  const server = await TestServer.start(t);
+  const bucket = await server.createBucket();
+  const root = temporaryFolder(t);
+  const hosts = ["127.0.0.1", "127.0.0.2"];
+  const write = (version: string) =>
+    makeWorkspace(bucket.folder, {
+      workers: hosts.map((host) => ({ host, connection: "local", root: path.join(root, host) })),
+      jobs: { web: { version, selectors: ["worker"] } },
+      files: { "workspace/jobs/web/Makefile": "start restart:\n\t@test ! -e ../../sick || { echo no disk; exit 3; }\n" },
+    });
+  const run = async (route: string, body: object = {}) => {
+    const { run_id } = (await server.call("POST", `${bucket.path}/${route}`, { body })).body;
+    return await server.ended(bucket.path, run_id);
+  };
+  const get = async (rest: string) => (await server.call("GET", `${bucket.path}/${rest}`)).body;
+  const place = (host: string, name: string) => path.join(root, host, bucket.id, name);
+  write("1.0.0");
+  return { server, bucket, hosts, write, run, get, place };
+}
+
+test("CP-383 CP-433 CP-435 CP-436 the overview, the map and the list of buckets tell of real runs", async (t) => {
+  const { server, bucket, hosts, write, run, get, place } = await deployedServer(t);
+  const [a = "", b = ""] = hosts;
+  const empty = await get("summary");
+  assert.deepEqual(
+    [empty.problems, empty.last_deploy, empty.mean_deploy_ms, empty.recent, empty.drift, empty.next_cert, empty.revision],
+    [{ items: [], total: 0, cut: 0 }, null, null, [], null, null, null],
+  );
+  assert.equal((await run("build")).status, "succeeded");
+  const [dry, one] = [await run("deploy", { dry_run: true }), await run("deploy")];
+  assert.equal(one.status, "succeeded");
+  assert.equal((await get("map")).jobs[0].cells, "cc");
+  const chosen = await run("deploy", { jobs: ["web"] });
+  writeFileSync(place(a, "jobs/web/Makefile"), "changed by hand");
+  const drift = await run("drift");
+  write("2.0.0");
+  await run("build");
+  writeFileSync(place(b, "sick"), "");
+  const two = await run("deploy");
+  assert.equal(two.status, "failed");
+  const body = await get("summary");
+  const recent = [dry, one, chosen, two].map(({ id, kind, status, duration_ms, created_at }) => {
+    return { id, kind, status, duration_ms, dry_run: id === dry.id, created_at };
+  });
+  assert.deepEqual(body.recent, recent);
+  assert.deepEqual([body.last_deploy.id, body.mean_deploy_ms], [two.id, one.duration_ms], "only whole deploys count");
+  assert.deepEqual(body.drift.allocations, [{ job: "web", worker: a, files: 1 }]);
+  assert.deepEqual([body.drift.id, body.drift.total], [drift.id, 1]);
+  const { runs, workers, jobs, certs, hooks, revisions, snapshots, kv } = body.totals;
+  assert.deepEqual([runs, workers, jobs, certs, hooks, revisions, snapshots], [7, 2, 1, 1, 0, 0, 0]);
+  assert.equal(kv, (await get("cat/kv?limit=5000")).items.length);
+  assert.deepEqual([body.next_cert.cert, body.next_cert.status], [(await get("cat/certs")).items[0].cert, "ok"]);
+  const [problem] = body.problems.items;
+  assert.deepEqual(
+    [body.problems.total, problem.kind, problem.job, problem.action, problem.workers, problem.run_id],
+    [1, "failed", "web", "restart", [b], two.id],
+  );
+  assert.ok(problem.since > two.created_at && problem.since < two.finished_at);
+  const map = await get("map");
+  assert.deepEqual(
+    [map.workers.map(({ worker }: { worker: string }) => worker), map.jobs[0].cells, map.jobs[0].version],
+    [hosts, "Cf", "2.0.0"],
+  );
+  const cell = await get(`map/web/${a}`);
+  assert.deepEqual(
+    [cell.state, cell.outcome, cell.since, cell.current_version, cell.drift_files],
+    ["promoted", "changed", null, "2.0.0", [{ path: "Makefile", state: "changed" }]],
+  );
+  const [shown] = (await server.call("GET", "/api/summary")).body.items;
+  assert.deepEqual(
+    [shown.id, shown.problem_count, shown.problems, shown.drifted, shown.unavailable, shown.last_run.id, shown.recent],
+    [bucket.id, 1, [problem], 1, null, two.id, recent],
+  );
+  assert.equal((await server.call("GET", `${bucket.path}/map/web/10.0.0.9`)).status, 404);
+  await run("run_command", { command: "uname", workers: [a] });
+  await run("run_command", { command: "false", workers: [a] });
+  assert.deepEqual((await get("summary")).problems.items, [problem], "a later command hides nothing");
+});
+
+test("CP-436 a bucket that cannot be read says why, and the others are shown", async (t) => {
+  const { server, bucket } = await deployedServer(t);
+  const other = await server.createBucket({ name: "other" });
+  const spoil = async (content: string | null) => {
+    const file = path.join(bucket.folder, "data", "ops.db");
+    rmSync(file, { force: true });
+    if (content !== null) writeFileSync(file, content);
+    const { items, cut } = (await server.call("GET", "/api/summary")).body;
+    assert.equal(cut, 0);
+    const [bad, good] = [bucket.id, other.id].map((id) => items.find((one: { id: string }) => one.id === id));
+    assert.deepEqual([good.unavailable, good.counts.allocations], [null, 0]);
+    return bad;
+  };
+  const missing = await spoil(null);
+  assert.deepEqual([missing.initialized, missing.counts, missing.problems], [false, null, []]);
+  assert.match(missing.unavailable, /not initialised/);
+  const damaged = await spoil("this is no database ".repeat(100));
+  assert.match(damaged.unavailable, /damaged/);
 });

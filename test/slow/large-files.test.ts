@@ -14,7 +14,7 @@ import { KvStore } from "../../lib/bucket/kv/kv.ts";
 import { loadKvKey } from "../../lib/bucket/kv/kv-access.ts";
 import { initBucket } from "../../lib/bucket/workspace/init.ts";
 import { PROGRAM } from "../../scripts/local-server.ts";
-import { assertUpgraded, schema2Bucket } from "../helpers/schemas.ts";
+import { assertUpgraded, SCHEMA_4_TROUBLE, schema2Bucket, schema4Bucket } from "../helpers/schemas.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 import { makeWorkspace } from "../helpers/workspace.ts";
 
@@ -78,6 +78,21 @@ test("CP-354 an upgrade from schema 2 that is killed at any step leaves the old 
       await assertUpgraded(layout);
       await succeed(layout, "build");
       assertWhole(layout, true);
+    });
+});
+
+test("CP-354 an upgrade from schema 4 that is killed at any step leaves the old database or the new one, and the next init upgrades it", async (parent) => {
+  for (const point of ["upgrade: done 1", "upgrade: kept 1"])
+    await parent.test(point, async (t) => {
+      const layout = await schema4Bucket(t);
+      await dieAt(point, layout, "init");
+      const open = () => openForReading(layout.database).close();
+      if (point === "upgrade: kept 1") open();
+      else assert.throws(open, { code: "schema_upgrade_required" });
+      await succeed(layout, "init");
+      using db = openForReading(layout.database);
+      const sql = "SELECT DISTINCT troubled_since FROM allocations WHERE troubled_since IS NOT NULL";
+      assert.deepEqual(db.tuples(sql), [[SCHEMA_4_TROUBLE]]);
     });
 });
 

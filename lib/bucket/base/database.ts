@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import path from "node:path";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
+import { isUuid, timeOfUuid } from "../../codec/uuid.ts";
 import { sleep } from "../../core/async.ts";
 import { Failure, isLocked, messageOf, sqliteCode } from "../../core/errors.ts";
 import { refuseLink } from "../../core/files.ts";
@@ -217,6 +218,7 @@ export function migrate(file: string, bucketId: string): { bucketId: string; upg
       setAside(database.contents, String(sha256), () => [content as Uint8Array]);
       return null;
     });
+    sqlite.function("began", (run) => (isUuid(String(run)) ? new Date(timeOfUuid(String(run))).toISOString() : null));
     for (const step of MIGRATIONS.slice(from)) sqlite.exec(step);
     database.run("UPDATE schema_version SET version = ?", SCHEMA_VERSION);
     database.run("INSERT OR IGNORE INTO bucket (bucket_id) SELECT ? WHERE NOT EXISTS (SELECT 1 FROM bucket)", bucketId);

@@ -1,12 +1,12 @@
 import { LARGEST_ROW_BYTES } from "./contents.ts";
-import { ADD_STATES } from "./states.ts";
+import { ADD_STATES, ADD_TROUBLE } from "./states.ts";
 
 /** The schema this program writes. */
-export const SCHEMA_VERSION = 4;
+export const SCHEMA_VERSION = 5;
 
 /**
  * Each entry takes the schema from its index to the next version; all of them run in one transaction. `set_aside` puts
- * a content beside the database and answers NULL.
+ * a content beside the database and answers NULL; `began` answers when a run began, RFC 3339, or NULL for no id of a run.
  */
 export const MIGRATIONS = [
   `
@@ -98,4 +98,5 @@ export const MIGRATIONS = [
     THEN set_aside(sha256, content) ELSE content END FROM old_contents;
   DROP TABLE old_contents;
   `,
+  ADD_TROUBLE,
 ];

@@ -64,3 +64,23 @@ export const ADD_STATES = `
   CREATE INDEX workers_in_order ON worker (position, worker_ip);
   CREATE INDEX certs_in_order ON job_certs (job, position, worker_ip, name);
 `;
+
+/** The condition for a row of an allocation that a person has to look at, or whose rollout goes on. */
+const troubled = (row: string) => `(${row}.outcome IN ('failed', 'unreachable') OR ${row}.unsettled)`;
+const NOW_TEXT = "strftime('%Y-%m-%dT%H:%M:%fZ', 'now')";
+
+/**
+ * Adds when the trouble of an allocation began: kept while one action after the other fails, is cancelled or has no known
+ * end, and gone when an action succeeds and the promoted files are those on the worker. Of older troubles the beginning
+ * of the last run is known.
+ */
+export const ADD_TROUBLE = `
+  ALTER TABLE allocations ADD COLUMN troubled_since TEXT;
+  UPDATE allocations SET troubled_since =
+    COALESCE((SELECT began(run_id) FROM last_outcome o WHERE o.alloc_id = allocations.alloc_id), ${NOW_TEXT})
+    WHERE ${troubled("allocations")};
+  CREATE TRIGGER trouble AFTER UPDATE OF outcome, unsettled ON allocations
+    WHEN NEW.outcome <> OLD.outcome OR NEW.unsettled <> OLD.unsettled
+    BEGIN UPDATE allocations SET troubled_since = CASE WHEN ${troubled("NEW")} THEN COALESCE(NEW.troubled_since, ${NOW_TEXT})
+      WHEN NEW.outcome IN ('', 'changed', 'ok') THEN NULL ELSE NEW.troubled_since END WHERE alloc_id = NEW.alloc_id; END;
+`;

@@ -1,23 +1,25 @@
 import type { Database, Row } from "../base/database.ts";
 import { bucketInfo } from "./info.ts";
 import { type Listing, readPage } from "./pages.ts";
+import { type Problem, problemsOf } from "./problems.ts";
 import { allocationsIn, countColumns, inStates } from "./states.ts";
 
 /** The bytes of JSON that each list of a summary has at most, and the characters of a reason. */
-const LIST_BYTES = 16 * 1024;
+const LIST_BYTES = 10 * 1024;
+const PROBLEM_BYTES = 20 * 1024;
 const REASON_LENGTH = 300;
 /** More rows never fit. */
 const MOST_ROWS = 200;
 
-/** The first rows of a list that may be long. */
-interface Shortened {
-  items: Row[];
+/** The first items of a list that may be long. */
+interface Shortened<T = Row> {
+  items: T[];
   total: number;
   /** How many of them are left out. */
   cut: number;
 }
 
-/** A bucket at a glance, at most about 50 KB of JSON at any size. */
+/** What the database tells of a bucket at a glance, at most about 52 KB of JSON at any size. */
 export interface BucketSummary {
   built_at: string | null;
   update_seq: number;
@@ -25,12 +27,17 @@ export interface BucketSummary {
   jobs: number;
   /** Without removed allocations: all of them, those in each state, and those with trouble. */
   counts: Row;
+  problems: Shortened<Problem>;
   /** By the last action: failed, or their worker was unreachable. */
   failed: Shortened;
   /** A rollout began there and did not come to its end. */
   unsettled: Shortened;
   /** Certificates that have ended or are near their end. */
   certs: Shortened;
+  /** The certificate that ends first. */
+  next_cert: Row | null;
+  /** How much there is to list. */
+  totals: Row;
 }
 
 const TROUBLED: Listing = {
@@ -43,42 +50,60 @@ const TROUBLED: Listing = {
 
 const ENDING: Listing = {
   columns: `job, worker_ip AS worker, name AS cert, strftime('%Y-%m-%dT%H:%M:%SZ', not_after, 'unixepoch') AS not_after,
-    iif(not_after <= unixepoch(), 'expired', 'expiring') AS status`,
+    
+    iif(not_after <= unixepoch(), 'expired', iif(expiring_from <= unixepoch(), 'expiring', 'ok')) AS status`,
   from: "job_certs",
   key: ["not_after", "job", "worker_ip", "name"],
-  conditions: ["expiring_from <= unixepoch()"],
 };
+const SOON = "expiring_from <= unixepoch()";
 
-/** Reads the summary of a bucket. */
-export function bucketSummary(db: Database): BucketSummary {
+const TOTALS = `SELECT (SELECT COUNT(*) FROM job_certs) AS certs, (SELECT COUNT(*) FROM hooks) AS hooks,
+  (SELECT COUNT(*) FROM (SELECT deleted, MAX(version) FROM kv_version GROUP BY namespace, key) WHERE NOT deleted) AS kv`;
+
+/** Reads the summary of a bucket; `activeRun` is the id of the run that goes on. */
+export function bucketSummary(db: Database, activeRun: string | null): BucketSummary {
   const { built_at, update_seq, workers, jobs } = bucketInfo(db);
   const found = db.get(`SELECT ${countColumns("1")}`) ?? {};
   const counts = { allocations: allocationsIn(found), ...found };
   const troubled = (condition: string, total: unknown) =>
     shortened(db, { ...TROUBLED, conditions: [condition, "a.removed = 0"] }, Number(total));
-  const ending = db.get("SELECT COUNT(*) AS total FROM job_certs WHERE expiring_from <= unixepoch()");
+  const ending = db.get(`SELECT COUNT(*) AS total FROM job_certs WHERE ${SOON}`);
+  const problems = problemsOf(db, activeRun);
   return {
     built_at,
     update_seq,
     workers,
     jobs,
     counts,
+    problems: fitting(problems, problems.length, PROBLEM_BYTES),
     failed: troubled(inStates(undefined, ["failed", "unreachable"]), Number(found.failed) + Number(found.unreachable)),
     unsettled: troubled(inStates(["unsettled"]), found.unsettled),
-    certs: shortened(db, ENDING, Number(ending?.total)),
+    certs: shortened(db, { ...ENDING, conditions: [SOON] }, Number(ending?.total)),
+    next_cert: withoutKeys(readPage(db, ENDING, { limit: 1 }).rows)[0] ?? null,
+    totals: { jobs, workers, ...db.get(TOTALS) },
   };
 }
 
 function shortened(db: Database, listing: Listing, total: number): Shortened {
-  const { rows } = readPage(db, listing, { limit: MOST_ROWS });
-  const items: Row[] = [];
-  let bytes = 0;
+  const rows = withoutKeys(readPage(db, listing, { limit: MOST_ROWS }).rows);
   for (const row of rows) {
-    const item = Object.fromEntries(Object.entries(row).filter(([name]) => !/^key\d$/.test(name)));
-    const reason = String(item.reason ?? "");
-    if (reason.length > REASON_LENGTH) item.reason = `${reason.slice(0, REASON_LENGTH)}…`.toWellFormed();
-    bytes += Buffer.byteLength(JSON.stringify(item));
-    if (bytes > LIST_BYTES) break;
+    const reason = String(row.reason ?? "");
+    if (reason.length > REASON_LENGTH) row.reason = `${reason.slice(0, REASON_LENGTH)}…`.toWellFormed();
+  }
+  return fitting(rows, total);
+}
+
+function withoutKeys(rows: readonly Row[]): Row[] {
+  return rows.map((row) => Object.fromEntries(Object.entries(row).filter(([name]) => !/^key\d$/.test(name))));
+}
+
+/** The first items that fit into so many bytes of JSON. */
+export function fitting<T>(all: readonly T[], total: number, bytes = LIST_BYTES): Shortened<T> {
+  let left = bytes;
+  const items: T[] = [];
+  for (const item of all) {
+    left -= Buffer.byteLength(JSON.stringify(item));
+    if (left < 0) break;
     items.push(item);
   }
   return { items, total, cut: total - items.length };

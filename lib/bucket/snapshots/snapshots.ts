@@ -179,6 +179,11 @@ export async function listSnapshots(
   return { items, next_cursor: names.length > limit ? (shown.at(-1) ?? null) : null };
 }
 
+/** The number of snapshots of a bucket. */
+export async function countSnapshots(layout: Layout): Promise<number> {
+  return (await snapshotNames(layout)).length;
+}
+
 async function snapshotNames(layout: Layout): Promise<string[]> {
   const files = await namesIn(layout.snapshots);
   const names = files.filter((file) => file.endsWith(SUFFIX)).map((file) => path.basename(file, SUFFIX));

@@ -4,12 +4,16 @@ import type { InitResult } from "../../bucket/workspace/init.ts";
 import { Failure } from "../../core/errors.ts";
 import { boolean, described, integer, object, optional, string, withExample } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
+import type { ReadThread } from "../beside.ts";
 import { bucketRoute, route, type Services } from "../context.ts";
 import type { Readers } from "../reading.ts";
 import type { ShownRun } from "../run-list.ts";
 import { component, LABEL, PAGE, page } from "./shapes.ts";
 
 const ANY_ID = withExample(string({ max: 100 }), "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70");
+
+/** How many buckets the page of all buckets shows. */
+const MOST_SHOWN = 500;
 
 /** The buckets below the root. */
 export const BUCKET_ROUTES = [
@@ -26,6 +30,19 @@ export const BUCKET_ROUTES = [
       const buckets = shown.flatMap((id) => unlessGone(services.root, id) ?? []);
       const items = await Promise.all(buckets.map((bucket) => shownBucket(bucket, services)));
       return json(200, { items, next_cursor: ids.length > shown.length ? shown.at(-1) : null });
+    },
+  }),
+  route({
+    method: "GET",
+    path: "/api/summary",
+    summary: "Show all buckets at a glance: counts, problems, runs",
+    description: `The first ${MOST_SHOWN} buckets, by id. A bucket that cannot be read says why.`,
+    answer: { status: 200, description: "The buckets", shape: component("BucketGlances") },
+    async handle(_, { root, beside }) {
+      const ids = await bucketIds(root);
+      const buckets = ids.slice(0, MOST_SHOWN).flatMap((id) => unlessGone(root, id) ?? []);
+      const items = await Promise.all(buckets.map((bucket) => glanceAt(bucket, beside)));
+      return json(200, { items, cut: ids.length - Math.min(ids.length, MOST_SHOWN) });
     },
   }),
   route({
@@ -113,6 +130,23 @@ function unlessGone(root: string, id: string): RootBucket | undefined {
     throw error;
   }
 }
+
+/** A bucket at a glance. What goes wrong with one bucket is told in its place, and the others are shown. */
+async function glanceAt({ layout, id, project, name }: RootBucket, beside: ReadThread) {
+  try {
+    const found = JSON.parse(Buffer.from(await beside.ask("glance", layout, undefined)).toString());
+    return { id, project, name, initialized: true, unavailable: null, ...found };
+  } catch (error) {
+    const isKnown = error instanceof Failure;
+    const initialized = !isKnown || (error.code !== "bucket_not_initialized" && error.code !== "database_damaged");
+    const unavailable = isKnown ? error.message : "an internal error; open the bucket to learn more";
+    return { id, project, name, initialized, unavailable, ...NO_GLANCE };
+  }
+}
+
+const NO_RUNS = { active_run: null, last_run: null, last_deploy: null, recent: [], mean_deploy_ms: null };
+const NO_COUNTS = { workers: 0, jobs: 0, problem_count: 0, certs_soon: 0, drifted: 0 };
+const NO_GLANCE = { ...NO_COUNTS, ...NO_RUNS, counts: null, problems: [], next_cert: null };
 
 async function shownBucket(bucket: RootBucket, { supervisor, readers, runList }: Services) {
   const { layout, id, project, name, created_at } = bucket;

@@ -68,6 +68,29 @@ export const CATALOG_ROUTES: readonly ServerRoute[] = [
   }),
   bucketRoute({
     method: "GET",
+    path: "/map",
+    summary: "Show how each job is on each worker: one letter each",
+    description:
+      "At most 1,000 jobs, by name, and 1,000 workers, by position; `cut` says how many are left out. A letter in upper " +
+      "case: the last drift run found files that were changed by hand.",
+    answer: { status: 200, description: "The map", shape: component("JobMap") },
+    failures: READ_FAILURES,
+    async handle({ bucket: { layout } }, { beside }) {
+      return beside.answer("map", layout, undefined);
+    },
+  }),
+  bucketRoute({
+    method: "GET",
+    path: "/map/{job}/{worker}",
+    summary: "Show how a job is on a worker",
+    answer: { status: 200, description: "The allocation", shape: component("MapCell") },
+    failures: [...READ_FAILURES, "not_found"],
+    async handle({ params: { job = "", worker = "" }, bucket: { layout } }, { beside }) {
+      return beside.answer("cell", layout, { job, worker });
+    },
+  }),
+  bucketRoute({
+    method: "GET",
     path: "/workers/facts",
     summary: "Show the facts of the workers that were read last",
     description: "Workers that were never asked are left out; `POST …/workers/facts` reads the facts.",

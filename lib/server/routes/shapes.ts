@@ -1,4 +1,3 @@
-import { ROLLOUTS } from "../../bucket/base/states.ts";
 import { Failure } from "../../core/errors.ts";
 import {
   anything,
@@ -22,6 +21,7 @@ import { LOG_MATCHES } from "../../run/log-search.ts";
 import { LOG_LINE, LOG_LINES } from "../../run/log-view.ts";
 import { PROGRESS, RUN_STATUS, TIME } from "../../run/protocol.ts";
 import { ID, RUN_FIELDS, RUN_KIND } from "../../run/record.ts";
+import { BUCKET_GLANCES, BUCKET_SUMMARY, JOB_MAP, MAP_CELL } from "./glance-shapes.ts";
 
 const CURSOR = "`next_cursor` of the last answer";
 
@@ -72,24 +72,6 @@ const SHOWN_RUN = {
   duration_ms: described(integer({ min: 0 }), "During the run: until now"),
   log_size_bytes: described(integer({ min: 0 }), "Of the Activity log"),
 };
-
-const COUNT = integer({ min: 0 });
-
-/** A list of which a summary shows the first items. */
-function shortList(fields: Record<string, Shape<unknown>>): Shape<unknown> {
-  return object({ items: list(object(fields)), total: COUNT, cut: described(COUNT, "How many of them are not in `items`") });
-}
-
-const TROUBLED = shortList({
-  job: string(),
-  worker: string(),
-  allocation_id: ID,
-  rollout: oneOf(...ROLLOUTS),
-  outcome: string(),
-  action: described(string(), "The last one"),
-  run_id: string(),
-  reason: described(string(), "Of the last action, masked, its first 300 characters"),
-});
 
 const NEXT_CURSOR = described(nullable(string()), "null at the end of the list");
 
@@ -174,45 +156,10 @@ const SCHEMAS = {
     allocations: described(integer({ min: 0 }), "Those that are not removed"),
     schema_version: integer({ min: 0 }),
   }),
-  BucketSummary: object({
-    built_at: described(nullable(TIME), "null before the first build"),
-    update_seq: COUNT,
-    workers: COUNT,
-    jobs: COUNT,
-    counts: described(
-      object({
-        allocations: COUNT,
-        promoted: COUNT,
-        failed: COUNT,
-        unreachable: COUNT,
-        unsettled: COUNT,
-        new: COUNT,
-        update: COUNT,
-        disabled: COUNT,
-      }),
-      "Of the allocations that are not removed: each is promoted, new, update or disabled",
-    ),
-    failed: described(TROUBLED, "Their last action failed or found the worker unreachable"),
-    unsettled: described(TROUBLED, "A rollout began there and did not come to its end"),
-    certs: described(
-      shortList({ job: string(), worker: string(), cert: string(), not_after: string(), status: oneOf("expired", "expiring") }),
-      "Those that have ended or are near their end, the first to end first; the CA without a job",
-    ),
-    active_run: nullable(LAST_RUN),
-    drift: described(
-      nullable(
-        object({
-          id: ID,
-          kind: RUN_KIND,
-          status: RUN_STATUS,
-          created_at: TIME,
-          finished_at: nullable(TIME),
-          workers: described(anything({ type: "object" }), "How many workers had each outcome"),
-        }),
-      ),
-      "The last drift run",
-    ),
-  }),
+  BucketSummary: BUCKET_SUMMARY,
+  BucketGlances: BUCKET_GLANCES,
+  JobMap: JOB_MAP,
+  MapCell: MAP_CELL,
   CatalogPage: object({
     items: list(described(anything({ type: "object" }), "A row, keyed by the columns")),
     columns: described(list(string()), "In the order in which they are shown"),

@@ -7,7 +7,7 @@ import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { MIGRATIONS, SCHEMA_VERSION } from "../../../lib/bucket/base/schema.ts";
 import { restoreBucket } from "../../../lib/bucket/snapshots/restore.ts";
 import { initBucket } from "../../../lib/bucket/workspace/init.ts";
-import { assertUpgraded, SCHEMA_2, schema2Bucket } from "../../helpers/schemas.ts";
+import { assertUpgraded, SCHEMA_2, SCHEMA_4, SCHEMA_4_TROUBLE, schema2Bucket, schema4Bucket } from "../../helpers/schemas.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 
 test("the schema has a migration for each of its versions", () => {
@@ -38,4 +38,27 @@ test("CP-354 a snapshot of schema 2 is restored and upgraded", async (t) => {
     [{ path: "large", size_bytes: 1_440_000, beside: 1 }],
   );
   assert.equal(readdirSync(db.contents).length, 2);
+});
+
+const TROUBLES = "SELECT worker_ip, outcome, unsettled, troubled_since FROM allocations ORDER BY worker_ip";
+const UPGRADED = [
+  ["127.0.0.1", "changed", 0, null],
+  ["127.0.0.2", "failed", 1, SCHEMA_4_TROUBLE],
+  ["127.0.0.3", "changed", 1, SCHEMA_4_TROUBLE],
+];
+
+test("CP-434 a bucket of schema 4 is refused until init upgrades it: its troubles began with the last run", async (t) => {
+  const layout = await schema4Bucket(t);
+  for (const open of [openDatabase, openForReading])
+    assert.throws(() => open(layout.database), { code: "schema_upgrade_required", details: { schema_version: 4 } });
+  assert.equal((await initBucket(layout.root, { source: false })).upgraded, true);
+  using db = openDatabase(layout.database);
+  assert.deepEqual(db.tuples(TROUBLES), UPGRADED);
+});
+
+test("CP-434 a snapshot of schema 4 is restored and upgraded", async (t) => {
+  const dir = path.join(temporaryFolder(t), "bucket");
+  await restoreBucket(dir, SCHEMA_4, new AbortController().signal);
+  using db = openDatabase(layoutOf(dir).database);
+  assert.deepEqual(db.tuples(TROUBLES), UPGRADED);
 });

@@ -3,8 +3,8 @@ import { test } from "node:test";
 import { SEED } from "../../helpers/random.ts";
 import { SimulatedDeploys } from "../../helpers/simulated-deploys.ts";
 
-const SEEDS = 25;
-const PLANS = 20;
+const SEEDS = 10;
+const PLANS = 10;
 
 test("HR-119 T-39 gate, tolerance, width, waves, promotion, skip, starts, restore, job control and convergence hold over any order of failures, lost workers, cancels and kills", async (t) => {
   const bucket = await SimulatedDeploys.bucket(t);

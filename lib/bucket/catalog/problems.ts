@@ -1,0 +1,121 @@
+import type { Database } from "../base/database.ts";
+import { inStates, LAST_OUTCOMES } from "./states.ts";
+
+/** The names that a problem shows of its workers or jobs. */
+const MOST_NAMES = 20;
+/** The characters of a reason that are shown, and those that tell one cause from another. */
+const SHOWN_REASON = 300;
+const CAUSE_LENGTH = 200;
+
+/** What is wrong, in the order in which it is shown. */
+export const PROBLEM_KINDS = ["failed", "unreachable", "unsettled"] as const;
+type ProblemKind = (typeof PROBLEM_KINDS)[number];
+
+/** What is wrong with some allocations for one cause. */
+export interface Problem {
+  kind: ProblemKind;
+  /** null for an unreachable worker, which has many jobs. */
+  job: string | null;
+  /** The last action. */
+  action: string;
+  /** The first 20 names, by position. */
+  workers: string[];
+  worker_count: number;
+  allocation_count: number;
+  jobs: string[];
+  job_count: number;
+  /** Of the newest run among the last actions; masked, its first 300 characters. */
+  reason: string;
+  /** Since when there was trouble all the time, of the allocation that had it first. */
+  since: string;
+  run_id: string;
+  /** The line of the reason in the run's Activity; null where it is not known. */
+  line: number | null;
+}
+
+type Troubled = [
+  job: string,
+  worker: string,
+  position: number,
+  outcome: string,
+  since: string,
+  action: string,
+  run: string,
+  reason: string,
+];
+
+const FAILED = ["failed", "unreachable"];
+const OTHERS = ["", ...LAST_OUTCOMES].filter((outcome) => !FAILED.includes(outcome));
+const troubledIn = (condition: string) => `SELECT a.job, a.worker_ip, a.position, a.outcome, a.troubled_since,
+  COALESCE(o.action, ''), COALESCE(o.run_id, ''), COALESCE(substr(o.reason, 1, ${SHOWN_REASON + 1}), '')
+  FROM allocations a INDEXED BY allocations_by_state LEFT JOIN last_outcome o ON o.alloc_id = a.alloc_id
+  WHERE ${condition} AND a.removed = 0`;
+/** The allocations whose last action failed, and those on which a rollout began and did not come to its end. */
+const ALL_TROUBLED = `${troubledIn(inStates(undefined, FAILED))} UNION ALL ${troubledIn(inStates(["unsettled"], OTHERS))}`;
+
+/**
+ * What is wrong in a bucket, one entry for each cause: allocations of a job whose last action failed for the same reason,
+ * a worker that was unreachable, allocations of a job that wait for a deploy to come to its end. Failed ones come first,
+ * then by age. What the run that goes on has begun is no problem yet.
+ */
+export function problemsOf(db: Database, activeRun: string | null): Problem[] {
+  const groups = new Map<string, Troubled[]>();
+  const causes = new Map<string, string>();
+  for (const row of db.tuples<Troubled>(ALL_TROUBLED)) {
+    const [job, worker, , , , action, run, reason] = row;
+    const kind = kindOf(row);
+    if (kind === "unsettled" && run !== "" && run === activeRun) continue;
+    const key = [kind, worker];
+    if (kind !== "unreachable") {
+      const shared = reason.replaceAll(worker, "");
+      const cause = causes.get(shared) ?? causeOf(shared);
+      causes.set(shared, cause);
+      key.splice(1, 1, job, action, cause);
+    }
+    const group = groups.get(key.join("\0"));
+    if (group) group.push(row);
+    else groups.set(key.join("\0"), [row]);
+  }
+  const rank = ({ kind, since }: Problem) => `${PROBLEM_KINDS.indexOf(kind)}${since}`;
+  return [...groups.values()].map(problemOf).sort((a, b) => (rank(a) < rank(b) ? -1 : 1));
+}
+
+function kindOf([, , , outcome]: Troubled): ProblemKind {
+  return outcome === "failed" || outcome === "unreachable" ? outcome : "unsettled";
+}
+
+function problemOf(rows: Troubled[]): Problem {
+  rows.sort((a, b) => a[2] - b[2] || (`${a[1]}\0${a[0]}` < `${b[1]}\0${b[0]}` ? -1 : 1));
+  const newest = rows.reduce((found, row) => (row[6] > found[6] ? row : found));
+  const since = rows.reduce((first, [, , , , at]) => (at < first ? at : first), newest[4]);
+  const [job, worker, , , , action, run_id, reason] = newest;
+  const kind = kindOf(newest);
+  const isWorker = kind === "unreachable";
+  const names = [...new Set(rows.map((row) => (isWorker ? row[0] : row[1])))];
+  const shown = names.slice(0, MOST_NAMES);
+  return {
+    kind,
+    job: isWorker ? null : job,
+    action,
+    workers: isWorker ? [worker] : shown,
+    worker_count: isWorker ? 1 : names.length,
+    allocation_count: rows.length,
+    jobs: isWorker ? shown : [job],
+    job_count: isWorker ? names.length : 1,
+    reason: reason.length > SHOWN_REASON ? `${reason.slice(0, SHOWN_REASON)}…`.toWellFormed() : reason,
+    since,
+    run_id,
+    line: null,
+  };
+}
+
+/** Quotes; ids and numbers in hex of at least 6 digits, of which one is a digit; all other numbers, with what is between. */
+const VARIABLE = /"[^"]*"|`[^`]*`|(?<![\w'])'[^']*'(?!\w)|\b(?=[a-f-]*\d)[0-9a-f][0-9a-f-]{5,}\b|\d[\d.:]*|\s+/gi;
+
+/**
+ * What is the same in a reason wherever it is met: without what stands in quotes, ids, addresses and numbers, its first
+ * 200 characters. Names of workers are taken out before.
+ */
+export function causeOf(reason: string): string {
+  return reason.replace(VARIABLE, " ").replace(/ {2,}/g, " ").trim().slice(0, CAUSE_LENGTH);
+}

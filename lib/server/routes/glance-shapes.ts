@@ -1,0 +1,195 @@
+import { ROLLOUTS } from "../../bucket/base/states.ts";
+import { MAP_LETTERS } from "../../bucket/catalog/map.ts";
+import { PROBLEM_KINDS } from "../../bucket/catalog/problems.ts";
+import { LAST_OUTCOMES, STATES } from "../../bucket/catalog/states.ts";
+import { anything, boolean, described, integer, list, nullable, object, oneOf, type Shape, string } from "../../core/shape.ts";
+import { RUN_STATUS, TIME } from "../../run/protocol.ts";
+import { ID, RUN_KIND } from "../../run/record.ts";
+
+const COUNT = integer({ min: 0 });
+const LINE = described(nullable(integer({ min: 1 })), "The line of the reason in the run's Activity; null where it is not known");
+const SINCE = "Since when there was trouble all the time, whatever ran in between";
+
+/** A list of which the first items are shown. */
+function shortList(item: Shape<unknown>): Shape<unknown> {
+  return object({ items: list(item), total: COUNT, cut: described(COUNT, "How many of them are not in `items`") });
+}
+
+const SHORT_RUN = {
+  id: ID,
+  kind: RUN_KIND,
+  status: RUN_STATUS,
+  created_at: TIME,
+  finished_at: nullable(TIME),
+  dry_run: boolean(),
+};
+const RUN = nullable(object(SHORT_RUN));
+const RECENT = described(
+  list(object({ id: ID, kind: RUN_KIND, status: RUN_STATUS, duration_ms: COUNT, dry_run: boolean(), created_at: TIME })),
+  "The last 20 deploys, dry runs and pushes, oldest first",
+);
+const RUNS = {
+  active_run: RUN,
+  last_deploy: described(RUN, "The newest that was no dry run"),
+  recent: RECENT,
+  mean_deploy_ms: described(nullable(COUNT), "Of the last 20 deploys of all jobs that succeeded; null without any"),
+};
+
+const COUNTS = object({
+  allocations: COUNT,
+  promoted: COUNT,
+  failed: COUNT,
+  unreachable: COUNT,
+  unsettled: COUNT,
+  new: COUNT,
+  update: COUNT,
+  disabled: COUNT,
+});
+
+const PROBLEM = object({
+  kind: oneOf(...PROBLEM_KINDS),
+  job: described(nullable(string()), "null for an unreachable worker"),
+  action: described(string(), "The last one"),
+  workers: described(list(string()), "The first 20"),
+  worker_count: COUNT,
+  allocation_count: COUNT,
+  jobs: described(list(string()), "The first 20"),
+  job_count: COUNT,
+  reason: described(string(), "Of the newest of these actions, masked, its first 300 characters"),
+  since: described(TIME, SINCE),
+  run_id: described(string(), "The run of that action"),
+  line: LINE,
+});
+
+const TROUBLED = shortList(
+  object({
+    job: string(),
+    worker: string(),
+    allocation_id: ID,
+    rollout: oneOf(...ROLLOUTS),
+    outcome: string(),
+    action: described(string(), "The last one"),
+    run_id: string(),
+    reason: described(string(), "Of the last action, masked, its first 300 characters"),
+  }),
+);
+
+const CERT = { job: string(), worker: string(), cert: string(), not_after: string() };
+const CERT_STATUS = oneOf("expired", "expiring");
+
+const DRIFT = object({
+  ...SHORT_RUN,
+  workers: described(anything({ type: "object" }), "How many workers had each outcome"),
+  allocations: described(
+    list(object({ job: string(), worker: string(), files: integer({ min: 1 }) })),
+    "The first 50 with changed files, and how many files",
+  ),
+  total: described(COUNT, "How many have changed files"),
+});
+
+/** `GET …/summary`. */
+export const BUCKET_SUMMARY = object({
+  built_at: described(nullable(TIME), "null before the first build"),
+  update_seq: COUNT,
+  workers: COUNT,
+  jobs: COUNT,
+  counts: described(COUNTS, "Of the allocations that are not removed: each is promoted, new, update or disabled"),
+  problems: described(shortList(PROBLEM), "What is wrong, one entry for each cause; failed ones first, then by age"),
+  failed: described(TROUBLED, "Their last action failed or found the worker unreachable"),
+  unsettled: described(TROUBLED, "A rollout began there and did not come to its end"),
+  certs: described(
+    shortList(object({ ...CERT, status: CERT_STATUS })),
+    "Those that have ended or are near their end, the first to end first; the CA without a job",
+  ),
+  next_cert: described(nullable(object({ ...CERT, status: oneOf("expired", "expiring", "ok") })), "The first one to end"),
+  totals: described(
+    object({
+      runs: COUNT,
+      jobs: COUNT,
+      workers: COUNT,
+      certs: COUNT,
+      kv: COUNT,
+      hooks: COUNT,
+      revisions: COUNT,
+      snapshots: COUNT,
+    }),
+    "How much there is to list; of the keys those that are not deleted",
+  ),
+  ...RUNS,
+  drift: described(nullable(DRIFT), "The last drift run that has ended"),
+  revision: described(
+    nullable(
+      object({ id: ID, created_at: TIME, build_status: oneOf("pending", "succeeded", "failed"), last_successful: boolean() }),
+    ),
+    "The one that is the source now",
+  ),
+});
+
+/** `GET /api/summary`. */
+export const BUCKET_GLANCES = object({
+  items: list(
+    object({
+      id: ID,
+      project: string(),
+      name: string(),
+      initialized: boolean(),
+      unavailable: described(nullable(string()), "Why the bucket cannot be read: then all that follows is empty"),
+      workers: COUNT,
+      jobs: COUNT,
+      counts: nullable(COUNTS),
+      problems: described(list(PROBLEM), "The first 3"),
+      problem_count: COUNT,
+      certs_soon: described(COUNT, "Certificates that have ended or are near their end"),
+      next_cert: nullable(object({ ...CERT, status: oneOf("expired", "expiring", "ok") })),
+      drifted: described(COUNT, "Allocations with changed files in the last drift run"),
+      last_run: RUN,
+      ...RUNS,
+    }),
+  ),
+  cut: described(COUNT, "How many buckets are not in `items`"),
+});
+
+const LETTERS = Object.entries(MAP_LETTERS).map(([letter, means]) => `\`${letter}\` ${means}`);
+
+/** `GET …/map`. */
+export const JOB_MAP = object({
+  workers: list(
+    object({
+      worker: string(),
+      hostname: nullable(string()),
+      labels: list(string()),
+      tags: anything({ type: "object", additionalProperties: { type: "string" } }),
+    }),
+  ),
+  jobs: list(
+    object({
+      job: string(),
+      version: string(),
+      wave: COUNT,
+      cells: described(string(), `A letter for each worker, in their order: ${LETTERS.join(", ")}; upper case: changed by hand`),
+    }),
+  ),
+  letters: described(anything({ type: "object", additionalProperties: { type: "string" } }), "What each letter means"),
+  cut: described(object({ workers: COUNT, jobs: COUNT }), "How many are not on the map"),
+});
+
+/** `GET …/map/{job}/{worker}`. */
+export const MAP_CELL = object({
+  job: string(),
+  worker: string(),
+  allocation_id: ID,
+  state: oneOf(...STATES),
+  action: described(string(), "The last one; empty before the first"),
+  outcome: oneOf("", ...LAST_OUTCOMES),
+  reason: described(string(), "Of the last action, masked"),
+  since: described(nullable(TIME), `${SINCE}; null where all is well`),
+  run_id: string(),
+  line: LINE,
+  current_version: string(),
+  new_version: string(),
+  wave: COUNT,
+  drift_files: described(
+    list(object({ path: string(), state: string() })),
+    "The first 20 files that the last drift run found changed by hand",
+  ),
+});
