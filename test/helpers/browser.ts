@@ -116,7 +116,7 @@ export class ConsolePage {
   async signIn(token: string): Promise<void> {
     await this.page.getByLabel("API token").fill(token);
     await this.button("Sign in").click();
-    await this.button("Sign out").waitFor();
+    await this.page.locator("body:not(.signed-out)").waitFor();
   }
 
   /** Answers the question that is asked: types the word, where one is wanted, and confirms. */
@@ -130,7 +130,7 @@ export class ConsolePage {
 
   /** Waits until no part of the view is still being read. */
   async settled(): Promise<void> {
-    await this.page.getByText("Reading …").first().waitFor({ state: "hidden" });
+    await this.page.locator("main .ghost").first().waitFor({ state: "detached" });
   }
 
   /** Nothing broke the content security policy, failed, or left for another origin. */
