@@ -41,15 +41,19 @@ async function push(version: string): Promise<void> {
 
 const main = () => ui.page.getByRole("main");
 const dialog = () => ui.page.getByRole("dialog");
-const fold = (text: string) =>
-  main()
-    .locator("details.fold", { has: ui.page.locator("summary", { hasText: text }) })
-    .first();
+const fold = (text: string) => main().locator("details.fold > summary", { hasText: text }).first().locator("..");
 const last = (host = WORKERS[0] ?? "") => serviceHistory(workers, host, bucket, "base").at(-1);
+
+/** Shows a tab of the deploy that failed. */
+async function report(tab = "summary"): Promise<void> {
+  await ui.goTo(`#/buckets/${bucket}/runs/${failed.id}?tab=${tab}`);
+  await ui.heading("Deploy failed").waitFor();
+}
 
 /** Gives an order that asks for a name first, and answers what was sent and how its run has ended. */
 async function give(label: string, says: RegExp, word: string, action: string): Promise<{ body: unknown; run: Run }> {
-  await main().getByRole("button", { name: label, exact: true }).first().click();
+  const order = main().getByRole("button", { name: label, exact: true, disabled: false }).first();
+  await order.click();
   await dialog().getByText(says).first().waitFor();
   const button = dialog().getByRole("button", { name: action, exact: true });
   await dialog().getByLabel(/^Type/).fill(`${word}x`);
@@ -145,7 +149,7 @@ test("a deploy that goes on shows its state, its workers batch by batch, and wha
     .getByRole("img", { name: /^2 workers: 1 running, 1 waiting/ });
   await strip.waitFor();
   for (const worker of WORKERS) await strip.locator(`[title^="${worker}: "]`).waitFor();
-  await main().getByText("batch 1 of 2").waitFor();
+  await main().locator(".job", { hasText: "batch 1 of 2" }).waitFor();
   await main()
     .locator(".waits")
     .getByText(/make restart/)
@@ -166,8 +170,7 @@ test("a deploy that goes on shows its state, its workers batch by batch, and wha
 });
 
 test("a deploy that failed is a report: what failed first, with the worker's own lines, then what was not started", async () => {
-  await ui.view(bucket, `runs/${failed.id}?tab=summary`);
-  await ui.heading("Deploy failed").waitFor();
+  await report();
   const job = main().locator("details.bad", { hasText: "base" });
   await job.getByText("failed on 127.0.0.2").waitFor();
   await job.locator(".evidence").getByText(FATAL).waitFor();
@@ -189,12 +192,12 @@ test("a deploy that failed is a report: what failed first, with the worker's own
 });
 
 test("what failed is retried by itself, from the report by the key r, or one job of it", async () => {
-  await ui.view(bucket, `runs/${failed.id}`);
+  await report();
   const one = await give("Retry base …", /^Deploys base on 1 worker: 1 failed/, "base", "Retry base");
   assert.deepEqual([one.run.status, one.body], ["failed", { jobs: ["base"] }]);
   rmSync(broken);
-  await ui.view(bucket, `runs/${failed.id}`);
-  await ui.button("Retry what failed …").waitFor();
+  await report();
+  await ui.page.locator("[data-key=retry]:not([aria-disabled])").waitFor();
   await ui.page.keyboard.press("r");
   await dialog()
     .getByText(/^Repeats Deploy where it is not done: 3 of 4/)
@@ -206,7 +209,7 @@ test("what failed is retried by itself, from the report by the key r, or one job
 });
 
 test("the source is rolled back from the report to the revision before, by the name of the bucket", async () => {
-  await ui.view(bucket, `runs/${failed.id}`);
+  await report();
   const { run } = await give("Roll back …", /Workers stay as they are until the next deploy/, "shop", "Roll back");
   assert.deepEqual([run.kind, run.status], ["rollback", "succeeded"]);
   await ui.view(bucket, "deployments/rollout");
@@ -221,7 +224,7 @@ test("the source is rolled back from the report to the revision before, by the n
 });
 
 test("two runs of a kind are compared, and each says what was asked and who did it", async () => {
-  await ui.view(bucket, `runs/${failed.id}?tab=compare`);
+  await report("compare");
   await main()
     .getByRole("row", { name: /^outcome base@127\.0\.0\.2 .*failed/ })
     .waitFor();
