@@ -70,7 +70,7 @@ async function bucketWithSteps(): Promise<string> {
   return id;
 }
 
-const { press } = { press: (key: string) => console.page.keyboard.press(key) };
+const press = (key: string) => console.page.keyboard.press(key);
 const show = (run: string, query = "") => console.goTo(`#/buckets/${bucket}/runs/${run}${query}`);
 /** Shows a run in a page that knows nothing of what was shown before, with the log open. */
 async function showAnew(run: string, query = "") {
@@ -108,7 +108,8 @@ const seen = (text: string) =>
   );
 /** The line at the middle of the log. */
 const MIDDLE = `(() => { const { left, top, height } = document.querySelector('.log .output').getBoundingClientRect();
-  return document.elementFromPoint(left + 20, top + height / 2).closest(".line").querySelector(".number").dataset.line; })()`;
+  const line = document.elementFromPoint(left + 20, top + height / 2).closest(".line");
+  return line?.querySelector(".number").dataset.line ?? "-"; })()`;
 const middle = () => console.page.evaluate<string>(MIDDLE);
 
 test("CP-185 the newest run of the bucket is replayed by itself: its last line in the status bar, the whole on opening", async () => {
