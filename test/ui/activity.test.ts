@@ -39,6 +39,7 @@ before(async () => {
   console = await ConsolePage.open(server.url, { width: 1100, height: 900 });
   await console.goTo("");
   await console.signIn(server.token);
+  console.page.setDefaultTimeout(9000); // DEBUG
 });
 after(async () => {
   await console?.close();
@@ -96,14 +97,14 @@ const scroll = (share: number) =>
     `(() => { const log = document.querySelector(".log .output"); log.scrollTop = ${share} * log.scrollHeight; })()`,
   );
 /** Waits until a script of the page answers true. */
-const holds = (what: string, script: string) => until(what, () => console.page.evaluate<boolean>(script), 20_000);
+const holds = (what: string, script: string) => until(what, () => console.page.evaluate<boolean>(script), 6_000);
 /** Waits until a line is in sight, not only on the page. */
 const seen = (text: string) =>
   holds(
     `the line ${text.slice(0, 50)}`,
     `[...document.querySelectorAll(".log .line")].some((line) => {
       const [own, log] = [line, line.closest(".output")].map((one) => one.getBoundingClientRect());
-      return line.lastChild.textContent === ${JSON.stringify(text)} && own.top >= log.top - 1 && own.bottom <= log.bottom + 1;
+      return line.querySelector(".text").textContent === ${JSON.stringify(text)} && own.top >= log.top - 1 && own.bottom <= log.bottom + 1;
     })`,
   );
 /** The line at the middle of the log. */
