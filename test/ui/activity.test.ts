@@ -39,7 +39,6 @@ before(async () => {
   console = await ConsolePage.open(server.url, { width: 1100, height: 900 });
   await console.goTo("");
   await console.signIn(server.token);
-  console.page.setDefaultTimeout(9000); // DEBUG
 });
 after(async () => {
   await console?.close();
@@ -97,7 +96,7 @@ const scroll = (share: number) =>
     `(() => { const log = document.querySelector(".log .output"); log.scrollTop = ${share} * log.scrollHeight; })()`,
   );
 /** Waits until a script of the page answers true. */
-const holds = (what: string, script: string) => until(what, () => console.page.evaluate<boolean>(script), 6_000);
+const holds = (what: string, script: string) => until(what, () => console.page.evaluate<boolean>(script));
 /** Waits until a line is in sight, not only on the page. */
 const seen = (text: string) =>
   holds(
