@@ -4,7 +4,8 @@ import { uuidV7 } from "../../lib/codec/uuid.ts";
 
 /**
  * Records a run that has ended, with a log of any kind, in a bucket of a stopped or running server; answers its id.
- * `times` are byte offsets and when what begins there was written, in milliseconds since the run began.
+ * `times` are byte offsets and when what begins there was written, in milliseconds since the run began. Lines like
+ * `job@worker | text` get the record of that place, all others are of ops.
  */
 export function recordRun(root: string, bucket: string, log: string | Uint8Array, times: [number, number][] = []): string {
   const id = uuidV7();
@@ -14,6 +15,7 @@ export function recordRun(root: string, bucket: string, log: string | Uint8Array
   const at = new Date().toISOString();
   const written = times.map(([offset, ms]) => `${offset} ${Date.parse(at) + ms}\n`);
   writeFileSync(path.join(folder, "activity.times"), written.join(""), { mode: 0o600 });
+  writeFileSync(path.join(folder, "activity.places"), placesOf(log), { mode: 0o600 });
   const record = {
     id,
     bucket_id: bucket,
@@ -32,4 +34,24 @@ export function recordRun(root: string, bucket: string, log: string | Uint8Array
   };
   writeFileSync(path.join(folder, "server-run.json"), JSON.stringify(record), { mode: 0o600 });
   return id;
+}
+
+const PLACE = /^(?:([^@\s]+)@)?(\S+) ([|!]) /;
+
+/** The record of the places of a log's lines, as a run writes it beside the log. */
+function placesOf(log: string | Uint8Array): string {
+  const text = Buffer.from(log as string).toString("latin1");
+  const numbers = new Map<string, number>();
+  const entries: string[] = [];
+  let [offset, last] = [0, ""];
+  for (const line of text.split("\n")) {
+    const [, job = "-", worker = "-", sign = ""] = PLACE.exec(line.slice(0, 300)) ?? [];
+    const place = `${{ "|": "stdout", "!": "stderr" }[sign] ?? "ops"} ${job} ${worker}`;
+    const number = numbers.get(place) ?? numbers.size;
+    if (place !== last) entries.push(`${offset} ${number}${numbers.has(place) ? "" : ` ${place}`}\n`);
+    numbers.set(place, number);
+    last = place;
+    offset += line.length + 1;
+  }
+  return entries.join("");
 }

@@ -9,10 +9,12 @@ import { writeServices } from "../helpers/service.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
 
 const LINES = 100_000;
+const [ERROR_EVERY, NEEDLE_EVERY] = [20_000, 1_000];
 const HOSTILE = [
   "<script>document.title = 'hacked'</script><img src=x onerror=\"document.title='hacked'\">",
   "\x1b[31mred\x1b[0m \x1b]0;title\x07\x1b[2J after",
   "nul \0 and \u202eright to left",
+  "web@10.0.0.1 | kafka@10.0.0.9 | a place that the text claims",
   `${"x".repeat(1_000_000)}THE END`,
   "last",
 ];
@@ -24,7 +26,6 @@ let console: ConsolePage;
 let bucket: string;
 let long: string;
 let hostile: string;
-let coloured: string;
 /** The port of the server, which has another one after each start otherwise. */
 let addr: string;
 
@@ -32,12 +33,10 @@ before(async () => {
   server = await LocalServer.start(root);
   addr = new URL(server.url).host;
   bucket = await bucketWithSteps();
+  hostile = recordRun(root, bucket, `${HOSTILE.join("\n")}\n`);
   const lines = Array.from({ length: LINES }, (_, index) => lineOf(index + 1));
   long = recordRun(root, bucket, `${lines.join("\n")}\n`);
-  hostile = recordRun(root, bucket, `${HOSTILE.join("\n")}\n`);
-  const colours = Array.from({ length: 108 }, (_, code) => `\x1b[${code}mSGR ${code}\x1b[0m`);
-  coloured = recordRun(root, bucket, `${colours.join("\n")}\n`);
-  console = await ConsolePage.open(server.url, { width: 1280, height: 900 });
+  console = await ConsolePage.open(server.url, { width: 1100, height: 900 });
   await console.goTo("");
   await console.signIn(server.token);
 });
@@ -46,8 +45,9 @@ after(async () => {
   await server?.stop();
 });
 
-const lineOf = (number: number) =>
-  `${number % 2 ? "web" : "db"}@10.0.0.${number % 4} | line ${number}${number % 1000 === 0 ? " Needle" : ""}`;
+const textOf = (number: number) =>
+  `${number % ERROR_EVERY === 0 ? "fatal: " : ""}line ${number}${number % NEEDLE_EVERY === 0 ? " Needle" : ""}`;
+const lineOf = (number: number) => `${number % 2 ? "web" : "db"}@10.0.0.${number % 4} | ${textOf(number)}`;
 const step = (name: string) => path.join(base, "steps", name);
 const take = (name: string) => writeFileSync(step(name), "");
 
@@ -60,6 +60,7 @@ async function bucketWithSteps(): Promise<string> {
   const parts = [
     ["one", "seq -f 'first %g' 1 300"],
     ["two", "seq -f 'second %g' 1 200"],
+    ["three", "seq -f 'third %g' 1 50"],
     ["end", "true"],
   ];
   const shell = parts.map(([name, command]) => `${wait(name as string)}\t@${command}\n`).join("");
@@ -69,258 +70,369 @@ async function bucketWithSteps(): Promise<string> {
   return id;
 }
 
+const press = (key: string) => console.page.keyboard.press(key);
 const show = (run: string, query = "") => console.goTo(`#/buckets/${bucket}/runs/${run}${query}`);
-const output = () => console.page.locator("#activity .output");
-const line = (text: string) => output().locator(".line", { hasText: text });
+/** Shows a run in a page that knows nothing of what was shown before, with the log open. */
+async function showAnew(run: string, query = "") {
+  await show(run, query);
+  await console.page.reload();
+  await bar()
+    .getByText(`…${run.slice(-8)}`)
+    .waitFor();
+  if (query === "") await bar().click();
+}
+const bar = () => console.page.locator("#status .bar-line");
+const log = () => console.page.locator(".log");
+const output = () => console.page.locator(".log .output");
+const line = (text: string) => output().locator(".line", { has: console.page.locator(".text").getByText(text, { exact: true }) });
+const chosen = () => output().locator(".line.chosen");
 const numberOf = (text: string) => line(text).first().locator(".number");
 const find = () => console.page.getByLabel("Find in the log");
-const count = (text: string | RegExp) => console.page.locator("#activity .count", { hasText: text }).waitFor();
+const count = (text: string | RegExp) => log().locator(".count", { hasText: text }).waitFor();
+const toggle = (name: string) => log().getByRole("button", { name, exact: true });
+const grouped = (number: number) => number.toLocaleString("en-US");
 const scroll = (share: number) =>
   console.page.evaluate(
-    `(() => { const log = document.querySelector("#activity .output"); log.scrollTop = ${share} * log.scrollHeight; })()`,
+    `(() => { const log = document.querySelector(".log .output"); log.scrollTop = ${share} * log.scrollHeight; })()`,
   );
 /** Waits until a script of the page answers true. */
-const holds = (what: string, script: string) => until(what, () => console.page.evaluate<boolean>(script), 20_000);
-/** Waits until the log has stayed where it is for two frames: a key scrolls it only later. */
-const rested = () =>
-  console.page.evaluate(
-    `new Promise((resolve) => {
-      const look = (before) => {
-        const { scrollTop } = document.querySelector("#activity .output");
-        if (scrollTop === before) resolve();
-        else requestAnimationFrame(() => requestAnimationFrame(() => look(scrollTop)));
-      };
-      look();
-    })`,
-  );
+const holds = (what: string, script: string) => until(what, () => console.page.evaluate<boolean>(script));
 /** Waits until a line is in sight, not only on the page. */
 const seen = (text: string) =>
   holds(
     `the line ${text.slice(0, 50)}`,
-    `[...document.querySelectorAll("#activity .line")].some((line) => {
+    `[...document.querySelectorAll(".log .line")].some((line) => {
       const [own, log] = [line, line.closest(".output")].map((one) => one.getBoundingClientRect());
-      return line.lastChild.textContent.endsWith(${JSON.stringify(text)}) && own.top >= log.top - 1 && own.bottom <= log.bottom + 1;
+      return line.querySelector(".text").textContent === ${JSON.stringify(text)} && own.top >= log.top - 1 && own.bottom <= log.bottom + 1;
     })`,
   );
+/** The line at the middle of the log. */
+const MIDDLE = `(() => { const { left, top, height } = document.querySelector('.log .output').getBoundingClientRect();
+  const line = document.elementFromPoint(left + 20, top + height / 2).closest(".line");
+  return line?.querySelector(".number").dataset.line ?? "-"; })()`;
+const middle = () => console.page.evaluate<string>(MIDDLE);
 
-test("CP-185 a long log is shown from its end, and only a window of it is on the page", async () => {
-  await show(long);
-  await seen(`line ${LINES}  Needle`.replace("  ", " "));
-  await until("its number", async () => (await numberOf(lineOf(LINES)).textContent()) === String(LINES));
-  assert.ok((await output().locator(".line").count()) < 700);
+test("CP-185 the newest run of the bucket is replayed by itself: its last line in the status bar, the whole on opening", async () => {
+  await console.goTo(`#/buckets/${bucket}`);
+  await bar().getByText(textOf(LINES)).waitFor();
+  await bar()
+    .getByText(`${grouped(LINES)} lines`)
+    .waitFor();
+  assert.equal(await log().isVisible(), false);
+  await press("l");
+  await seen(textOf(LINES));
+  assert.equal(await numberOf(textOf(LINES)).textContent(), grouped(LINES));
+  assert.ok((await output().locator(".line").count()) <= 600);
+  await press("l");
+  await log().waitFor({ state: "hidden" });
+  assert.equal(await console.page.evaluate("document.activeElement.className"), "bar-line");
 });
 
-test("any place of a long log can be scrolled to, with its line numbers", async () => {
+test("any place of a long log can be scrolled to, with the numbers of its lines", async () => {
+  await press("l");
+  await seen(textOf(LINES));
   await scroll(0.5);
-  await holds(
-    "line numbers",
-    `[...document.querySelectorAll("#activity .number")].some((one) => Math.abs(Number(one.textContent) - ${LINES / 2}) < ${LINES / 20})`,
-  );
+  await holds("the middle", `Math.abs(${MIDDLE} - ${LINES / 2}) < ${LINES / 50}`);
   await output().focus();
-  await console.page.keyboard.press("Home");
-  await seen("line 1");
-  assert.equal(await numberOf("line 1").textContent(), "1");
-  for (let pages = 0; pages < 20; pages++) await console.page.keyboard.press("PageDown");
-  await rested();
-  const shown = await console.page.evaluate<[string, string][]>(
-    `[...document.querySelectorAll("#activity .line")].map((line) => [...line.children].map((one) => one.textContent))`,
+  await press("Home");
+  await seen(textOf(1));
+  for (let pages = 0; pages < 20; pages++) await press("PageDown");
+  await holds("lines far below", `${MIDDLE} > 200`);
+  const shown = await console.page.evaluate<[string, string, string][]>(
+    `[...document.querySelectorAll(".log .line")].map((line) => [".number", ".place", ".text"].map((one) => line.querySelector(one).textContent))`,
   );
-  for (const [number, text] of shown) assert.equal(text, lineOf(Number(number)));
-  await console.page.keyboard.press("End");
-  await seen(`line ${LINES} Needle`);
+  for (const [number, place, text] of shown) {
+    const told = Number(number.replace(",", ""));
+    assert.deepEqual([place, text], [`${told % 2 ? "web" : "db"}@${told % 4}`, textOf(told)]);
+  }
+  assert.ok(shown.length <= 600);
+  await press("End");
+  await seen(textOf(LINES));
 });
 
 test("text is found in the whole log, counted, stepped through, and shown alone", async () => {
-  await console.page.keyboard.press("Control+f");
+  await press("f");
   await find().fill("needle");
-  await console.page.keyboard.press("Enter");
-  await count(`of ${LINES / 1000}`);
-  await console.page.keyboard.press("Enter");
-  await count(`1 of ${LINES / 1000}`);
-  await seen("line 1000 Needle");
-  assert.equal(await line("line 1000 Needle").locator("mark").textContent(), "Needle");
-  await console.page.keyboard.press("Shift+Enter");
-  await count(`${LINES / 1000} of ${LINES / 1000}`);
-  await console.page.getByLabel("Match case").check();
+  await press("Enter");
+  await count(`100 of ${LINES / NEEDLE_EVERY}`);
+  await press("Enter");
+  await count(`1 of ${LINES / NEEDLE_EVERY}`);
+  await seen(textOf(1_000));
+  assert.equal(await line(textOf(1_000)).locator("mark").textContent(), "Needle");
+  await press("Enter");
+  await count(`2 of ${LINES / NEEDLE_EVERY}`);
+  await press("Shift+Enter");
+  await press("Shift+Enter");
+  await count(`100 of ${LINES / NEEDLE_EVERY}`);
+  await console.page.getByLabel("Match case").click();
   await count("No match");
-  await console.page.getByLabel("Match case").uncheck();
-  await console.page.getByLabel("Only these lines").check();
-  await line("line 50000 Needle").waitFor({ state: "attached" });
-  assert.equal(await output().locator(".line").count(), LINES / 1000);
-  await console.page.keyboard.press("Escape");
-  assert.equal(await find().isVisible(), false);
-  assert.equal(await output().locator("mark").count(), 0);
-});
-
-test("the slash opens the find bar from the log; pressed in a field it is a slash", async () => {
+  await console.page.getByLabel("Match case").click();
+  await count(`of ${LINES / NEEDLE_EVERY}`);
   await output().focus();
-  await console.page.keyboard.press("/");
-  await console.page.keyboard.type("a/b");
-  assert.equal(await find().inputValue(), "a/b");
-  await count("No match");
-  await console.page.keyboard.press("Escape");
+  await press("Shift+L");
+  await toggle("Only these lines").click();
+  await line(textOf(50_000)).waitFor({ state: "attached" });
+  assert.equal(await output().locator(".line").count(), LINES / NEEDLE_EVERY);
+  assert.equal(await numberOf(textOf(50_000)).textContent(), "50,000");
+  await press("n");
+  await count(`1 of ${LINES / NEEDLE_EVERY}`);
+  await toggle("Only these lines").click();
+  await find().focus();
+  await press("Escape");
+  await count("");
+  assert.equal(await output().locator("mark").count(), 0);
+  await press("Escape");
 });
 
-test("the lines of one job on one worker are shown alone", async () => {
-  await console.page.getByLabel("Job", { exact: true }).fill("web");
-  await console.page.getByLabel("Worker", { exact: true }).fill("10.0.0.3");
+test("errors are counted, marked along the edge, and stepped through from anywhere", async () => {
+  await console.button("Overview").or(console.link("Overview")).first().focus();
+  await press("Home");
+  await press("e");
+  await seen(textOf(ERROR_EVERY));
+  await press("e");
+  await seen(textOf(2 * ERROR_EVERY));
+  assert.equal(await chosen().locator(".text").textContent(), textOf(2 * ERROR_EVERY));
+  assert.match((await chosen().getAttribute("class")) ?? "", /error/);
+  await press("Shift+E");
+  await seen(textOf(ERROR_EVERY));
+  await log()
+    .getByText(`${LINES / ERROR_EVERY} errors`)
+    .waitFor();
+  await press("Shift+L");
+  const edge = log().locator(".edge");
+  assert.equal(await edge.locator(".errors").count(), LINES / ERROR_EVERY);
+  const box = await edge.boundingBox();
+  assert.ok(box);
+  await edge.click({ position: { x: 10, y: Math.round(box.height * 0.75) } });
+  await holds("a place of the edge", `Math.abs(${MIDDLE} - ${0.75 * LINES}) < ${LINES / 100}`);
+  await press("Escape");
+});
+
+test("the lines of one job on one worker are shown alone, with their numbers", async () => {
+  await output().focus();
+  await press("Shift+L");
+  await log().getByLabel("Only this job").fill("web");
+  await log().getByLabel("Only this worker").fill("10.0.0.3");
   await holds(
     "lines of one job on one worker",
-    `(() => { const lines = [...document.querySelectorAll("#activity .text")].map((one) => one.textContent);
-      return lines.length > 10 && lines.every((one) => one.startsWith("web@10.0.0.3 | ")); })()`,
+    `(() => { const lines = [...document.querySelectorAll(".log .place")].map((one) => one.title);
+      return lines.length > 10 && lines.every((one) => one === "web@10.0.0.3"); })()`,
   );
-  await scroll(0);
-  await seen("line 3");
-  assert.equal(await numberOf("line 3").textContent(), "3");
+  await output().focus();
+  await press("Home");
+  await seen(textOf(3));
+  assert.equal(await numberOf(textOf(3)).textContent(), "3");
+  assert.equal(await numberOf(textOf(7)).textContent(), "7");
+  await press("Escape");
 });
 
-test("the address of a line leads to it, without what is before it", async () => {
-  await show(long);
-  await console.page.reload();
-  await scroll(0.3);
-  await output().locator(".pointed").waitFor({ state: "detached" });
-  const number = output().locator(".number").nth(60);
-  const [text, href] = [await number.locator("xpath=..").textContent(), await number.getAttribute("href")];
+test("the address of a line leads to it, without what is before it; so does its number", async () => {
   const before = console.requests.length;
-  await console.goTo(href ?? "");
-  await console.page.reload();
-  await output().locator(".line.pointed").waitFor();
-  const pointed = await output().locator(".line.pointed .text").textContent();
-  assert.ok(pointed !== "" && text?.endsWith(pointed ?? "?"), `${text} ${pointed}`);
-  const ranges = console.requests.slice(before).filter((request) => request.url().endsWith("/activity.log"));
-  assert.ok(ranges.length > 0 && ranges.length < 8, String(ranges.length));
+  await showAnew(long, "?line=50000");
+  await chosen().waitFor();
+  await seen(textOf(50_000));
+  const reads = console.requests.slice(before).filter((request) => request.url().includes("/logs/lines"));
+  assert.ok(reads.length > 0 && reads.length < 8, String(reads.length));
+  await output().focus();
+  await press(":");
+  await console.page.getByLabel(/^Line, 1 to 100,000$/).fill("77777");
+  await press("Enter");
+  await seen(textOf(77_777));
 });
 
 test("a range of lines has an address and is copied; lines that are filtered are downloaded alone", async () => {
   await console.page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
-  await show(long);
+  await showAnew(long);
+  await seen(textOf(LINES));
+  await numberOf(textOf(LINES - 2)).click();
+  await numberOf(textOf(LINES)).click({ modifiers: ["Shift"] });
+  assert.match(console.page.url(), new RegExp(`line=${LINES - 2}-${LINES}$`));
   await console.page.reload();
-  await seen(`line ${LINES} Needle`);
-  await numberOf(lineOf(LINES - 2)).click();
-  await numberOf(lineOf(LINES)).click({ modifiers: ["Shift"] });
-  await console.page.reload();
-  await output().locator(".pointed").nth(2).waitFor();
-  await console.button("Copy lines").click();
+  await chosen().nth(2).waitFor();
+  await console.button("Copy").click();
   await console.page.getByText("Copied").waitFor();
-  const copied = await console.page.evaluate("navigator.clipboard.readText()");
-  assert.equal(copied, `${[LINES - 2, LINES - 1, LINES].map(lineOf).join("\n")}\n`);
-  await console.page.getByLabel("Job", { exact: true }).fill("db");
-  await console.page.keyboard.press("Control+f");
+  const pasted = () => console.page.evaluate<string>("navigator.clipboard.readText()");
+  assert.equal(await pasted(), `${[LINES - 2, LINES - 1, LINES].map(lineOf).join("\n")}\n`);
+  await console.button("Copy link").click();
+  await until("the link", async () => (await pasted()) === console.page.url());
+  await output().focus();
+  await press("Shift+L");
+  await log().getByLabel("Only this job").fill("db");
   await find().fill("needle");
-  await console.page.getByLabel("Only these lines").check();
-  await holds("only these", `document.querySelectorAll("#activity .line").length === ${LINES / 1000}`);
+  await press("Enter");
+  await toggle("Only these lines").click();
+  await holds("only these", `document.querySelectorAll(".log .line").length === ${LINES / NEEDLE_EVERY}`);
+  await log().locator('a[href*="job=db"][href*="q=needle"]').waitFor();
+  await log().getByRole("button", { name: "Off" }).click();
   const [download] = await Promise.all([console.page.waitForEvent("download"), console.link("Download").click()]);
   const lines = readFileSync(await download.path(), "utf8").split("\n");
-  assert.deepEqual([lines.length, lines[0]], [LINES / 1000 + 1, lineOf(1000)]);
-  await console.page.keyboard.press("Escape");
+  assert.deepEqual([lines.length, lines[0]], [LINES / NEEDLE_EVERY + 1, lineOf(1000)]);
+  await log().getByRole("button", { name: "Local" }).click();
+  await press("Escape");
 });
 
-test("the log is paused, and read from its start, without a wheel", async () => {
-  await show(long);
-  await console.page.reload();
-  await console.button("Start").click();
-  await seen("line 1");
-  assert.equal(await console.page.getByLabel("Follow").isChecked(), false);
-  await console.page.getByLabel("Follow").check();
-  await seen(`line ${LINES} Needle`);
-});
-
-test("CP-184 T-92 hostile lines stay text, and long ones are shown whole", async () => {
-  await show(hostile);
+test("CP-184 T-92 hostile lines stay text of their own place, and long ones are shown whole", async () => {
+  await showAnew(hostile);
   await seen("last");
   await output().focus();
-  await console.page.keyboard.press("Home");
+  await press("Home");
   await seen(HOSTILE[0] as string);
-  await line("nul ␀ and ‹U+202E›right to left").waitFor();
+  assert.equal(await line("nul NUL and U+202Eright to left").locator(".mark-name").count(), 2);
   assert.equal(await output().locator(".fg1").textContent(), "red");
-  assert.equal(await line("after").first().locator(".text").textContent(), "red  after");
+  await line("red ESC]0;titleBELESC[2J after").waitFor();
+  const claimed = line("kafka@10.0.0.9 | a place that the text claims");
+  assert.equal(await claimed.locator(".place").textContent(), "web@10.0.0.1");
   assert.equal(await output().locator("script, img").count(), 0);
-  await console.page.keyboard.press("Control+f");
-  await find().fill("the end");
-  await count("1 of 1");
-  await console.page.keyboard.press("Escape");
-  await console.page.keyboard.press("End");
-  await line("THE END").waitFor();
+  await output().getByRole("button", { name: "1,000,007 bytes, show all" }).click();
+  await line(HOSTILE.at(-2) as string).waitFor({ state: "attached" });
   assert.match(await console.page.title(), /ops$/);
 });
 
-test("axe finds no barrier in the panel, whatever colours a log asks for", async () => {
-  await show(coloured);
-  await seen("SGR 107");
-  await console.page.keyboard.press("Control+f");
-  await find().fill("sgr 4");
-  await count(/of 11/);
+test("axe finds no barrier in the panel, in the whole window and on a phone, in both schemes", async () => {
+  await showAnew(long, "?line=20000");
+  await chosen().waitFor();
+  await press("f");
+  await find().fill("line 2");
+  await count(/ of /);
   for (const colorScheme of ["light", "dark"] as const) {
     await console.page.emulateMedia({ colorScheme });
-    await console.checkBarriers(colorScheme);
+    await console.checkBarriers(`the panel, ${colorScheme}`);
+    await output().focus();
+    await press("Shift+L");
+    await console.checkBarriers(`the window, ${colorScheme}`);
+    await press("Escape");
+    await console.page.setViewportSize({ width: 390, height: 800 });
+    await console.checkBarriers(`a phone, ${colorScheme}`);
+    assert.equal(await console.page.evaluate("document.documentElement.scrollWidth"), 390);
+    await console.page.setViewportSize({ width: 1100, height: 900 });
   }
   await console.page.emulateMedia({ colorScheme: null });
-  await console.page.keyboard.press("Escape");
+  await find().fill("");
 });
 
-test("CP-184 what is added is followed until somebody scrolls up; a pill counts and leads back", async () => {
+test("the panel is made higher by keys and by its edge, and keeps its size; the whole window gives the focus back", async () => {
+  const height = async () => Math.round(((await log().boundingBox())?.height ?? 0) / 9);
+  const separator = console.page.getByRole("separator", { name: "Height of the log" });
+  assert.equal(await separator.getAttribute("aria-valuenow"), "45");
+  await separator.focus();
+  await press("ArrowUp");
+  assert.equal(await separator.getAttribute("aria-valuenow"), "50");
+  assert.ok(Math.abs((await height()) - 50) <= 1, String(await height()));
+  const box = await separator.boundingBox();
+  assert.ok(box);
+  await console.page.mouse.move(box.x + 200, box.y + 4);
+  await console.page.mouse.down();
+  await console.page.mouse.move(box.x + 200, 270);
+  await console.page.mouse.up();
+  await until("70 %", async () => (await separator.getAttribute("aria-valuenow")) === "70");
+  await console.page.reload();
+  await chosen().waitFor();
+  assert.ok(Math.abs((await height()) - 70) <= 1, String(await height()));
+  await separator.focus();
+  for (let times = 0; times < 5; times++) await press("ArrowDown");
+  await press("Shift+L");
+  assert.equal(await height(), 100);
+  assert.equal(await console.page.evaluate("document.querySelector('main').inert"), true);
+  await press("Escape");
+  assert.ok(Math.abs((await height()) - 45) <= 1);
+  assert.equal(await console.page.evaluate("document.querySelector('main').inert"), false);
+});
+
+test("CP-184 CP-185 what is added is followed until somebody scrolls up; a pill counts and leads back", async () => {
   const run = await server.startRun(bucket, "deploy");
   const hide = (isHidden: boolean) =>
-    console.page.evaluate(`Object.defineProperty(document, "hidden", { value: ${isHidden}, configurable: true })`);
-  await hide(true);
-  await show(run);
-  await console.page.locator("#activity .status.running").waitFor();
-  await console.page.waitForTimeout(700);
-  const isRead = console.requests.some((request) => request.url().includes(`${run}/logs?`));
-  assert.equal(isRead, false, "a page that nobody sees reads the log");
-  await hide(false);
-  await console.page.getByLabel("Fold").check();
-  const times = console.page.getByLabel(/^Times/);
-  await times.evaluate('document.forms.tools.querySelector("details").open = true');
-  await times.selectOption("UTC");
-  const empty = await output().boundingBox();
-  take("one");
-  await output().getByRole("button", { name: "299 more lines" }).nth(1).waitFor();
-  await console.page.getByLabel("Fold").uncheck();
-  await seen("first 300");
-  await output()
-    .locator(".line")
-    .last()
-    .locator(".when", { hasText: /^\d\d:\d\d:\d\d\.\d{3}$/ })
+    console.page.evaluate(`(() => { Object.defineProperty(document, "hidden", { value: ${isHidden}, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange")); })()`);
+  await console.goTo(`#/buckets/${bucket}`);
+  await bar()
+    .getByText(`…${run.slice(-8)}`)
     .waitFor();
-  assert.deepEqual(await output().boundingBox(), empty, "the log moved while it grew");
+  await press("l");
+  await until("the log", () => output().isVisible());
+  await hide(true);
+  take("one");
+  await hide(false);
+  await seen("first 300");
+  await bar().getByText("first 300").waitFor();
+  await press("l");
+  await bar().getByText("Log").waitFor();
+  await press("l");
+  await seen("first 300");
+  // Neither another size nor another place on the page is a scroll.
+  await console.page.setViewportSize({ width: 1100, height: 500 });
+  await seen("first 300");
+  await console.page.setViewportSize({ width: 1300, height: 900 });
+  await seen("first 300");
+  await console.page.evaluate(`import("/frame/activity.js").then(({ activity }) => {
+    const host = Object.assign(document.createElement("div"), { id: "host" });
+    host.style.height = "400px";
+    document.querySelector("main").append(host);
+    activity.mount(host);
+  })`);
+  await console.page.locator("#host .log").waitFor();
+  await console.page.locator("#status").getByText("is shown on this page").waitFor();
+  await seen("first 300");
   await output().hover();
-  const middle = "const { left, top, height } = document.querySelector('#activity .output').getBoundingClientRect();";
-  const shown = `${middle} return document.elementFromPoint(left + 10, top + height / 2).getAttribute("href");`;
-  const bottom = await console.page.evaluate<string>(`(() => { ${shown} })()`);
+  const bottom = await middle();
   await console.page.mouse.wheel(0, -1500);
-  await until("that it is scrolled up", async () => (await console.page.evaluate(`(() => { ${shown} })()`)) !== bottom);
-  await console.page.keyboard.press("Control+f");
-  await find().fill("second 1");
-  await console.page.keyboard.press("Enter");
-  await count("No match");
-  const read = output().locator(`[href="${await console.page.evaluate<string>(`(() => { ${shown} })()`)}"]`);
-  const before = await read.boundingBox();
+  await until("that it is scrolled up", async () => (await middle()) !== bottom);
+  const read = output().locator(`[data-line="${await middle()}"]`);
+  const top = (await read.boundingBox())?.y;
   take("two");
-  await count(/(111|222)$/);
-  assert.deepEqual(await read.boundingBox(), before, "what was read moved");
   const pill = console.page.getByRole("button", { name: /new lines$/ });
+  await pill.waitFor();
+  assert.equal((await read.boundingBox())?.y, top, "what was read moved");
+  const place = await middle();
+  await console.page.evaluate("document.querySelector('#host').remove()");
+  await console.page.locator("#activity .log").waitFor();
+  await read.waitFor();
+  await holds("the place in the log", `Math.abs(${MIDDLE} - ${place}) < 20`);
   await pill.click();
   await seen("second 200");
   assert.equal(await pill.isVisible(), false);
-  await console.page.keyboard.press("Escape");
+  await output()
+    .getByRole("button", { name: /^Open / })
+    .count();
 });
 
-test("a server that goes is said to be gone, and when it is back the run is shown as it ended", async () => {
+test("CP-186 the active run is cancelled from the status bar, and asked about first", async () => {
+  await console.button("Cancel …").click();
+  await console.button("Keep it running").click();
+  await console.button("Cancel …").click();
+  await console.confirm("Cancel the run");
+  await console.page.locator("#status").getByLabel("cancelled").waitFor();
+  assert.equal(await console.button("Cancel …").count(), 0);
+});
+
+test("CP-187 one log is shown at a time: the bucket's own", async () => {
+  const other = await server.createBucket("beta");
+  const run = recordRun(root, other, "ops of beta\n");
+  await console.goTo(`#/buckets/${other}`);
+  await bar().getByText("ops of beta").waitFor();
+  await bar()
+    .getByText(`…${run.slice(-8)}`)
+    .waitFor();
+  assert.equal(await console.page.locator(".log").count(), 1);
+  await console.goTo(`#/buckets/${bucket}`);
+  await bar().getByText("ops of beta").waitFor({ state: "hidden" });
+});
+
+test("a server that goes is said to be gone, and when it is back the log goes on", async () => {
+  const run = await server.startRun(bucket, "deploy");
+  await show(run);
+  await bar()
+    .getByText(`…${run.slice(-8)}`)
+    .waitFor();
   await server.stop("SIGKILL");
-  await console.page.getByText("The server cannot be reached. Trying again").waitFor();
+  await bar().getByText("The server cannot be reached. Trying again.").waitFor();
   server = await LocalServer.start(root, { token: server.token, addr });
-  await console.page.getByText("Your session has ended. Sign in again.").waitFor();
-  await console.signIn(server.token);
-  await console.page.locator("#activity").getByText("server restarted before run completed").waitFor();
-  await line("second 200").first().waitFor();
+  await console.page.getByLabel("API token").fill(server.token);
+  await console.button("Sign in").click();
+  await bar().getByText("Trying again").waitFor({ state: "hidden" });
 });
 
 test("no request left for elsewhere, and nothing broke", () => {
-  console.complaints.splice(
-    0,
-    Number.POSITIVE_INFINITY,
-    ...console.complaints.filter((one) => !/ERR_CONNECTION|ERR_EMPTY|ERR_INCOMPLETE|ERR_SOCKET/.test(one)),
-  );
+  const offline = /ERR_CONNECTION|ERR_EMPTY|ERR_INCOMPLETE|ERR_SOCKET/;
+  console.complaints.splice(0, Infinity, ...console.complaints.filter((one) => !offline.test(one)));
   console.checkPeace();
 });

@@ -91,8 +91,12 @@ function renew(old, now) {
     return;
   }
   for (const { name } of [...old.attributes]) if (!now.hasAttribute(name) && !PERSONS.has(name)) old.removeAttribute(name);
-  for (const { name, value } of now.attributes)
-    if (old.getAttribute(name) !== value && !PERSONS.has(name)) old.setAttribute(name, value);
+  for (const { name, value } of now.attributes) {
+    if (old.getAttribute(name) === value || PERSONS.has(name)) continue;
+    // The policy of the page lets a script set styles, but not the attribute.
+    if (name === "style") old.style.cssText = value;
+    else old.setAttribute(name, value);
+  }
   for (const key of old.listeners ?? []) old[key] = null;
   for (const key of now.listeners ?? []) old[key] = now[key];
   old.listeners = now.listeners;

@@ -178,9 +178,9 @@ export class LogPane {
   /** How many matches are before a line. */
   async countBefore(line) {
     const { buckets, lines } = this.map;
-    const part = Math.floor(((line - 1) * buckets.length) / lines);
+    const part = Math.ceil((line * buckets.length) / lines) - 1;
     let found = buckets.slice(0, part).reduce((sum, { matches }) => sum + matches, 0);
-    for (let at = Math.ceil((part * lines) / buckets.length) + 1; at < line; ) {
+    for (let at = 1 + Math.floor((part * lines) / buckets.length); at < line; ) {
       const page = await this.source.after(at, 1_000, this.#what("matches"));
       found += page.lines.filter((one) => one.line < line).length;
       at = page.next;

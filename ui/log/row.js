@@ -55,14 +55,15 @@ export function rowOf(row, look) {
   const kinds = { error, chosen: look.isChosen, stderr: stream === "stderr" };
   const names = Object.keys(kinds).filter((name) => kinds[name]);
   const address = { href: look.href(line), "data-line": line, tabindex: -1 };
-  const content = el("span.text", contentOf(text, look), text.endsWith("…") && length > text.length && rest(row, look));
+  const isCut = text.endsWith("…") && length > text.length;
   return el(
     "div.line",
     { class: names.join(" ") },
     el("a.number", { ...address, "aria-label": `Line ${number(line)}${error ? ", error" : ""}` }, number(line)),
     el("span.when", look.time(at)),
     el("span.place", { title: plain(placeOf(job, worker)) }, said(placeOf(job, worker?.slice(look.cut)))),
-    content,
+    el("span.text", contentOf(text, look)),
+    isCut && rest(row, look),
   );
 }
 
@@ -88,11 +89,12 @@ function foldOf(row, { open, cut }) {
 
 /** A line that is longer than what the server gives at once is read whole when somebody wants that. */
 function rest(row, look) {
-  const show = async ({ currentTarget }) => {
-    const place = currentTarget.parentElement;
-    currentTarget.setAttribute("aria-busy", "true");
+  const show = async ({ currentTarget: pressed }) => {
+    pressed.setAttribute("aria-busy", "true");
     const text = await look.whole(row);
-    place.replaceChildren(...[contentOf(text, look)].flat());
+    const whole = el("span.text.all", contentOf(text, look));
+    pressed.previousElementSibling.replaceWith(whole);
+    pressed.remove();
   };
   return button(`${number(row.length)} bytes, show all`, show, { class: "small" });
 }

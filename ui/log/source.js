@@ -93,8 +93,8 @@ export class LogSource {
     const isKept = !isFilter(filter) && line >= (this.#recent[0]?.line ?? Infinity);
     const kept = isKept && this.#recent.slice(line - this.#recent[0].line).slice(0, limit);
     if (kept) return { lines: kept, next: line + kept.length };
-    const { lines, scanned_to: scanned } = await this.#ask({ from: line, limit, ...filter });
-    return { lines, next: (scanned ?? lines.at(-1)?.line ?? this.total) + 1 };
+    const { lines, scanned_line: next } = await this.#ask({ from: line, limit, ...filter });
+    return { lines, next };
   }
 
   /**
@@ -107,8 +107,8 @@ export class LogSource {
     const [oldest] = this.#recent;
     const kept = !isFilter(filter) && oldest && this.#recent.slice(0, Math.max(0, line - oldest.line)).slice(-limit);
     if (kept && kept.length > 0) return { lines: kept, first: kept[0].line };
-    const { lines, scanned_to: scanned } = await this.#ask({ before: line, limit, ...filter });
-    return { lines, first: scanned ?? lines[0]?.line ?? 1 };
+    const { lines, scanned_line: first } = await this.#ask({ before: line, limit, ...filter });
+    return { lines, first };
   }
 
   /**

@@ -117,17 +117,19 @@ export class LogView {
 
   /** Keeps the place while `move` puts the log elsewhere on the page: that is no scroll. */
   moved(move) {
-    const { scrollTop } = this.element;
     move();
     this.#height = 0;
-    this.#scrollTo(scrollTop);
     this.#resized();
   }
 
+  /** A box that was not on the page, or not shown, has lost its place. */
   #resized() {
-    if (!this.#source || this.element.clientHeight === 0) return;
+    const { clientHeight } = this.element;
+    const wasAway = this.#height === 0;
+    this.#height = clientHeight;
+    if (!this.#source || clientHeight === 0) return;
+    if (wasAway) this.element.scrollTop = this.#scrolledTo;
     this.draw();
-    this.#height = this.element.clientHeight;
     this.#settle();
   }
 
@@ -317,6 +319,7 @@ export class LogView {
   }
 
   #scrollTo(px) {
+    if (this.element.clientHeight === 0) return;
     this.element.scrollTop = px;
     this.#scrolledTo = this.element.scrollTop;
   }

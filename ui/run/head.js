@@ -25,7 +25,7 @@ export function runHead(view, names, chosen) {
     "header.head.run-head",
     el(
       "div.first",
-      el("h1", word && mark(word, { large: true }), title, el("span.phase", after)),
+      el("div.title", el("h1", word && mark(word, { large: true }), title), el("span.phase", after)),
       el("div.controls", controlsOf(view)),
     ),
     el("p.about", aboutLine(view)),

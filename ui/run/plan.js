@@ -98,7 +98,7 @@ function actionsOf({ changing }) {
 }
 
 function versionsOf({ version, changing }) {
-  const before = [...new Set(changing.map(({ from }) => from.version).filter(Boolean))];
+  const before = [...new Set(changing.filter(({ from }) => from.hash !== "").map(({ from }) => from.version))];
   return before.length === 0 || (before.length === 1 && before[0] === version) ? version : `${listed(before)} → ${version}`;
 }
 

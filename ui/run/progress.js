@@ -17,7 +17,7 @@ export function progressOf(view) {
   if (!progress) return el("p.notice", "It begins.");
   const waves = wavesOf(view.run);
   const jobs = progress.jobs ?? progress.rollouts.map(({ job }) => ({ job, state: "running" }));
-  const body = waves.length > 0 ? waves.map((wave) => waveFold(view, wave, jobs)) : jobsIn(view, "", jobs);
+  const body = waves.length > 0 ? waves.map((wave) => waveFold(view, wave, jobs)) : el("ul.jobs", jobsIn(view, "", jobs));
   return [jobs.length > 0 && el("section.panel.waves", { key: "waves" }, body), waitsBox(progress.waiting)];
 }
 

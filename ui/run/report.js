@@ -125,7 +125,7 @@ function whichWorkers(view, job, allocations) {
     ];
     return rest(view, `${job} ${outcome}`, text, names);
   });
-  return [el("h3", "Which workers"), el("div.states", rows)];
+  return [el("h2", "Which workers"), el("div.states", rows)];
 }
 
 /** What runs on the workers of a job now: read when its fold is open. */
@@ -134,11 +134,11 @@ function nowOf(view, { job, reason, allocations }) {
   if (!view.evidence.has(key)) readNow(view, key, job);
   const rows = view.evidence.get(key);
   const down = (view.run.result.left_down ?? []).filter((text) => text.startsWith(`${job}@`));
-  const versions = rows && [...Map.groupBy(rows, (row) => row.current_version || "nothing")];
+  const versions = rows && [...Map.groupBy(rows, (row) => (row.current_hash ? row.current_version : "nothing"))];
   const back = reason.split("; ").filter((text) => /put back|promoted there before/.test(text));
   const isGate = allocations.some(({ evidence }) => evidence);
   return [
-    el("h3", "What runs now"),
+    el("h2", "What runs now"),
     el(
       "p",
       versions?.map(([version, own], index) => [index > 0 && ", ", said(version), ` on ${own.length}`]),
