@@ -185,8 +185,10 @@ test("text is found in the whole log, counted, stepped through, and shown alone"
 });
 
 test("errors are counted, marked along the edge, and stepped through from anywhere", async () => {
-  await console.button("Overview").or(console.link("Overview")).first().focus();
+  await output().focus();
   await press("Home");
+  await seen(textOf(1));
+  await console.page.locator("main").focus();
   await press("e");
   await seen(textOf(ERROR_EVERY));
   await press("e");
