@@ -157,9 +157,16 @@ function signInForm(done, message) {
 }
 
 /** A field for six digits; a paste or the sixth digit sends. */
-function codeForm({ token, verified: done, foot } = /** @type {any} */ ({})) {
+function codeForm({ token, verified: done, foot, isSmall = false } = /** @type {any} */ ({})) {
   const problem = alertPlace();
-  const send = async () => {
+  const label = "Code of your authenticator app";
+  const oninput = () => /^\s*\d{6}\s*$/.test(field.value) && form.requestSubmit();
+  const about = { inputmode: "numeric", autocomplete: "one-time-code", maxlength: 8, required: true };
+  const field = el("input.code-field", { ...about, oninput, "aria-label": label });
+  const whole = [el("h1", "Code from your authenticator"), el("label.field", el("span", label), field), problem];
+  const form = el("form", { autocomplete: "off" }, isSmall ? [field, problem] : [whole, el("button.primary", "Verify"), foot]);
+  form.onsubmit = async (event) => {
+    event.preventDefault();
     const code = field.value.trim();
     field.value = "";
     tell(problem, "");
@@ -168,36 +175,10 @@ function codeForm({ token, verified: done, foot } = /** @type {any} */ ({})) {
       await done(ends);
     } catch (error) {
       tell(problem, error.code === "invalid_totp_code" ? "This code is not right." : error.message);
-      field.focus();
+      if (!isSmall) field.focus();
     }
   };
-  const field = codeField(send);
-  const form = el(
-    "form",
-    { autocomplete: "off" },
-    el("h1", "Code from your authenticator"),
-    el("label.field", el("span", "Code of your authenticator app"), field),
-    problem,
-    el("button.primary", "Verify"),
-    foot,
-  );
-  form.onsubmit = (event) => {
-    event.preventDefault();
-    send();
-  };
   return form;
-}
-
-function codeField(send) {
-  const oninput = () => /^\s*\d{6}\s*$/.test(field.value) && send();
-  const field = el("input.code-field", {
-    inputmode: "numeric",
-    autocomplete: "one-time-code",
-    maxlength: 8,
-    required: true,
-    oninput,
-  });
-  return field;
 }
 
 /** A code was right: whoever waits goes on, and a new one is asked for in time. */
@@ -211,22 +192,13 @@ function verified(ends) {
 
 /** Asks for the next code in a toast, which takes no focus. */
 function askAhead(ends) {
-  const problem = alertPlace();
-  const send = async () => {
-    const code = field.value.trim();
-    field.value = "";
-    try {
-      const { expires_at: next } = await request("POST", VERIFY, { body: { code } });
-      told.close();
-      verified(next);
-    } catch (error) {
-      tell(problem, error.code === "invalid_totp_code" ? "This code is not right." : error.message);
-    }
+  const done = (next) => {
+    told.close();
+    verified(next);
   };
-  const field = codeField(send);
-  field.setAttribute("aria-label", "Code of your authenticator app");
-  const told = toast(["The code's session ends ", ago(ends), ". What you typed stays."], { controls: [field, problem] });
-  setTimeout(() => told.close(), Math.max(0, Date.parse(ends) - Date.now()));
+  const form = codeForm({ isSmall: true, verified: done });
+  const told = toast(["The code's session ends ", ago(ends), ". What you typed stays."], { controls: [form] });
+  setTimeout(told.close, Math.max(0, Date.parse(ends) - Date.now()));
 }
 
 async function signOut() {

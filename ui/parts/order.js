@@ -90,12 +90,17 @@ export function curlItem(page, order) {
   });
 }
 
-/** Gives an order, after its question. A failure is told in the question, or else in a toast. */
-export async function give(page, label, order, done) {
+/**
+ * Gives an order, after its question. A failure is told in the question, or else in a toast. With `after`, the order waits
+ * until that run has ended.
+ */
+export async function give(page, label, order, done, after = null) {
   const given = made(order);
-  const submit = () => send(page, label, given, done);
+  const start = starter(page, given, done);
+  const submit = after ? async () => void startAfter(page.bucketId, after, label, start) : () => startOrOffer(page, label, start);
+  const question = given.says && { ...questionOf(page, label, given, submit), ...(after && { action: "Queue after it" }) };
   try {
-    await (given.says ? ask(questionOf(page, label, given, submit)) : submit());
+    await (question ? ask(question) : submit());
   } catch (error) {
     toast(`${nameOf(label)}: ${error.message}`, { error: true, controls: [error.way].flat().filter(Boolean) });
   }
@@ -105,14 +110,17 @@ function nameOf(label) {
   return label.replace(/ …$/, "");
 }
 
-async function send(page, label, { method = "POST", path, body = {} }, done = page.refresh) {
-  const { bucketId } = page;
-  const content = method === "DELETE" ? undefined : made(body);
-  const start = async () => {
-    const answer = await call(method, page.path(made(path)), { body: content });
-    if (answer.run_id) onStart(bucketId, answer.run_id);
+/** The function that sends an order. */
+function starter(page, { method = "POST", path, body = {} }, done = page.refresh) {
+  return async () => {
+    const answer = await call(method, page.path(made(path)), { body: method === "DELETE" ? undefined : made(body) });
+    if (answer.run_id) onStart(page.bucketId, answer.run_id);
     done?.(answer);
   };
+}
+
+/** Starts; a refusal for a run in the way leads to that run, and offers to wait for its end. */
+async function startOrOffer({ bucketId }, label, start) {
   try {
     await start();
   } catch (error) {
@@ -127,26 +135,14 @@ async function send(page, label, { method = "POST", path, body = {} }, done = pa
   }
 }
 
+/** Says beside a button why its order cannot be given now. */
 function explain(trigger, page, label, order, done) {
-  const run = blocking(page.bucketId);
-  const given = made(order);
-  const queue = () => {
-    const start = async () => {
-      const answer = await call(given.method ?? "POST", page.path(made(given.path)), { body: made(given.body ?? {}) });
-      if (answer.run_id) onStart(page.bucketId, answer.run_id);
-      (done ?? page.refresh)?.(answer);
-    };
-    const submit = async () => startAfter(page.bucketId, run.runId, label, start);
-    if (given.says) ask({ ...questionOf(page, label, given, submit), action: "Queue after it" });
-    else submit();
-  };
+  const { kind, created_at: begun, runId } = blocking(page.bucketId);
+  const queue = () => give(page, label, order, done, runId);
+  const show = el("a.button.small", { href: link(page.bucketId, "runs", [runId]) }, "Show that run");
   const why = opener("", () => [
-    el("p", `Not now: ${words(run.kind)} runs in this bucket `, since(run.created_at), "."),
-    el(
-      "div.controls",
-      el("a.button.small", { href: link(page.bucketId, "runs", [run.runId]) }, "Show that run"),
-      button("Queue after it", queue, { class: "small item" }),
-    ),
+    el("p", `Not now: ${words(kind)} runs in this bucket `, since(begun), "."),
+    el("div.controls", show, button("Queue after it", queue, { class: "small item" })),
   ]);
   why.getBoundingClientRect = () => trigger.getBoundingClientRect();
   why.click();
@@ -211,14 +207,12 @@ function commandOf(page, { method = "POST", path, body = {}, example = body }) {
 
 /** Asks, then cancels a run. */
 export function cancelRun(page, { id, kind }) {
-  const path = `/runs/${id}/cancel`;
-  return ask({
+  const order = {
+    path: `/runs/${id}/cancel`,
     title: `Cancel this ${kind.replaceAll("_", " ")}?`,
     says: ["It stops what runs now, after 10 seconds by force. What is done stays done."],
-    foot: copying("Copy as curl", () => curlOf("POST", page.path(path), "{}"), { class: "quiet" }),
     action: "Cancel the run",
-    leave: "Keep it running",
-    danger: true,
-    submit: () => call("POST", page.path(path), { body: {} }),
-  });
+  };
+  const question = { ...questionOf(page, "", order, starter(page, order)), danger: true, leave: "Keep it running" };
+  return ask(question);
 }
