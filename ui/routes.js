@@ -3,65 +3,35 @@ import { el } from "./base/dom.js";
 import { bucketsView } from "./views/buckets.js";
 import { overviewView } from "./views/overview.js";
 
-/** @typedef {{ name: string, rest?: string[], label: string, key: string, group: string, load: (isOne: boolean) => Promise<any>, total?: string, trouble?: string }} Section */
-
-const deployments = () => import("./views/deployments.js").then((it) => it.deploymentsView);
-const catalog = () => import("./views/catalog.js").then((it) => it.catalogView);
+/**
+ * A view of the navigation: its part of the address and what follows there, its module in views/ (`one` is the module for one
+ * of its things), its key, and what is counted beside its name.
+ * @typedef {{ name: string, rest?: string[], file: string, one?: string, label: string, key: string, group: string,
+ *   total?: string, trouble?: string }} Section
+ */
 
 /**
- * The views of a bucket in the order of the navigation. `total` and `trouble` name what is counted beside their names.
+ * The views of a bucket in the order of the navigation.
  * @type {Section[]}
  */
 export const SECTIONS = [
-  { name: "", label: "Overview", key: "o", group: "", load: async () => overviewView },
-  { name: "deployments", label: "Deployments", key: "d", group: "", load: deployments },
-  { name: "runs", label: "Runs", key: "r", group: "", total: "runs", load: runs },
-  { name: "jobs", label: "Jobs", key: "j", group: "Fleet", total: "jobs", trouble: "failed", load: jobs },
-  { name: "workers", label: "Workers", key: "w", group: "Fleet", total: "workers", trouble: "unreachable", load: workers },
-  {
-    name: "catalog",
-    rest: ["certs"],
-    label: "Certificates",
-    key: "t",
-    group: "Fleet",
-    total: "certs",
-    trouble: "soon",
-    load: catalog,
-  },
-  { name: "catalog", rest: ["kv"], label: "Keys and values", key: "k", group: "Fleet", total: "kv", load: catalog },
-  { name: "catalog", label: "Catalog", key: "l", group: "Fleet", load: catalog },
-  { name: "command", label: "Run command", key: "c", group: "Act", load: command },
-  { name: "hooks", label: "Hooks", key: "h", group: "Act", total: "hooks", load: hooks },
-  { name: "source", label: "Source", key: "s", group: "History", total: "revisions", load: source },
-  { name: "audit", label: "Audit", key: "a", group: "History", load: audit },
+  { name: "", file: "overview", label: "Overview", key: "o", group: "" },
+  { name: "deployments", file: "deployments", label: "Deployments", key: "d", group: "" },
+  { name: "runs", file: "runs", one: "run", label: "Runs", key: "r", group: "", total: "runs" },
+  { name: "jobs", file: "jobs", one: "job", label: "Jobs", key: "j", group: "Fleet", total: "jobs", trouble: "failed" },
+  { name: "workers", file: "workers", label: "Workers", key: "w", group: "Fleet", total: "workers", trouble: "unreachable" },
+  ofCatalog("certs", { label: "Certificates", key: "t", trouble: "soon" }),
+  ofCatalog("kv", { label: "Keys and values", key: "k" }),
+  { name: "catalog", file: "catalog", label: "Catalog", key: "l", group: "Fleet" },
+  { name: "command", file: "command", label: "Run command", key: "c", group: "Act" },
+  { name: "hooks", file: "hooks", label: "Hooks", key: "h", group: "Act", total: "hooks" },
+  { name: "source", file: "source", label: "Source", key: "s", group: "History", total: "revisions" },
+  { name: "audit", file: "audit", label: "Audit", key: "a", group: "History" },
 ];
 
-async function runs(isOne) {
-  return isOne ? (await import("./views/run.js")).runView : (await import("./views/runs.js")).runsView;
-}
-
-async function jobs(isOne) {
-  return isOne ? (await import("./views/job.js")).jobView : (await import("./views/jobs.js")).jobsView;
-}
-
-async function workers() {
-  return (await import("./views/workers.js")).workersView;
-}
-
-async function command() {
-  return (await import("./views/command.js")).commandView;
-}
-
-async function hooks() {
-  return (await import("./views/hooks.js")).hooksView;
-}
-
-async function source() {
-  return (await import("./views/source.js")).sourceView;
-}
-
-async function audit() {
-  return (await import("./views/audit.js")).auditView;
+/** Two lists of the catalog have a place of their own in the navigation. */
+function ofCatalog(list, about) {
+  return { name: "catalog", rest: [list], file: "catalog", group: "Fleet", total: list, ...about };
 }
 
 /** The section of an address; undefined for the buckets, and where there is none. */
@@ -103,7 +73,11 @@ export function sectionAt({ bucketId, view, rest = [] }) {
 export async function viewAt(place) {
   if (place.known && !place.bucketId) return bucketsView;
   const section = place.known && sectionAt(place);
-  if (section) return await section.load(place.rest.length > 0);
+  if (section?.file === "overview") return overviewView;
+  if (section) {
+    const file = (place.rest.length > 0 && section.one) || section.file;
+    return (await import(`./views/${file}.js`))[`${file}View`];
+  }
   const way = el("p", el("a", { href: "#/" }, "Go to the buckets"));
   return () => ({ title: "No such page", element: el("div", el("h1", "There is no such page"), way) });
 }
