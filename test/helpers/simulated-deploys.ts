@@ -891,7 +891,7 @@ export class SimulatedDeploys {
       for (const one of allocations) {
         if (one.action === null || ["skipped", "not_started"].includes(one.outcome)) continue;
         const last = this.#lastOf(`${name}@${one.worker}`);
-        const isNoted = last?.outcome === one.outcome || last?.action === "restore";
+        const isNoted = last?.outcome === one.outcome || last?.action.startsWith("restore");
         assert.ok(isNoted, `outcome: ${name}@${one.worker} is ${one.outcome}, ${last?.outcome} is noted`);
       }
       if (outcome === "failed" && !isCancelled) this.#checkRestored(job, reason, allocations);

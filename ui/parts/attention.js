@@ -21,6 +21,7 @@ const SAYS = {
   sync: ["could not be brought to"],
   promote: ["could not be promoted on"],
   restore: ["could not be put back on"],
+  restored: ["failed its gate on", "it was put back"],
   remove: ["could not be removed from"],
   gc: ["could not be removed from"],
 };

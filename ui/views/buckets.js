@@ -1,8 +1,9 @@
 import { address, get, keepQuery, link } from "../base/api.js";
 import { button, el } from "../base/dom.js";
 import { about, ago, count, duration, elapsed, listed, number, since, words } from "../base/format.js";
-import { firstLine, said } from "../base/text.js";
+import { said } from "../base/text.js";
 import { guide, newBucketButton } from "../parts/guide.js";
+import { tellingLine } from "../parts/map/reason.js";
 import { orderButton } from "../parts/order.js";
 import { head, region } from "../parts/region.js";
 import { chips, mark, progressBar } from "../parts/state.js";
@@ -155,10 +156,11 @@ function rowOf(page, bucket) {
 function healthOf(bucket) {
   const { active_run: active, unavailable, problems, problem_count: problemCount, state, workers } = bucket;
   if (unavailable) return [el("b.failed", "Cannot be read"), el("span.reason", said(unavailable))];
-  const [worst] = problems;
+  const own = problems.filter(({ kind }) => kind !== "unsettled");
+  const [worst] = own.length > 0 ? own : problems;
   if (worst) {
     const place = [worst.job, worst.workers[0]].filter(Boolean).join("@");
-    const others = problemCount - 1;
+    const others = problemCount > problems.length ? problemCount - 1 : own.length - 1;
     return [
       el(
         "span",
@@ -167,7 +169,7 @@ function healthOf(bucket) {
         " ",
         el("span.meta", since(worst.since)),
       ),
-      el("span.reason", said(`${place} ${firstLine(worst.reason)}`)),
+      el("span.reason", said(`${place} ${tellingLine(worst.reason)}`)),
       active && runningLine(bucket),
     ];
   }

@@ -71,7 +71,9 @@ function lastEnd(state: AllocationState): LastOutcome | undefined {
   const { plan, trouble, last, isSynced, isBack, done, passedGate } = state;
   const { action } = plan.decision;
   const reason = trouble?.message ?? "";
-  if (isBack) return { action: "restore", outcome: "changed", reason };
+  // What has failed stays failed until a deploy succeeds there, also when the release before is back.
+  if (isBack)
+    return trouble ? { action: "restored", outcome: trouble.grade, reason } : { action: "restore", outcome: "changed", reason };
   const begun = last?.action ?? (action === "skip" ? "gate" : action);
   if (trouble) return { action: begun, outcome: trouble.grade, reason };
   if (done) return { action, outcome: "changed", reason };

@@ -113,7 +113,7 @@ test("a failed gate is the outcome of the change; what was put back says so", as
   });
   other.note(B, "sick");
   await other.deploys.deploy();
-  assert.deepEqual(other.last(), ["restart changed", "restore changed", "restore changed"]);
+  assert.deepEqual(other.last(), ["restart changed", "restored failed", "restore changed"]);
   assert.match(String(other.rows()[1]?.last_reason), /after 1 attempt/);
 });
 
