@@ -179,7 +179,7 @@ test("text is found in the whole log, counted, stepped through, and shown alone"
   await toggle("Only these lines").click();
   await find().focus();
   await press("Escape");
-  await count("");
+  await until("no count", async () => (await log().locator(".count").textContent()) === "");
   assert.equal(await output().locator("mark").count(), 0);
   await press("Escape");
 });

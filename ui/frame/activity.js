@@ -44,7 +44,7 @@ export const activity = {
     WIDE.addEventListener("change", place);
     // A page that is left takes its place for the log with it.
     new MutationObserver(place).observe(main, { childList: true, subtree: true });
-    panel.addEventListener("keydown", closeByKey);
+    addEventListener("keydown", closeByKey);
     panel.append(edge);
     draw();
   },
@@ -307,7 +307,8 @@ function separator() {
 }
 
 function closeByKey(event) {
-  if (event.key !== "Escape" || event.defaultPrevented) return;
+  const isMeant = event.key === "Escape" && !event.defaultPrevented && (state.isWhole || panel.contains(event.target));
+  if (!isMeant || document.querySelector("dialog[open], [popover]:popover-open")) return;
   event.preventDefault();
   activity.toggle();
 }

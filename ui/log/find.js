@@ -11,6 +11,8 @@ const TYPING_MS = 150;
  */
 export function logFind({ pane, changed, leave }) {
   const state = { q: "", case: false, line: 0, at: 0, typing: 0, turn: 0 };
+  /** Each step begins where the one before has led. */
+  let steps = Promise.resolve();
   const field = el("input", {
     type: "search",
     placeholder: "Find",
@@ -69,7 +71,11 @@ export function logFind({ pane, changed, leave }) {
   }
 
   /** The next match, or the one before. */
-  async function step(by) {
+  function step(by) {
+    steps = steps.then(() => stepNow(by)).catch((error) => pane.tell(error.message));
+  }
+
+  async function stepNow(by) {
     if (state.typing || field.value !== state.q) await look();
     else if (state.q !== "" && pane.map?.matches > 0) await to(state.line || pane.view.seen()[0], by);
   }

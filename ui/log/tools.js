@@ -38,7 +38,8 @@ export function keptLooks() {
  * @param {LogPane} pane
  */
 export function toolsOf(pane) {
-  const [job, worker] = ["job", "worker"].map((name) => placeField(pane, name));
+  const narrow = () => pane.narrow({ job: job.field.value.trim(), worker: worker.field.value.trim() });
+  const [job, worker] = ["job", "worker"].map((name) => placeField(pane, name, narrow));
   const [title, kinds, ways, state, orders] = ["log-title", "log-kinds", "log-ways", "log-state", "log-orders"].map((name) =>
     el(`div.${name}`),
   );
@@ -68,9 +69,8 @@ export function toolsOf(pane) {
 }
 
 /** A field for the name of a job or a worker, which offers the names seen. */
-function placeField(pane, name) {
+function placeField(pane, name, narrow) {
   let typing = 0;
-  const narrow = () => pane.narrow({ ...pane.filter, [name]: field.value.trim() });
   const offer = () => list.replaceChildren(...pane.names(name).map((value) => el("option", { value })));
   const attributes = { type: "search", list: `log-${name}s`, placeholder: `Any ${name}`, "aria-label": `Only this ${name}` };
   const field = el("input", { ...attributes, autocomplete: "off", spellcheck: "false", onfocus: offer });
@@ -107,7 +107,11 @@ function waysOf(pane) {
 }
 
 function showButton(pane) {
-  return opener([el("span", "Show"), icon("more")], () => menuOf(pane), { class: "small show", key: "show" });
+  return opener([el("span", "Show"), icon("more")], () => menuOf(pane), {
+    class: "small show",
+    "aria-label": "Show",
+    key: "show",
+  });
 }
 
 /** The run, and what is done with the whole log; only where the log fills the window. */
