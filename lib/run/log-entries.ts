@@ -1,6 +1,7 @@
 import { readSync } from "node:fs";
-import { NEWLINE } from "./log-lines.ts";
 
+/** The byte that ends a line. */
+export const NEWLINE = 0x0a;
 const WINDOW_BYTES = 32 * 1024;
 const [SPACE, ZERO, NINE] = [0x20, 0x30, 0x39];
 /** A number of more digits is no number of ours. */
@@ -30,6 +31,12 @@ export class EntryCursor {
     this.#base = position;
     this.position = position;
     this.#onText = onText;
+  }
+
+  /** True where no entry follows. */
+  get isAtEnd(): boolean {
+    this.#next ??= this.#read();
+    return this.#next === undefined;
   }
 
   /** Goes on to a byte of the log, and answers the number that holds there. `passed` gets all numbers on the way. */
