@@ -77,17 +77,17 @@ function objectsIn(value: unknown): Record<string, unknown>[] {
  * What a job's programs said last on a worker, by the recorded places; what ops said about them where they said nothing.
  * Throws `run_not_found`.
  */
-export async function readEvidence(layout: Layout, runId: string, about: Place): Promise<Evidence> {
+export async function readEvidence(layout: Layout, runId: string, about: OnWorker): Promise<Evidence> {
   await using log = await openIndexed(layout, runId);
   return await evidenceIn(log, about);
 }
 
-interface Place {
+interface OnWorker {
   job: string;
   worker: string;
 }
 
-async function evidenceIn(log: OpenedLog, about: Place): Promise<Evidence> {
+async function evidenceIn(log: OpenedLog, about: OnWorker): Promise<Evidence> {
   const before = await restoreLine(log, about.job);
   let said = await lastLines(log, about, before, (place) => !isOfOps(place));
   if (said.length === 0) said = await lastLines(log, about, before, isOfOps);
@@ -113,7 +113,7 @@ async function restoreLine(log: OpenedLog, job: string): Promise<number> {
   return end;
 }
 
-async function lastLines(log: OpenedLog, about: Place, before: number, isWanted: (place: LinePlace) => boolean) {
+async function lastLines(log: OpenedLog, about: OnWorker, before: number, isWanted: (place: LinePlace) => boolean) {
   const scan = new LogScan(log, { ...about, matchCase: false, errors: false }, isWanted);
   let lines: LogLine[] = [];
   const isEnough = () => lines.filter(({ text }) => !isClosing(text)).length >= MOST_LINES;

@@ -2,8 +2,7 @@ import type { FileHandle } from "node:fs/promises";
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
 import { Failure } from "../core/errors.ts";
 import { openRegular, unlessMissing } from "../core/files.ts";
-import { EntryCursor, NEWLINE } from "./log-entries.ts";
-import { recordedPlaces } from "./log-places.ts";
+import { EntryCursor, NEWLINE, recordedPlaces } from "./log-entries.ts";
 import type { RunRecord } from "./record.ts";
 
 /** Which lines of a run's Activity are wanted: lines that match every field that is set. */
@@ -173,7 +172,7 @@ export async function openLogText(
     let found = "";
     for (const { start, end } of find(lines)) {
       const ms = withTimes ? time.moveTo(offset + start) : undefined;
-      found += (withTimes ? timeOf(ms) : "") + lines.slice(start, end + 1);
+      found += (withTimes ? shownTime(ms) : "") + lines.slice(start, end + 1);
     }
     offset += piece.length;
     return Buffer.from(found, "latin1");
@@ -188,6 +187,6 @@ export async function openLogText(
   };
 }
 
-function timeOf(ms: number | undefined): string {
+function shownTime(ms: number | undefined): string {
   return ms === undefined ? UNKNOWN : `${new Date(ms).toISOString()} `;
 }

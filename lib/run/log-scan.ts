@@ -1,8 +1,7 @@
 import type { LinePlace } from "../bucket/base/line-place.ts";
-import { EntryCursor } from "./log-entries.ts";
+import { EntryCursor, isAbout } from "./log-entries.ts";
 import type { Mark, OpenedLog } from "./log-index.ts";
 import { BEGINNING_BYTES, bytesAsText, type LineFilter, type LineStart, wantedLines } from "./log-lines.ts";
-import { isAbout } from "./log-places.ts";
 
 /** A wanted line: its number, where it begins in the log, and its bytes. */
 export interface ScannedLine extends LineStart {

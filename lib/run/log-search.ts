@@ -1,7 +1,7 @@
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
 import { Failure } from "../core/errors.ts";
 import { boolean, described, type Infer, integer, list, object, string } from "../core/shape.ts";
-import { NEWLINE } from "./log-entries.ts";
+import { NEWLINE, recordedPlaces } from "./log-entries.ts";
 import {
   bytesAsText,
   type LineFilter,
@@ -13,7 +13,6 @@ import {
   wholeLines,
   wrongStart,
 } from "./log-lines.ts";
-import { recordedPlaces } from "./log-places.ts";
 import { readRecord, runNotFound } from "./record.ts";
 
 /** Which lines to search for, and where. */
