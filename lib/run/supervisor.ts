@@ -12,7 +12,15 @@ import { endGroup, type GroupIdentity, identify, isGroupAlive, signalProcess } f
 import { faultPoint, selfArguments } from "../core/self.ts";
 import type { Channel, Launcher } from "../core/spawn.ts";
 import { EventLog } from "./events.ts";
-import { CANCEL_WAIT_MS, type FromWorker, type OutcomeMessage, type Progress, type RunKind, type RunParams } from "./protocol.ts";
+import {
+  CANCEL_WAIT_MS,
+  type FromWorker,
+  NO_DEPLOY,
+  type OutcomeMessage,
+  type Progress,
+  type RunKind,
+  type RunParams,
+} from "./protocol.ts";
 import {
   type Actor,
   addAudit,
@@ -337,5 +345,7 @@ export class Supervisor {
 
 /** The progress of a run that waits for a free slot. */
 function queuedSince(since: string): Progress {
-  return { phase: "queued", done: 0, total: 0, waiting: [{ on: "a free slot", since, until: null }], rollouts: [], cancel: null };
+  const detail = "a free slot";
+  const slot = { on: detail, since, until: null, reason: "slot", job: null, worker: null, detail } as const;
+  return { phase: "queued", done: 0, total: 0, waiting: [slot], ...NO_DEPLOY, cancel: null };
 }

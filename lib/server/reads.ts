@@ -17,7 +17,7 @@ import { readMap } from "../run/log-map.ts";
 import { type LogQuery, searchLog } from "../run/log-search.ts";
 import { type LinesQuery, readLines } from "../run/log-view.ts";
 import type { RunKind, RunParams } from "../run/protocol.ts";
-import { readRecord, runNotFound } from "../run/record.ts";
+import { readRecord, readRecordHead, runNotFound } from "../run/record.ts";
 import { requireNames } from "../run/request.ts";
 import { Drifts, firstDrifted, recentRuns } from "./glance.ts";
 import { Readers } from "./reading.ts";
@@ -128,6 +128,18 @@ const READS = {
   async evidence(layout: Layout, { id, job, worker }: { id: string; job: string | undefined; worker: string | undefined }) {
     if (job === undefined || worker === undefined) return await readFailures(layout, id);
     return await readEvidence(layout, id, { job, worker });
+  },
+
+  /** Whether a deploy can still carry out the plan of a dry run. */
+  async plan(layout: Layout, id: string) {
+    if (!readRecordHead(layout, id)) throw runNotFound(id);
+    try {
+      await readers.read(layout, (db) => validPlan(layout, db, id));
+      return { valid: true, reason: null };
+    } catch (error) {
+      if (error instanceof Failure && error.code === "plan_stale") return { valid: false, reason: error.message };
+      throw error;
+    }
   },
 
   /** Throws what is wrong with the names in the parameters of a run, or with the plan that they name. */
