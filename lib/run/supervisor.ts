@@ -345,7 +345,6 @@ export class Supervisor {
 
 /** The progress of a run that waits for a free slot. */
 function queuedSince(since: string): Progress {
-  const detail = "a free slot";
-  const slot = { on: detail, since, until: null, reason: "slot", job: null, worker: null, detail } as const;
+  const slot = { on: "a free slot", since, until: null, reason: "slot", job: null, worker: null, detail: "" } as const;
   return { phase: "queued", done: 0, total: 0, waiting: [slot], ...NO_DEPLOY, cancel: null };
 }

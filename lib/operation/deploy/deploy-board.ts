@@ -10,7 +10,7 @@ import { type JobResult, leftOut } from "./deploy-result.ts";
 const MOST_JOBS = 1_000;
 const SHORT_REASON = 200;
 
-const NOTHING: AllocationCounts = {
+const NO_ALLOCATIONS: AllocationCounts = {
   failed: 0,
   unreachable: 0,
   running: 0,
@@ -42,7 +42,7 @@ export class DeployBoard {
   readonly #disabled: ReadonlySet<string>;
   readonly #results = new Map<string, JobResult & { shortReason: string }>();
   /** Of the jobs that have ended. */
-  #settled = NOTHING;
+  #settled = NO_ALLOCATIONS;
   /** The rollouts that go on, and when they began. */
   readonly #rollouts = new Map<Rollout, number>();
 
