@@ -55,12 +55,13 @@ export function wantedLines(filter: LineFilter, isOfPlace?: OfPlace): (lines: st
     throw new Failure("invalid_request", `q: expected 1 to ${MOST_TEXT_BYTES} bytes on one line`);
   const place = [job, worker].filter((name) => name !== undefined).join("@");
   const isAnywhere = place === "" && !isOfPlace;
-  const pattern = patternOf(text ?? (isOfPlace ? "" : place), matchCase || text === undefined);
+  const isEvery = text === undefined && (isAnywhere || isOfPlace !== undefined);
+  const pattern = patternOf(text ?? place, matchCase || text === undefined);
   const isWanted = isOfPlace ?? ((_, beginning) => beginsWithPlace(beginning, filter));
   return function* (lines) {
     for (let from = 0; from < lines.length; ) {
       pattern.lastIndex = from;
-      const at = pattern.exec(lines)?.index;
+      const at = isEvery ? from : pattern.exec(lines)?.index;
       if (at === undefined) return;
       const start = at === from ? from : lines.lastIndexOf("\n", at - 1) + 1;
       const newline = lines.indexOf("\n", at);

@@ -53,8 +53,8 @@ export class LogScan {
     this.#numbers = isAny ? undefined : places.numbers((place) => isAbout(place, filter) && isWanted(place));
     const isOfPlace = (start: number, beginning: string) => {
       const { mark, places: cursor } = this.#block as Block;
-      const { place } = places.of(cursor.moveTo(mark.offset + start), beginning);
-      return place !== undefined && isAbout(place, filter) && isWanted(place);
+      const number = cursor.moveTo(mark.offset + start);
+      return number !== undefined && this.#numbers?.has(number) === true && places.of(number, beginning).place !== undefined;
     };
     this.#find = wantedLines(filter, this.#numbers && isOfPlace);
   }
