@@ -1,3 +1,4 @@
+import { fstatSync } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
 import { TROUBLE_HINT, tellsTrouble } from "../core/trouble-lines.ts";
@@ -171,11 +172,12 @@ export async function openIndexed(layout: Layout, runId: string): Promise<Opened
   const { activity, activityPlaces, activityTimes } = runLayout(layout, runId);
   await using opening = new AsyncDisposableStack();
   const log = opening.use(await openLog(activity));
-  const found = await log?.stat();
+  // At once: an index is never longer than its log, however many read at a time.
+  const found = log && fstatSync(log.fd);
+  const index = indexOf(activity, found?.ino ?? 0, found?.size ?? 0);
   // Opened after the size was read: the lines up to there have their places and times.
   const places = opening.use(await openLog(activityPlaces));
   const times = opening.use(await openLog(activityTimes));
-  const index = indexOf(activity, found?.ino ?? 0, found?.size ?? 0);
   await index.grow({ log, places, times }, found?.size ?? 0, record.status !== "running");
   const files = opening.move();
   const { lines, size } = index;

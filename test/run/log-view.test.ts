@@ -225,6 +225,19 @@ test("of a run that goes on there are the lines that are complete, and the next 
   assert.deepEqual((await read({ from: 99 })).lines, []);
 });
 
+test("many readers of a log that grows all read the same lines", async (t) => {
+  const { read, output } = await setUp(t);
+  const readers: ReturnType<typeof read>[] = [];
+  for (let line = 1; line <= 200; line++) {
+    output("10.0.0.7", `line ${line}`);
+    readers.push(read({ tail: true, limit: 1 }));
+    if (line % 5 === 0) await readers.at(-1);
+  }
+  const found = await Promise.all(readers);
+  for (const { lines, total } of found) assert.deepEqual(lines.map(told), [`web 10.0.0.7 stdout: line ${total}`]);
+  assert.equal(found.at(-1)?.total, 200);
+});
+
 test("a long line is cut behind 4 KiB, between two characters", async (t) => {
   const { read, output, end } = await setUp(t);
   output("10.0.0.7", `a${"ä".repeat(3_000)}`);
