@@ -9,6 +9,7 @@ import { within } from "../lib/core/async.ts";
 import { LIMITS } from "../lib/http/node-server.ts";
 import { badWorkers } from "../test/helpers/bad-workers.ts";
 import { contend } from "../test/helpers/contention.ts";
+import { fewDescriptors } from "../test/helpers/few-descriptors.ts";
 import { fuzz } from "../test/helpers/fuzz.ts";
 import { stressHooks } from "../test/helpers/hook-stress.ts";
 import { killRounds } from "../test/helpers/kill-rounds.ts";
@@ -78,9 +79,10 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
     return `seed ${SEED}: 10,000 mutated requests: ${told.join(", ")}; memory ${before} MB after a tenth, ${after} MB at the end`;
   },
   async scale() {
-    const [count, each] = [300, 15];
+    const [count, each, few, files] = [300, 15, 100, 256];
     const right = await cleanly((t) => badWorkers(t, count, each, SEED));
-    return `seed ${SEED}: ${count} workers, ${each} of them bad in each way (refused, silent, hanging after login, read-only, full, slow): all ${right} verdicts of a command and a deploy were right`;
+    const room = await cleanly((t) => fewDescriptors(t, few, files));
+    return `seed ${SEED}: ${count} workers, ${each} of them bad in each way (refused, silent, hanging after login, read-only, full, slow): all ${right} verdicts of a command and a deploy were right; deploy, command and drift on ${few} workers with few descriptors (${room}): no wrong verdict`;
   },
   async timeouts() {
     const outcome = await within(slowClients(LIMITS), LIMITS.requestMs + 60_000);

@@ -1,4 +1,4 @@
-import { isClosing } from "./trouble-lines.ts";
+import { isClosing, reasonLine } from "./trouble-lines.ts";
 
 /** Sequences that a terminal would obey: CSI, OSC, and other escapes. */
 const SEQUENCES = /\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[ -/]*[0-~])/g;
@@ -46,9 +46,6 @@ export function byteSize(bytes: number): string {
 const SHOWN_LIMITS = { lines: 20, length: 400 };
 /** More lines are kept than shown, so that a secret of several lines is kept whole and can be masked. */
 const KEPT_LINES = 40;
-/** The lines that Node prints after the message of an error. */
-const TRACE = /^ +at |^Node\.js v/;
-
 /**
  * Collects the last lines of a program's output. The last closing line of make is kept too, for a program that prints
  * nothing else.
@@ -80,11 +77,11 @@ export function withLines(what: string, lines: readonly string[]): string {
   return [`${what}:`, ...lines].join("\n");
 }
 
-/** A text of {@link withLines} as one line: what failed, and the last line of the program. */
+/** A text of {@link withLines} as one line: what failed, and the line of the program that most likely tells why. */
 export function inOneLine(text: string): string {
   const [first = "", ...rest] = text.split("\n");
   if (rest.length === 0) return first;
-  return `${first} ${(rest.findLast((line) => !TRACE.test(line)) ?? rest.at(-1) ?? "").trim()}`;
+  return `${first} ${reasonLine(rest.map((line) => ({ text: line })))?.text.trim()}`;
 }
 
 /** A number of things: `1 job`, `2 jobs`. */

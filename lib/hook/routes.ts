@@ -39,7 +39,7 @@ export interface HookRuntimeOptions {
   /** Gets every secret that a hook writes, before the write is answered, so that no log shows the secret. */
   onSecret(value: string): void;
   /** Waits for something, and shows in the run's progress what is waited for and when the wait is given up. */
-  waiting<T>(on: string, limitMs: number, work: Promise<T>): Promise<T>;
+  waiting<T>(place: { job: string; worker: string; detail: string }, limitMs: number, work: Promise<T>): Promise<T>;
   /** Writes a sentence for people to the log of a script. */
   warn(script: RunningScript, sentence: string): void;
 }
@@ -194,7 +194,7 @@ async function acquire(
   const timeoutMs = (timeout_seconds || DEFAULT_WAIT_S) * 1000;
   longPoll();
   const acquired = semaphores.acquire(scopeOf(script, name), allocationId, { capacity, timeoutMs, signal });
-  const outcome = await options.waiting(`${job}@${worker}: semaphore ${name}`, timeoutMs, acquired);
+  const outcome = await options.waiting({ job, worker, detail: `semaphore ${name}` }, timeoutMs, acquired);
   if (outcome === "conflict") return CONFLICT;
   if (outcome === "timeout") return errorAnswer(408, "Timed out waiting for semaphore");
   if (outcome === "cancelled") throw cancelledFailure();

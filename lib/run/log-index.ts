@@ -1,13 +1,13 @@
+import { fstatSync } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
-import { type LinePlace, prefixOf } from "../bucket/base/line-place.ts";
 import { TROUBLE_HINT, tellsTrouble } from "../core/trouble-lines.ts";
-import { EntryCursor } from "./log-entries.ts";
+import { EntryCursor, NEWLINE, Places } from "./log-entries.ts";
 import { bytesAsText, openLog, wholeLines } from "./log-lines.ts";
 import { type RunRecord, readRecord, runNotFound } from "./record.ts";
 
 /** So many lines or bytes, whichever comes first, are a block: to find a line, one block is read. */
-const BLOCK = { lines: 1_024, bytes: 128 * 1024 };
+const BLOCK = { lines: 1_024, bytes: 64 * 1024 };
 /** So many runs have their index kept. */
 const MOST_INDEXES = 8;
 /** So much of a line is searched for words of trouble. */
@@ -20,7 +20,7 @@ export interface Mark {
   places: number;
   times: number;
   /** The numbers of the places of the block's lines. */
-  seen: ReadonlySet<number>;
+  seen: Iterable<number>;
 }
 
 /** The files of a run that is read; undefined where there is none. */
@@ -46,7 +46,7 @@ export class LogIndex {
   readonly marks: Mark[] = [];
   lines = 0;
   size = 0;
-  readonly #places = new Map<number, { place: LinePlace; prefix: string }>();
+  readonly places = new Places();
   #errors = new Uint8Array(1024);
   #growing: Promise<void> = Promise.resolve();
 
@@ -67,6 +67,13 @@ export class LogIndex {
     return Math.max(0, low - 1);
   }
 
+  /** The first line that tells of an error; undefined without one. */
+  firstError(): number | undefined {
+    const byte = this.#errors.findIndex((bits) => bits !== 0);
+    if (byte < 0) return undefined;
+    return 8 * byte + Math.log2((this.#errors[byte] as number) & -(this.#errors[byte] as number));
+  }
+
   /** True for a line that tells of an error. */
   isError(line: number): boolean {
     return (((this.#errors[line >> 3] ?? 0) >> (line & 7)) & 1) === 1;
@@ -81,41 +88,18 @@ export class LogIndex {
     return count;
   }
 
-  /** The numbers of the places of a job, of a worker or of both; undefined where the run has no record of places. */
-  numbersOf({ job, worker }: { job?: string | undefined; worker?: string | undefined }): Set<number> | undefined {
-    if (this.#places.size === 0) return undefined;
-    const isMeant = ({ place }: { place: LinePlace }) =>
-      (job === undefined || place.job === job) && (worker === undefined || place.worker === worker);
-    return new Set([...this.#places].filter(([, one]) => isMeant(one)).map(([number]) => number));
-  }
-
-  /**
-   * The place of a line that begins with this text, and the length of what ops has put before the line's text. A line
-   * without the prefix of its place was written by none of them, but by Node: its place is not known.
-   */
-  placed(number: number | undefined, text: string): { place: LinePlace | undefined; from: number } {
-    const known = number === undefined ? undefined : this.#places.get(number);
-    return known && text.startsWith(known.prefix)
-      ? { place: known.place, from: known.prefix.length }
-      : { place: undefined, from: 0 };
-  }
-
-  /** A cursor for the places from a block on. */
-  placesFrom(mark: Mark | undefined, places: FileHandle | undefined): EntryCursor {
-    return new EntryCursor(places?.fd, mark?.places, (number, text) => this.#name(number, text));
-  }
-
-  #name(number: number, text: string): void {
-    const [stream, job, worker] = text.split(" ").map((name) => (name === "-" ? undefined : name));
-    const place = { stream, job, worker } as LinePlace;
-    if (stream !== undefined) this.#places.set(number, { place, prefix: prefixOf(place) });
-  }
-
   async #grow({ log, places, times }: LogFiles, size: number, ended: boolean): Promise<void> {
     if (!log || size <= this.size) return;
     const last = this.marks.at(-1);
-    const cursors = { places: this.placesFrom(last, places), times: new EntryCursor(times?.fd, last?.times) };
-    for await (const piece of wholeLines(log, this.size, size, ended)) this.#take(bytesAsText(piece), cursors);
+    const cursors = { places: this.places.cursor(places?.fd, last?.places), times: new EntryCursor(times?.fd, last?.times) };
+    // Small texts are quick to make: a large one would have memory of its own.
+    for await (const piece of wholeLines(log, this.size, size, ended))
+      for (let from = 0; from < piece.length; ) {
+        const cut = piece.subarray(0, from + BLOCK.bytes).lastIndexOf(NEWLINE) + 1;
+        const to = cut > from ? cut : piece.indexOf(NEWLINE, from) + 1 || piece.length;
+        this.#take(bytesAsText(piece.subarray(from, to)), cursors);
+        from = to;
+      }
   }
 
   #take(text: string, cursors: { places: EntryCursor; times: EntryCursor }): void {
@@ -143,7 +127,10 @@ export class LogIndex {
   #mark(line: number, offset: number, { places, times }: { places: EntryCursor; times: EntryCursor }): void {
     const last = this.marks.at(-1);
     if (last && line - last.line < BLOCK.lines && offset - last.offset < BLOCK.bytes) return;
-    if (last) places.moveTo(offset - 1, this.#seen);
+    if (last) {
+      places.moveTo(offset - 1, this.#seen);
+      last.seen = Uint32Array.from(this.#seen);
+    }
     this.#seen = new Set();
     const number = places.moveTo(offset);
     if (number !== undefined) this.#seen.add(number);
@@ -152,8 +139,8 @@ export class LogIndex {
   }
 
   #tellsError(number: number | undefined, text: string): boolean {
-    const { place, from } = this.placed(number, text);
-    if (place?.stream === "ops") return false;
+    const { place, from } = this.places.of(number, text);
+    if (place?.stream === "ops" || place?.stream === "restore") return false;
     if (place?.stream === "error") return text.startsWith("error: ");
     return tellsTrouble(text.slice(from));
   }
@@ -185,11 +172,12 @@ export async function openIndexed(layout: Layout, runId: string): Promise<Opened
   const { activity, activityPlaces, activityTimes } = runLayout(layout, runId);
   await using opening = new AsyncDisposableStack();
   const log = opening.use(await openLog(activity));
-  const found = await log?.stat();
+  // At once: an index is never longer than its log, however many read at a time.
+  const found = log && fstatSync(log.fd);
+  const index = indexOf(activity, found?.ino ?? 0, found?.size ?? 0);
   // Opened after the size was read: the lines up to there have their places and times.
   const places = opening.use(await openLog(activityPlaces));
   const times = opening.use(await openLog(activityTimes));
-  const index = indexOf(activity, found?.ino ?? 0, found?.size ?? 0);
   await index.grow({ log, places, times }, found?.size ?? 0, record.status !== "running");
   const files = opening.move();
   const { lines, size } = index;

@@ -2,6 +2,7 @@ import type { FileHandle } from "node:fs/promises";
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
 import { Failure } from "../core/errors.ts";
 import { openRegular, unlessMissing } from "../core/files.ts";
+import { EntryCursor, NEWLINE, recordedPlaces } from "./log-entries.ts";
 import type { RunRecord } from "./record.ts";
 
 /** Which lines of a run's Activity are wanted: lines that match every field that is set. */
@@ -28,9 +29,7 @@ const MOST_TEXT_BYTES = 200;
 export const MOST_LINE_BYTES = 32 * 1024 * 1024;
 const PIECE_BYTES = 1024 * 1024;
 /** So much of a line is searched for the names at its beginning. */
-const BEGINNING_BYTES = 512;
-/** The byte that ends a line. */
-export const NEWLINE = 0x0a;
+export const BEGINNING_BYTES = 512;
 
 /** Colours, blanks and levels that may stand before the place of a line. */
 const MARKS = /^(?:\x1b\[[\d;]*m|[\t\r ]|error: |warning: )*/;
@@ -55,13 +54,14 @@ export function wantedLines(filter: LineFilter, isOfPlace?: OfPlace): (lines: st
   if (text !== undefined && (text === "" || Buffer.byteLength(text) > MOST_TEXT_BYTES || /[\r\n]/.test(text)))
     throw new Failure("invalid_request", `q: expected 1 to ${MOST_TEXT_BYTES} bytes on one line`);
   const place = [job, worker].filter((name) => name !== undefined).join("@");
-  const isAnywhere = place === "";
-  const pattern = patternOf(text ?? (isOfPlace ? "" : place), matchCase || text === undefined);
+  const isAnywhere = place === "" && !isOfPlace;
+  const isEvery = text === undefined && (isAnywhere || isOfPlace !== undefined);
+  const pattern = patternOf(text ?? place, matchCase || text === undefined);
   const isWanted = isOfPlace ?? ((_, beginning) => beginsWithPlace(beginning, filter));
   return function* (lines) {
     for (let from = 0; from < lines.length; ) {
       pattern.lastIndex = from;
-      const at = pattern.exec(lines)?.index;
+      const at = isEvery ? from : pattern.exec(lines)?.index;
       if (at === undefined) return;
       const start = at === from ? from : lines.lastIndexOf("\n", at - 1) + 1;
       const newline = lines.indexOf("\n", at);
@@ -157,48 +157,37 @@ export async function openLogText(
   filter: LineFilter,
   withTimes: boolean,
 ): Promise<{ read(): AsyncIterable<Uint8Array>; close(): Promise<void> }> {
-  const find = wantedLines(filter);
-  const { activity, activityTimes } = runLayout(layout, id);
+  const { activity, activityTimes, activityPlaces } = runLayout(layout, id);
   await using opening = new AsyncDisposableStack();
   const log = opening.use(await openLog(activity));
   const size = (await log?.stat())?.size ?? 0;
-  // Opened after the size was read: the bytes up to there have their times.
+  // Opened after the size was read: the bytes up to there have their times and places.
   const times = withTimes ? opening.use(await openLog(activityTimes)) : undefined;
+  const places = opening.use(await openLog(activityPlaces));
+  const isOfPlace = recordedPlaces(places?.fd, filter);
+  let offset = 0;
+  const find = wantedLines(filter, isOfPlace && ((start, beginning) => isOfPlace(offset + start, beginning)));
+  const time = new EntryCursor(times?.fd);
+  const textOf = (piece: Buffer) => {
+    const lines = bytesAsText(piece);
+    let found = "";
+    for (const { start, end } of find(lines)) {
+      const ms = withTimes ? time.moveTo(offset + start) : undefined;
+      found += (withTimes ? shownTime(ms) : "") + lines.slice(start, end + 1);
+    }
+    offset += piece.length;
+    return Buffer.from(found, "latin1");
+  };
   const files = opening.move();
   return {
     async *read() {
-      if (log) yield* timedLines(wholeLines(log, 0, size, status !== "running"), find, times, withTimes);
+      // Also an empty text: only between two pieces can the reader be found gone.
+      if (log) for await (const piece of wholeLines(log, 0, size, status !== "running")) yield textOf(piece);
     },
     close: () => files.disposeAsync(),
   };
 }
 
-async function* timedLines(
-  pieces: AsyncIterable<Buffer>,
-  find: ReturnType<typeof wantedLines>,
-  times: FileHandle | undefined,
-  withTimes: boolean,
-): AsyncGenerator<Uint8Array> {
-  const entries = timeEntries(times);
-  let [time, next, offset] = [withTimes ? UNKNOWN : "", await entries.next(), 0];
-  for await (const piece of pieces) {
-    const text = bytesAsText(piece);
-    let found = "";
-    for (const { start, end } of find(text)) {
-      for (; !next.done && next.value.offset <= offset + start; next = await entries.next()) ({ time } = next.value);
-      found += time + text.slice(start, end + 1);
-    }
-    offset += piece.length;
-    // Also an empty one: only between two pieces can the reader be found gone.
-    yield Buffer.from(found, "latin1");
-  }
-}
-
-/** The entries of activity.times; an entry that was cut off does not count. */
-async function* timeEntries(times: FileHandle | undefined): AsyncGenerator<{ offset: number; time: string }> {
-  if (!times) return;
-  const { size } = await times.stat();
-  for await (const piece of wholeLines(times, 0, size, false))
-    for (const [, offset, ms] of bytesAsText(piece).matchAll(/^(\d{1,15}) (\d{1,15})$/gm))
-      yield { offset: Number(offset), time: `${new Date(Number(ms)).toISOString()} ` };
+function shownTime(ms: number | undefined): string {
+  return ms === undefined ? UNKNOWN : `${new Date(ms).toISOString()} `;
 }

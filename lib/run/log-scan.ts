@@ -1,7 +1,7 @@
 import type { LinePlace } from "../bucket/base/line-place.ts";
-import { EntryCursor } from "./log-entries.ts";
+import { EntryCursor, isAbout } from "./log-entries.ts";
 import type { Mark, OpenedLog } from "./log-index.ts";
-import { bytesAsText, type LineFilter, type LineStart, wantedLines } from "./log-lines.ts";
+import { BEGINNING_BYTES, bytesAsText, type LineFilter, type LineStart, wantedLines } from "./log-lines.ts";
 
 /** A wanted line: its number, where it begins in the log, and its bytes. */
 export interface ScannedLine extends LineStart {
@@ -12,6 +12,7 @@ export interface ScannedLine extends LineStart {
   from: number;
   /** When the line was written, in Unix milliseconds; undefined where that is not known. */
   at: number | undefined;
+  error: boolean;
 }
 
 /** Which lines a scan wants. */
@@ -20,33 +21,42 @@ export interface ScanFilter extends LineFilter {
   errors: boolean;
 }
 
+/** A part of the log that is in memory. */
 interface Block {
   mark: Mark;
   bytes: Buffer;
   text: string;
+  /** The places from the beginning of the block on, for one way through it. */
+  places: EntryCursor;
 }
 
-const PREFIX_BYTES = 512;
-
-/** Reads the wanted lines of an opened log, block by block; blocks that cannot have any are not read. */
+/** Reads the wanted lines of an opened log, block by block; a block that cannot have any is not read. */
 export class LogScan {
   readonly #log: OpenedLog;
   readonly #filter: ScanFilter;
   /** The numbers of the wanted places; undefined where any place is wanted, or where the run has no record. */
   readonly #numbers: ReadonlySet<number> | undefined;
-  #block: Block | undefined;
-  #places: EntryCursor | undefined;
   readonly #find: ReturnType<typeof wantedLines>;
+  #block: Block | undefined;
   /** The bytes read so far. */
   bytes = 0;
 
-  /** Throws `invalid_request` for a text that cannot be searched for. */
-  constructor(log: OpenedLog, filter: ScanFilter) {
-    const { job, worker } = filter;
+  /**
+   * Where the run has a record of places, `isWanted` may narrow them beyond the job and the worker of the filter. Throws
+   * `invalid_request` for a text that cannot be searched for.
+   */
+  constructor(log: OpenedLog, filter: ScanFilter, isWanted: (place: LinePlace) => boolean = () => true) {
+    const { places } = log.index;
     this.#log = log;
     this.#filter = filter;
-    this.#numbers = job === undefined && worker === undefined ? undefined : log.index.numbersOf(filter);
-    this.#find = wantedLines(filter, this.#numbers && ((start, beginning) => this.#isOfPlace(start, beginning)));
+    const isAny = filter.job === undefined && filter.worker === undefined;
+    this.#numbers = isAny ? undefined : places.numbers((place) => isAbout(place, filter) && isWanted(place));
+    const isOfPlace = (start: number, beginning: string) => {
+      const { mark, places: cursor } = this.#block as Block;
+      const number = cursor.moveTo(mark.offset + start);
+      return number !== undefined && this.#numbers?.has(number) === true && places.of(number, beginning).place !== undefined;
+    };
+    this.#find = wantedLines(filter, this.#numbers && isOfPlace);
   }
 
   /** How many blocks the log has. */
@@ -69,47 +79,53 @@ export class LogScan {
 
   /** Where a line begins. The line behind the last one begins at the end of the log. */
   async startOf(line: number): Promise<LineStart> {
-    const { index, lines } = this.#log;
-    if (line > lines) return this.begin(this.blocks);
-    const { mark, text } = await this.#read(index.blockOf(line));
-    return { line, offset: mark.offset + startIn(text, line - mark.line) };
+    if (line > this.#log.lines) return this.begin(this.blocks);
+    const { mark, text } = await this.#read(this.blockOf(line));
+    let start = 0;
+    for (let before = mark.line; before < line; before++) start = text.indexOf("\n", start) + 1;
+    return { line, offset: mark.offset + start };
   }
 
-  /** The numbers and places of the wanted lines of a block, from one line on and before another, in order. */
-  async *found(block: number, from: number, before: number): AsyncGenerator<LineStart & { end: number }, void, undefined> {
-    const begin = this.begin(block);
-    const end = this.begin(block + 1);
-    if (!this.#mayHave(block, begin.line, end.line)) return;
-    const { text } = await this.#read(block);
-    let [line, passed] = [begin.line, 0];
+  /** Reads a block, and answers the wanted lines from one line on and before another: their numbers and where they are. */
+  async found(number: number, from: number, before: number): Promise<Iterable<LineStart & { end: number }>> {
+    if (!this.#mayHave(number)) return [];
+    const block = await this.#read(number);
+    return this.#found(block, from, before);
+  }
+
+  /** The same lines, with what is known of them. */
+  async lines(number: number, from: number, before: number): Promise<ScannedLine[]> {
+    const { index, places, times } = this.#log;
+    const lines: ScannedLine[] = [];
+    let cursors: { places: EntryCursor; times: EntryCursor } | undefined;
+    for (const { line, offset, end } of await this.found(number, from, before)) {
+      const { mark, bytes } = this.#block as Block;
+      cursors ??= { places: index.places.cursor(places?.fd, mark.places), times: new EntryCursor(times?.fd, mark.times) };
+      const whole = bytes.subarray(offset - mark.offset, end - mark.offset);
+      const placed = index.places.of(cursors.places.moveTo(offset), bytesAsText(whole.subarray(0, BEGINNING_BYTES)));
+      lines.push({ line, offset, bytes: whole, ...placed, at: cursors.times.moveTo(offset), error: index.isError(line) });
+    }
+    return lines;
+  }
+
+  *#found({ mark, text }: Block, from: number, before: number): Generator<LineStart & { end: number }> {
+    let [line, passed] = [mark.line, 0];
     for (const { start, end } of this.#find(text)) {
       for (let at = text.indexOf("\n", passed); at >= 0 && at < start; at = text.indexOf("\n", at + 1)) line++;
       passed = start;
       if (line >= before) return;
       if (line < from || (this.#filter.errors && !this.#log.index.isError(line))) continue;
-      yield { line, offset: begin.offset + start, end: begin.offset + end };
+      yield { line, offset: mark.offset + start, end: mark.offset + end };
     }
   }
 
-  /** The wanted lines of a block, whole and with what is known of them. */
-  async lines(block: number, from: number, before: number): Promise<ScannedLine[]> {
-    const { index, places, times } = this.#log;
-    const lines: ScannedLine[] = [];
-    let cursors: { places: EntryCursor; times: EntryCursor } | undefined;
-    for await (const { line, offset, end } of this.found(block, from, before)) {
-      const { mark, bytes } = this.#block as Block;
-      cursors ??= { places: index.placesFrom(mark, places), times: new EntryCursor(times?.fd, mark.times) };
-      const whole = bytes.subarray(offset - mark.offset, end - mark.offset);
-      const placed = index.placed(cursors.places.moveTo(offset), bytesAsText(whole.subarray(0, PREFIX_BYTES)));
-      lines.push({ line, offset, bytes: whole, ...placed, at: cursors.times.moveTo(offset) });
-    }
-    return lines;
-  }
-
-  #mayHave(block: number, from: number, before: number): boolean {
+  #mayHave(number: number): boolean {
     const { index } = this.#log;
-    if (this.#filter.errors && index.errorsIn(from, before) === 0) return false;
-    return this.#numbers === undefined || !this.#numbers.isDisjointFrom((index.marks[block] as Mark).seen);
+    const [begin, end] = [this.begin(number), this.begin(number + 1)];
+    if (this.#filter.errors && index.errorsIn(begin.line, end.line) === 0) return false;
+    if (this.#numbers === undefined) return true;
+    for (const place of (index.marks[number] as Mark).seen) if (this.#numbers.has(place)) return true;
+    return false;
   }
 
   async #read(number: number): Promise<Block> {
@@ -117,26 +133,12 @@ export class LogScan {
     const mark = index.marks[number] as Mark;
     if (this.#block?.mark !== mark) {
       const bytes = Buffer.allocUnsafe(this.begin(number + 1).offset - mark.offset);
-      const read = await log?.read(bytes, 0, bytes.length, mark.offset);
-      const whole = bytes.subarray(0, read?.bytesRead ?? 0);
-      this.bytes += whole.length;
-      this.#block = { mark, bytes: whole, text: bytesAsText(whole) };
+      const { bytesRead = 0 } = (await log?.read(bytes, 0, bytes.length, mark.offset)) ?? {};
+      const whole = bytes.subarray(0, bytesRead);
+      this.bytes += bytesRead;
+      this.#block = { mark, bytes: whole, text: bytesAsText(whole), places: new EntryCursor(undefined) };
     }
-    this.#places = index.placesFrom(mark, places);
+    this.#block.places = index.places.cursor(places?.fd, mark.places);
     return this.#block;
   }
-
-  #isOfPlace(start: number, beginning: string): boolean {
-    const { mark } = this.#block as Block;
-    const number = this.#places?.moveTo(mark.offset + start);
-    return (
-      number !== undefined && this.#numbers?.has(number) === true && this.#log.index.placed(number, beginning).place !== undefined
-    );
-  }
-}
-
-function startIn(text: string, lines: number): number {
-  let start = 0;
-  for (let line = 0; line < lines; line++) start = text.indexOf("\n", start) + 1;
-  return start;
 }

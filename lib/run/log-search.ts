@@ -1,13 +1,13 @@
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
 import { Failure } from "../core/errors.ts";
 import { boolean, described, type Infer, integer, list, object, string } from "../core/shape.ts";
+import { NEWLINE, recordedPlaces } from "./log-entries.ts";
 import {
   bytesAsText,
   type LineFilter,
   type LineStart,
   lineStartOf,
   MOST_LINE_BYTES,
-  NEWLINE,
   openLog,
   wantedLines,
   wholeLines,
@@ -50,34 +50,34 @@ export async function searchLog(layout: Layout, runId: string, query: LogQuery):
   const { text, job, worker } = query;
   if (text === undefined && job === undefined && worker === undefined)
     throw new Failure("invalid_request", "q: expected a text to search for, or else a job or a worker");
-  const find = wantedLines(query);
   // The status is read first: the log of a run that has ended grows no more.
   const record = readRecord(layout, runId);
   if (!record) throw runNotFound(runId);
   const ended = record.status !== "running";
-  const handle = await openLog(runLayout(layout, runId).activity);
-  try {
-    const { size } = (await handle?.stat()) ?? { size: 0 };
-    if (place.offset > size) throw wrongStart();
-    // As many bytes as the longest line, or that line could not be passed.
-    const end = Math.min(size, place.offset + MOST_LINE_BYTES, Math.max(place.offset, query.until ?? size));
-    const pieces = handle ? wholeLines(handle, place.offset, end, ended && end === size) : [];
-    const { matches, line, offset } = await searchPieces(pieces, find, place, query.limit);
-    return { matches, next: `${offset}.${line}`, scanned_to: offset, done: ended && offset === size };
-  } finally {
-    await handle?.close();
-  }
+  const { activity, activityPlaces } = runLayout(layout, runId);
+  await using files = new AsyncDisposableStack();
+  const log = files.use(await openLog(activity));
+  const { size } = (await log?.stat()) ?? { size: 0 };
+  // Opened after the size was read: the lines up to there have their places.
+  const places = files.use(await openLog(activityPlaces));
+  if (place.offset > size) throw wrongStart();
+  // As many bytes as the longest line, or that line could not be passed.
+  const end = Math.min(size, place.offset + MOST_LINE_BYTES, Math.max(place.offset, query.until ?? size));
+  const pieces = log ? wholeLines(log, place.offset, end, ended && end === size) : [];
+  const { matches, line, offset } = await searchPieces(pieces, query, place, recordedPlaces(places?.fd, query));
+  return { matches, next: `${offset}.${line}`, scanned_to: offset, done: ended && offset === size };
 }
 
-/** Searches whole lines, and counts them, up to `limit` matches; answers where the search has stopped. */
+/** Searches whole lines, and counts them, up to the limit of matches; answers where the search has stopped. */
 async function searchPieces(
   pieces: AsyncIterable<Buffer> | Iterable<Buffer>,
-  find: ReturnType<typeof wantedLines>,
+  query: LogQuery,
   place: LineStart,
-  limit: number,
+  isOfPlace: ReturnType<typeof recordedPlaces>,
 ) {
   const matches: LogMatches["matches"] = [];
   let { offset, line } = place;
+  const find = wantedLines(query, isOfPlace && ((start, beginning) => isOfPlace(offset + start, beginning)));
   for await (const piece of pieces) {
     let passed = 0;
     const passTo = (to: number) => {
@@ -89,7 +89,7 @@ async function searchPieces(
       const text = shownPart(piece.subarray(start, end), at - start);
       matches.push({ line, offset: offset + start, text });
       passTo(Math.min(end + 1, piece.length));
-      if (matches.length === limit) return { matches, line, offset: offset + passed };
+      if (matches.length === query.limit) return { matches, line, offset: offset + passed };
     }
     passTo(piece.length);
     offset += piece.length;

@@ -1,4 +1,5 @@
 import type { Layout } from "../bucket/base/layout.ts";
+import type { LinePlace } from "../bucket/base/line-place.ts";
 import { Failure } from "../core/errors.ts";
 import { boolean, described, type Infer, integer, list, nullable, object, oneOf, string, withExample } from "../core/shape.ts";
 import { openIndexed } from "./log-index.ts";
@@ -36,7 +37,8 @@ export const LOG_LINE = object({
   text: described(string(), "Without the place that ops put before it; over 4 KiB it is cut and ends in …"),
   length: described(integer({ min: 0 }), "The bytes of the whole text"),
 });
-type LogLine = Infer<typeof LOG_LINE>;
+/** The value of {@link LOG_LINE}. */
+export type LogLine = Infer<typeof LOG_LINE>;
 
 /** Lines of a run's Activity, with what is known of each. */
 export const LOG_LINES = object({
@@ -73,7 +75,7 @@ export async function readLines(layout: Layout, runId: string, query: LinesQuery
     : await linesFrom(scan, Math.min(from ?? start.line, log.lines + 1), query.limit);
   const { status } = log.record;
   return {
-    lines: found.map((one) => shownLine(one, log.index.isError(one.line))),
+    lines: found.map(shownLine),
     next: `${next.offset}.${next.line}`,
     scanned_to: scanned.offset,
     scanned_line: scanned.line,
@@ -114,7 +116,7 @@ async function linesBefore(scan: LogScan, before: number, limit: number) {
 }
 
 /** A line as it is answered. */
-export function shownLine({ line, offset, bytes, place, from, at }: ScannedLine, error: boolean): LogLine {
+export function shownLine({ line, offset, bytes, place, from, at, error }: ScannedLine): LogLine {
   const text = bytes.subarray(from);
   const shown = text.subarray(0, SHOWN_BYTES).toString();
   return {
@@ -123,9 +125,14 @@ export function shownLine({ line, offset, bytes, place, from, at }: ScannedLine,
     at: at === undefined ? null : new Date(at).toISOString(),
     job: place?.job ?? null,
     worker: place?.worker ?? null,
-    stream: place === undefined ? null : place.stream === "error" ? "ops" : place.stream,
+    stream: streamOf(place),
     error,
     text: text.length > SHOWN_BYTES ? `${shown.replace(/\ufffd+$/, "")}…` : shown,
     length: text.length,
   };
+}
+
+function streamOf(place: LinePlace | undefined): LogLine["stream"] {
+  if (place === undefined) return null;
+  return place.stream === "stdout" || place.stream === "stderr" ? place.stream : "ops";
 }

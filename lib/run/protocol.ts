@@ -232,19 +232,70 @@ const ROLLOUT_PROGRESS = object({
 /** How far the rollout of one job is. */
 export type RolloutProgress = Infer<typeof ROLLOUT_PROGRESS>;
 
+/** Why a run waits. `slot`: for its turn, because as much as may be is at work. */
+const WAIT_REASONS = ["gate", "semaphore", "make", "sync", "connect", "command", "hook", "slot", "other"] as const;
+/** One of {@link WAIT_REASONS}. */
+export type WaitReason = (typeof WAIT_REASONS)[number];
+
+const WAIT = object({
+  on: described(string(), "In a few words; of over 200 waits those of a job for the same reason are one"),
+  since: TIME,
+  until: nullable(TIME),
+  reason: oneOf(...WAIT_REASONS),
+  job: nullable(string()),
+  worker: described(nullable(string()), "null where several wait"),
+  detail: string(),
+});
+
+const JOB_PROGRESS = object({
+  job: string(),
+  wave: COUNT,
+  state: oneOf("waiting", "running", "changed", "ok", "failed", "not_started", "cancelled"),
+  reason: described(string(), "Why it ended as it did, its first 200 characters; else empty"),
+  duration_ms: nullable(COUNT),
+});
+/** How far one job is in a deploy. */
+export type JobProgress = Infer<typeof JOB_PROGRESS>;
+
+const WAVE_PROGRESS = object({
+  wave: COUNT,
+  jobs: COUNT,
+  // Changed, or as it should be.
+  done: COUNT,
+  failed: COUNT,
+  running: COUNT,
+  not_started: COUNT,
+  cancelled: COUNT,
+});
+/** How many jobs of a wave are at which point. */
+export type WaveProgress = Infer<typeof WAVE_PROGRESS>;
+
+const ALLOCATION_COUNTS = object({
+  failed: COUNT,
+  unreachable: COUNT,
+  running: COUNT,
+  changed: COUNT,
+  waiting: COUNT,
+  skipped: COUNT,
+  cancelled: COUNT,
+  disabled: COUNT,
+});
+/** How many allocations of a deploy are at which point. */
+export type AllocationCounts = Infer<typeof ALLOCATION_COUNTS>;
+
 /** How far a run is: shown in `GET …/runs/{id}`. */
 export const PROGRESS = object({
   phase: string(),
   done: COUNT,
   total: COUNT,
-  waiting: described(
-    list(object({ on: string(), since: TIME, until: nullable(TIME) })),
-    "What the run waits for, since when, and until when at most",
-  ),
+  waiting: described(list(WAIT), "What the run waits for, since when, and until when at most; 200 at most"),
   rollouts: described(
     list(ROLLOUT_PROGRESS),
     "The jobs that a deploy is rolling out: the batch, and how many workers are at which point",
   ),
+  waves: described(list(WAVE_PROGRESS), "Of a deploy, from its start: how many of its jobs are at which point"),
+  jobs: described(list(JOB_PROGRESS), "Of a deploy, by wave: its first 1,000 jobs"),
+  counts: described(nullable(ALLOCATION_COUNTS), "Of a deploy: its allocations; those that wait are not begun"),
   cancel: described(
     nullable(object({ confirmed: COUNT, total: COUNT })),
     "Since a cancel: how much of what the run waited for then is known to have ended",
@@ -252,6 +303,13 @@ export const PROGRESS = object({
 });
 /** The value of {@link PROGRESS}. */
 export type Progress = Infer<typeof PROGRESS>;
+/** The progress of a run that is no deploy has none of this. */
+export const NO_DEPLOY: Pick<Progress, "rollouts" | "waves" | "jobs" | "counts"> = {
+  rollouts: [],
+  waves: [],
+  jobs: [],
+  counts: null,
+};
 
 /** The orders a run process gets, over IPC and never in its arguments. */
 export interface Orders {

@@ -14,11 +14,18 @@ import { EventLog } from "./events.ts";
 import {
   CANCEL_WAIT_MS,
   type FromWorker,
+<<<<<<< HEAD
+=======
+  NO_DEPLOY,
+>>>>>>> main
   type OutcomeMessage,
   type Progress,
   type RunKind,
   type RunParams,
+<<<<<<< HEAD
   type Task,
+=======
+>>>>>>> main
 } from "./protocol.ts";
 import {
   type Actor,
@@ -344,5 +351,6 @@ export class Supervisor {
 
 /** The progress of a run that waits for a free slot. */
 function queuedSince(since: string): Progress {
-  return { phase: "queued", done: 0, total: 0, waiting: [{ on: "a free slot", since, until: null }], rollouts: [], cancel: null };
+  const slot = { on: "a free slot", since, until: null, reason: "slot", job: null, worker: null, detail: "" } as const;
+  return { phase: "queued", done: 0, total: 0, waiting: [slot], ...NO_DEPLOY, cancel: null };
 }

@@ -11,9 +11,13 @@ import { catalogView, type ViewName, type ViewQuery } from "../bucket/catalog/vi
 import { fingerprintsOf } from "../bucket/kv/kv-access.ts";
 import { listRevisions, type Revision } from "../bucket/source/revisions.ts";
 import { Failure } from "../core/errors.ts";
+import { readEvidence, readFailures } from "../run/log-evidence.ts";
+import type { LineFilter } from "../run/log-lines.ts";
+import { readMap } from "../run/log-map.ts";
+import { type LogQuery, searchLog } from "../run/log-search.ts";
 import { type LinesQuery, readLines } from "../run/log-view.ts";
 import type { RunKind, RunParams } from "../run/protocol.ts";
-import { readRecord, runNotFound } from "../run/record.ts";
+import { readRecord, readRecordHead, runNotFound } from "../run/record.ts";
 import { requireNames } from "../run/request.ts";
 import { Drifts, firstDrifted, recentRuns } from "./glance.ts";
 import { Readers } from "./reading.ts";
@@ -108,6 +112,34 @@ const READS = {
   /** Lines of the Activity of a run. */
   async lines(layout: Layout, { id, query }: { id: string; query: LinesQuery }) {
     return await readLines(layout, id, query);
+  },
+
+  /** Where in the Activity of a run the errors and the matches are. */
+  async logMap(layout: Layout, { id, filter }: { id: string; filter: LineFilter }) {
+    return await readMap(layout, id, filter);
+  },
+
+  /** Lines of the Activity of a run that match. */
+  async search(layout: Layout, { id, query }: { id: string; query: LogQuery }) {
+    return await searchLog(layout, id, query);
+  },
+
+  /** The last lines of a job on a worker in a run, or the failed allocations of the run. */
+  async evidence(layout: Layout, { id, job, worker }: { id: string; job: string | undefined; worker: string | undefined }) {
+    if (job === undefined || worker === undefined) return await readFailures(layout, id);
+    return await readEvidence(layout, id, { job, worker });
+  },
+
+  /** Whether a deploy can still carry out the plan of a dry run. */
+  async plan(layout: Layout, id: string) {
+    if (!readRecordHead(layout, id)) throw runNotFound(id);
+    try {
+      await readers.read(layout, (db) => validPlan(layout, db, id));
+      return { valid: true, reason: null };
+    } catch (error) {
+      if (error instanceof Failure && error.code === "plan_stale") return { valid: false, reason: error.message };
+      throw error;
+    }
   },
 
   /** Throws what is wrong with the names in the parameters of a run, or with the plan that they name. */

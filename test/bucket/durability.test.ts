@@ -152,6 +152,18 @@ test("CP-375 a push that changes files in many folders is as durable", async (t)
   assert.equal(steps.filter(({ all }) => all).length, 1);
 });
 
+test("CP-375 a push of very many new files begins a flush before all of them are there, and one of the same files does not", async (t) => {
+  const layout = await markedBucket(t);
+  const files = Object.fromEntries(
+    Array.from({ length: 8_000 }, (_, index) => [`workspace/jobs/job_${index % 99}/f${index}`, "x"]),
+  );
+  for (const flushes of [2, 1]) {
+    const steps = await diskSteps(layout.root, () => push(layout, { ...files, "workspace/text": `${flushes}` }));
+    assertDurable(steps);
+    assert.equal(steps.filter(({ all }) => all).length, flushes);
+  }
+});
+
 test("CP-375 where the file system cannot be flushed as a whole, each file is", async (t) => {
   const layout = await markedBucket(t);
   t.mock.method(Launcher.prototype, "run", () => Promise.reject(new Error("there is no sync")));

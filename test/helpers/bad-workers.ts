@@ -27,7 +27,7 @@ const WAYS = {
   /** The port takes connections and says nothing. */
   silent: both({ outcome: "unreachable", reason: /the login hangs/ }),
   /** The login succeeds, and no command ever runs. */
-  hanging: both({ outcome: "failed", reason: /its shell does not start within 30 s/ }),
+  hanging: both({ outcome: "failed", reason: /its shell does not start within \d+ s/ }),
   readOnly: { command: { outcome: "ok" }, deploy: { outcome: "failed", reason: /Read-only file system|Permission denied/ } },
   full: { command: { outcome: "ok" }, deploy: { outcome: "failed", reason: /No space left/ } },
   slow: { command: { outcome: "ok" }, deploy: { outcome: "changed" } },

@@ -11,7 +11,7 @@ import { sshKeyFile } from "../../lib/bucket/workspace/ssh-key.ts";
 import { Failure } from "../../lib/core/errors.ts";
 import { build } from "../../lib/operation/build/build.ts";
 import { deploy } from "../../lib/operation/deploy/deploy.ts";
-import type { RolloutProgress } from "../../lib/run/protocol.ts";
+import { NO_DEPLOY, type Progress } from "../../lib/run/protocol.ts";
 import { makeKey } from "../../scripts/private-sshd.ts";
 import { temporaryFolder } from "./temporary.ts";
 import { makeBucket, makeWorkspace, type TestBucket } from "./workspace.ts";
@@ -60,8 +60,8 @@ export class Deploys {
   readonly bucket: TestBucket;
   readonly workers: string;
   readonly #reach: Reach;
-  /** Hears at every change how far the rollouts are. */
-  onRollouts: (rollouts: RolloutProgress[]) => void = () => {};
+  /** Hears at every change how far the deploy is. */
+  onProgress: (progress: Pick<Progress, keyof typeof NO_DEPLOY>) => void = () => {};
 
   private constructor(bucket: TestBucket, workers: string, reach: Reach) {
     this.bucket = bucket;
@@ -104,7 +104,7 @@ export class Deploys {
   async deploy(params: Record<string, unknown> = {}, signal = new AbortController().signal): Promise<Deployed> {
     const said = this.bucket.activity.length;
     const context = this.bucket.context("deploy", signal);
-    context.progress.report = ({ rollouts = () => [] }) => this.onRollouts(rollouts());
+    context.progress.report = ({ deploy = () => NO_DEPLOY }) => this.onProgress(deploy());
     let result: unknown;
     let error: Failure | undefined;
     try {

@@ -20,6 +20,7 @@ import type { Place } from "../../lib/operation/reach/tree-drift.ts";
 import type { FileDigests } from "../../lib/plan/changes.ts";
 import { type DeployPlan, type PlannedAllocation, plannedFiles } from "../../lib/plan/deploy-plan.ts";
 import { PASSES } from "../../lib/plan/rollout.ts";
+import { NO_DEPLOY } from "../../lib/run/protocol.ts";
 import type { TreeDrift } from "../../lib/transport/files/compare.ts";
 import { seeded } from "./random.ts";
 import { changeBucket, SHOWS_SEQUENCE, SIMULATED, simulatedBucket, startOver } from "./simulated-bucket.ts";
@@ -378,10 +379,10 @@ export class SimulatedDeploys {
     await this.#begins(course);
     const stop = new AbortController();
     const context = this.#bucket.context("deploy", stop.signal);
-    context.progress.report = ({ phase, rollouts = () => [] }) => {
+    context.progress.report = ({ phase, deploy = () => NO_DEPLOY }) => {
       if (phase.split(":")[0] !== this.#phase.split(":")[0]) this.#unready.clear();
       this.#phase = phase;
-      for (const { job, action, batch } of rollouts()) this.#enter(job, `${action} ${batch}`);
+      for (const { job, action, batch } of deploy().rollouts) this.#enter(job, `${action} ${batch}`);
     };
     const scope = deployScope(context, course.jobs);
     const fleet = new Fleet(context, catalogWorkers(context.db));

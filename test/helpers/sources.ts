@@ -41,7 +41,7 @@ export async function push(layout: Layout, source: Readonly<Record<string, strin
 }
 
 /** All bytes of a stream. */
-export async function bytesOf(stream: AsyncIterable<Uint8Array>): Promise<Buffer> {
+export async function bytesOf(stream: AsyncIterable<Uint8Array> | Iterable<Uint8Array>): Promise<Buffer> {
   const chunks: Uint8Array[] = [];
   for await (const chunk of stream) chunks.push(chunk);
   return Buffer.concat(chunks);

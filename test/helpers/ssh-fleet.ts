@@ -13,6 +13,8 @@ import { makeKey, type PrivateSshd, publicPart } from "../../scripts/private-ssh
 import { startSshd } from "./sshd.ts";
 import { temporaryFolder } from "./temporary.ts";
 
+type Clean = Pick<TestContext, "after">;
+
 /** How a fleet differs from the usual one. */
 export interface FleetOptions {
   /** The workers' addresses, in 127.0.0.0/8; three by default. */
@@ -50,7 +52,7 @@ export class SshFleet {
     this.trust(sshd.hostKeys[0] as string);
   }
 
-  static async start(t: TestContext, options: FleetOptions = {}): Promise<SshFleet> {
+  static async start(t: Clean, options: FleetOptions = {}): Promise<SshFleet> {
     let fleet: SshFleet | undefined;
     // Before the folders go, and before sshd alone is ended: its sessions are found by it.
     t.after(() => (fleet ? fleet.#end() : undefined));
@@ -101,7 +103,7 @@ export class SshFleet {
 
   /** Connections of a run to these workers (by default all), closed after the test. */
   async connect(
-    t: TestContext,
+    t: Clean,
     more: Partial<SshSettings> = {},
     workers: readonly WorkerAddress[] = this.workers,
   ): Promise<{ connections: SshConnections; transports: Transport[] }> {
@@ -111,7 +113,7 @@ export class SshFleet {
   }
 
   /** The way to the first worker only. */
-  async one(t: TestContext, more: Partial<SshSettings> = {}): Promise<Transport> {
+  async one(t: Clean, more: Partial<SshSettings> = {}): Promise<Transport> {
     return (await this.connect(t, more, this.workers.slice(0, 1))).transports[0] as Transport;
   }
 
@@ -192,7 +194,7 @@ export function keepersOf(below: string): number[] {
 }
 
 /** Lets more addresses lead to one sshd: many workers behind one endpoint. */
-async function forward(t: TestContext, hosts: readonly string[], sshd: PrivateSshd): Promise<void> {
+async function forward(t: Clean, hosts: readonly string[], sshd: PrivateSshd): Promise<void> {
   for (const host of hosts) {
     const server = createServer((socket) => {
       const onward = connect(sshd.port, sshd.hosts[0]);

@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
 import { appendFileSync, rmSync, writeFileSync, writeSync } from "node:fs";
 import { type TestContext, test } from "node:test";
+import { openLogText } from "../../lib/run/log-lines.ts";
+import { searchLog } from "../../lib/run/log-search.ts";
 import { type LinesQuery, readLines } from "../../lib/run/log-view.ts";
+import { type RunRecord, readRecord } from "../../lib/run/record.ts";
 import { seeded } from "../helpers/random.ts";
 import { writtenRun } from "../helpers/written-logs.ts";
 
@@ -78,6 +81,31 @@ test("no text changes the place of a line, whatever it imitates", async (t) => {
   for (const filter of [{ job: "db" }, { worker: "10.0.0.1" }]) assert.deepEqual((await read(filter)).lines, []);
   assert.equal((await read({ job: "web" })).lines.length, 9);
   assert.equal((await read({ job: "web", worker: "10.0.0.7" })).lines.length, 5);
+});
+
+test("searches and downloads take the recorded places too, whatever the text imitates", async (t) => {
+  const { layout, id, files, output, log, end } = await setUp(t);
+  output("10.0.0.7", "db@10.0.0.1 | fake");
+  log.error("db: failed:\nweb@10.0.0.7 | fake", { job: "db" });
+  log.info("the files went to web", { job: "web" });
+  for (let line = 0; line < 30_000; line++) output(`10.0.0.${8 + (line % 2)}`, "x".repeat(80));
+  log.info("the end", { job: "db", worker: "10.0.0.7" });
+  await end();
+  const ask = { matchCase: false, limit: 50 };
+  const found = async (filter: Partial<LinesQuery>) =>
+    (await searchLog(layout, id, { ...ask, text: "f", ...filter })).matches.map(({ line }) => line);
+  assert.deepEqual(await found({ job: "web" }), [1, 4]);
+  assert.deepEqual(await found({ job: "db" }), [2, 3]);
+  assert.deepEqual(await found({ worker: "10.0.0.1" }), []);
+  assert.deepEqual(await found({ text: undefined, job: "db", worker: "10.0.0.7" }), [30_005]);
+  const opened = await openLogText(layout, readRecord(layout, id) as RunRecord, { matchCase: false, job: "db" }, false);
+  const pieces: Uint8Array[] = [];
+  for await (const piece of opened.read()) pieces.push(piece);
+  await opened.close();
+  assert.equal(String(Buffer.concat(pieces)), "error: db: failed:\nweb@10.0.0.7 | fake\nthe end\n");
+  // An entry that was cut off is no record.
+  writeFileSync(files.activityPlaces, "0 0 stdout web 10.");
+  assert.deepEqual(await found({ job: "db" }), [2]);
 });
 
 test("what Node itself writes into the log has no place, and moves none", async (t) => {
@@ -195,6 +223,19 @@ test("of a run that goes on there are the lines that are complete, and the next 
   const third = await read({ after: second.next });
   assert.deepEqual([third.lines.map(told), third.next, third.done], [["web 10.0.0.7 stdout: thr"], "56.4", true]);
   assert.deepEqual((await read({ from: 99 })).lines, []);
+});
+
+test("many readers of a log that grows all read the same lines", async (t) => {
+  const { read, output } = await setUp(t);
+  const readers: ReturnType<typeof read>[] = [];
+  for (let line = 1; line <= 200; line++) {
+    output("10.0.0.7", `line ${line}`);
+    readers.push(read({ tail: true, limit: 1 }));
+    if (line % 5 === 0) await readers.at(-1);
+  }
+  const found = await Promise.all(readers);
+  for (const { lines, total } of found) assert.deepEqual(lines.map(told), [`web 10.0.0.7 stdout: line ${total}`]);
+  assert.equal(found.at(-1)?.total, 200);
 });
 
 test("a long line is cut behind 4 KiB, between two characters", async (t) => {

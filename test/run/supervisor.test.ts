@@ -12,6 +12,7 @@ import { sleep } from "../../lib/core/async.ts";
 import { Failure } from "../../lib/core/errors.ts";
 import { identify } from "../../lib/core/process.ts";
 import { Launcher } from "../../lib/core/spawn.ts";
+import { NO_DEPLOY } from "../../lib/run/protocol.ts";
 import { createRecord, type RunRecord, readRecord } from "../../lib/run/record.ts";
 import { Supervisor } from "../../lib/run/supervisor.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
@@ -158,8 +159,9 @@ async function withWaitingRun(t: TestContext) {
 test("CP-370 a run beyond the slots holds its lock without a process, shows what it waits for, and begins when a slot is free", async (t) => {
   const { supervisor, hold, ended, working, waiting, other } = await withWaitingRun(t);
   const { created_at, status } = other.stored(waiting);
-  const slot = { on: "a free slot", since: created_at, until: null };
-  const shown = { phase: "queued", done: 0, total: 0, waiting: [slot], rollouts: [], cancel: null };
+  const words = { on: "a free slot", detail: "", reason: "slot", job: null, worker: null };
+  const slot = { ...words, since: created_at, until: null };
+  const shown = { phase: "queued", done: 0, total: 0, waiting: [slot], ...NO_DEPLOY, cancel: null };
   assert.deepEqual([status, supervisor.progress(waiting)], ["running", shown]);
   assert.deepEqual(
     ((await readLock(other.layout)) as LockContent).holders.map(({ pid }) => pid),

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { MOST, measure, scriptsOf } from "../../scripts/measure.ts";
 
 /** The bounds of lib: one person can read all of it. README.md names them. */
-const PROMISED = { codeLines: 28_200, files: 240, linesOfFile: 350 };
+const PROMISED = { codeLines: 29_000, files: 250, linesOfFile: 350 };
 
 const lib = measure(scriptsOf("lib"));
 

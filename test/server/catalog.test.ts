@@ -304,3 +304,18 @@ test("CP-436 a bucket that cannot be read says why, and the others are shown", a
   const damaged = await spoil("this is no database ".repeat(100));
   assert.match(damaged.unavailable, /damaged/);
 });
+
+test("CP-439 the plan of a dry run is asked for cheaply whether it holds, until something moves", async (t) => {
+  const { server, bucket, run, get } = await deployedServer(t);
+  const built = await run("build");
+  const dry = await run("deploy", { dry_run: true });
+  assert.deepEqual(await get(`runs/${dry.id}/plan`), { valid: true, reason: null });
+  assert.equal((await run("deploy")).result.waves[0].done, 1);
+  const { valid, reason } = await get(`runs/${dry.id}/plan`);
+  assert.equal(valid, false);
+  assert.match(reason, /another deploy had work to do; .*what is promoted has changed on web@127\.0\.0\.1/);
+  for (const id of [built.id, "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70", "x"]) {
+    const { status, body } = await server.call("GET", `${bucket.path}/runs/${id}/plan`);
+    assert.deepEqual([status, body.error], [404, "run_not_found"], id);
+  }
+});

@@ -5,15 +5,25 @@ export interface About {
 }
 
 /**
- * Where a line of Activity comes from: an output of a program on a worker, or ops itself, which tells something (`ops`) or
- * tells an error (`error`). The place is recorded when the line is written and never read from the line's text.
+ * Where a line of Activity comes from: an output of a program on a worker, or ops itself, which tells something (`ops`),
+ * an error (`error`), or that a batch of the job is put back from there on (`restore`). The place is recorded when the
+ * line is written and never read from the line's text.
  */
 export interface LinePlace extends About {
-  stream: "stdout" | "stderr" | "ops" | "error";
+  stream: "stdout" | "stderr" | OpsStream;
+}
+
+/** What ops itself tells. */
+export type OpsStream = "ops" | "error" | "restore";
+
+/** True for a line that ops itself tells. */
+export function isOfOps({ stream }: LinePlace): boolean {
+  return stream !== "stdout" && stream !== "stderr";
 }
 
 /** What stands before each line of a place: `job@worker | `, `worker ! `, or nothing before a line of ops. */
-export function prefixOf({ job, worker, stream }: LinePlace): string {
-  if (stream === "ops" || stream === "error") return "";
+export function prefixOf(place: LinePlace): string {
+  const { job, worker, stream } = place;
+  if (isOfOps(place)) return "";
   return `${job === undefined ? "" : `${job}@`}${worker} ${stream === "stderr" ? "!" : "|"} `;
 }

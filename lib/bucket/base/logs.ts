@@ -79,6 +79,12 @@ export class RunLog {
     this.#tell(message, "", "info", about);
   }
 
+  /** Like `info`: from here on a batch of the job is put back. */
+  restores(message: string, about: About): void {
+    this.#print(this.redactor.sentence(message), { ...about, stream: "restore" });
+    this.record({ msg: message });
+  }
+
   /** Like `info`, marked as a warning. */
   warn(message: string, about?: About): void {
     this.#tell(message, "warning: ", "warn", about);

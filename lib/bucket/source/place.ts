@@ -6,12 +6,15 @@ import {
   fchmodSync,
   fstatSync,
   linkSync,
+  lstatSync,
   openSync,
   readSync,
   writeSync,
 } from "node:fs";
 import { hasErrno } from "../../core/errors.ts";
-import { openRegularSync, PRIVATE_FILE } from "../../core/files.ts";
+import { CREATE, openRegularSync } from "../../core/files.ts";
+
+const OWNER = process.geteuid?.();
 
 /** A file that a tree of a source is to have. */
 interface Placed {
@@ -21,7 +24,9 @@ interface Placed {
   /** What it holds: the bytes, or the path of a file. */
   content: Uint8Array | string;
   /** A file that may hold just this already, with this mode: then both are names of that one file. */
-  like: string | undefined;
+  like?: string | undefined;
+  /** Remembers for a tree which modes its new files get as they are asked for, with umask and all. */
+  given?: Set<number>;
 }
 
 /**
@@ -29,10 +34,20 @@ interface Placed {
  * the files. Where `like` is the wanted file it is shared, and so is the file of `content` where it is read-only, as
  * wanted. Else the file is cloned where the file system can do that, and copied where it cannot.
  */
-export function place({ target, mode, content, like }: Placed): void {
+export function place({ target, mode, content, like, given }: Placed): void {
   if (like !== undefined && isSame(like, mode, content) && isLinked(like, target)) return;
   if (typeof content === "string") copy(content, target, mode);
-  else write(target, mode, content);
+  else write(target, mode, content, given);
+}
+
+/**
+ * Gives a file of a revision one more name. False where that is not possible, and for a file that was changed after the
+ * moment `until` (in milliseconds) at which the revision was there, or is not our own with this mode.
+ */
+export function share(file: string, target: string, mode: number, until: number): boolean {
+  const found = lstatSync(file, { throwIfNoEntry: false });
+  if (!found?.isFile() || (found.mode & 0o7777) !== mode || found.uid !== OWNER) return false;
+  return Math.floor(found.mtimeMs) <= until && isLinked(file, target);
 }
 
 /**
@@ -70,11 +85,13 @@ function copy(file: string, target: string, mode: number): void {
   }
 }
 
-function write(target: string, mode: number, bytes: Uint8Array): void {
-  const descriptor = openSync(target, "wx", PRIVATE_FILE);
+function write(target: string, mode: number, bytes: Uint8Array, given?: Set<number>): void {
+  const descriptor = openSync(target, CREATE, mode);
   try {
     for (let at = 0; at < bytes.length; ) at += writeSync(descriptor, bytes, at);
-    fchmodSync(descriptor, mode);
+    if (given?.has(mode)) return;
+    if ((fstatSync(descriptor).mode & 0o7777) === mode) given?.add(mode);
+    else fchmodSync(descriptor, mode);
   } finally {
     closeSync(descriptor);
   }
@@ -92,7 +109,7 @@ function holds(file: string, mode: number, content: Uint8Array | string): boolea
       const found = fstatSync(descriptor);
       const size = typeof source === "number" ? fstatSync(source).size : source.length;
       if (!found.isFile() || found.size !== size) return false;
-      return (found.mode & 0o7777) === mode && found.uid === process.geteuid?.() && hasBytes(descriptor, source, size);
+      return (found.mode & 0o7777) === mode && found.uid === OWNER && hasBytes(descriptor, source, size);
     } finally {
       closeSync(descriptor);
     }

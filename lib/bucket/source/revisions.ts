@@ -1,3 +1,4 @@
+import { hash } from "node:crypto";
 import path from "node:path";
 import { Failure } from "../../core/errors.ts";
 import { namesIn, readBounded, remove, writeAtomic } from "../../core/files.ts";
@@ -42,6 +43,10 @@ const STATE = object({
 type State = Infer<typeof STATE>;
 
 const NEWEST_KEPT = 20;
+/** In the folder of a revision, beside its source: the lines of which `sha256` is the sum. */
+export const LIST_FILE = "files.sha256";
+/** Enough for as many files as a source may have, with the longest paths. */
+const LIST_BYTES = 32 * 1024 * 1024;
 const FILE_BYTES = 1024 * 1024;
 
 /** All revisions that are kept, newest first; none where nothing was ever pushed. */
@@ -58,6 +63,23 @@ export async function currentRevision(layout: Layout): Promise<string | null> {
     return (await readState(layout)).current ?? null;
   } catch {
     return null;
+  }
+}
+
+/**
+ * What the current revision has: the lines of its list, its folder, and the moment (in milliseconds) at which all of it
+ * was there. Undefined where there is none, or where its list is not the one that the revision was made with.
+ */
+export async function currentFiles(layout: Layout) {
+  try {
+    const { current, revisions } = await readState(layout);
+    const revision = revisions.find(({ id }) => id === current);
+    const folder = path.join(layout.revisions, `${current}`);
+    const list = await readBounded(path.join(folder, LIST_FILE), LIST_BYTES);
+    if (!revision || !list || hash("sha256", list) !== revision.sha256) return undefined;
+    return { folder, until: Date.parse(revision.created_at), lines: new Set(list.toString().split("\n")) };
+  } catch {
+    return undefined;
   }
 }
 

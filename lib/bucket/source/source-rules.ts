@@ -9,6 +9,7 @@ import { join } from "../../core/shape.ts";
 import { type FoundFile, walk } from "../../core/walk.ts";
 import { type Layout, SKIPPED_FOLDERS, SOURCE_PATHS } from "../base/layout.ts";
 import type { Problems } from "../base/problems.ts";
+import { folderOf } from "./present.ts";
 
 /** What one push may hold (decisions: Push). */
 export const SOURCE_LIMITS = {
@@ -44,18 +45,20 @@ export class SourceRules {
    * `tar -C <bucket> .` writes it, is dropped. Throws `invalid_source` naming the entry.
    */
   admit(entry: TarEntry): string[] {
-    const path = entry.path.replace(/^\.\//, "");
+    const path = entry.path.startsWith("./") ? entry.path.slice(2) : entry.path;
     const isTop = path === "." && entry.type === "directory";
-    const problem = isTop ? this.#enter([path], entry.type) : this.problemOf({ ...entry, path });
+    const problem = isTop ? this.#enter(path, entry.type) : this.problemOf({ path, type: entry.type, size: entry.size });
     if (problem !== undefined) throw archiveFailure(entry.index, entry.path, problem);
     return isTop ? [] : path.split("/");
   }
 
   /** Why an entry cannot lie beside those asked about before, or undefined. */
   problemOf(entry: SourceEntry): string | undefined {
-    const parts = entry.path.split("/");
     return (
-      this.#typeProblem(entry) ?? pathProblem(entry.path) ?? rootProblem(parts, entry.type) ?? this.#enter(parts, entry.type)
+      this.#typeProblem(entry) ??
+      pathProblem(entry.path) ??
+      rootProblem(entry.path, entry.type) ??
+      this.#enter(entry.path, entry.type)
     );
   }
 
@@ -72,16 +75,16 @@ export class SourceRules {
   }
 
   /** Remembers a path and the folders on the way to it; answers what keeps it from lying beside the others. */
-  #enter(parts: string[], type: string): string | undefined {
-    const folder = parts.slice(0, -1).join("/");
-    for (let count = this.#folders.has(folder) ? parts.length : 1; count <= parts.length; count++) {
-      const named = count === parts.length;
-      const path = parts.slice(0, count).join("/");
-      const clash = this.#enterOne({ path, type: named ? type : "directory", named });
-      if (clash !== undefined) return clash;
-    }
-    this.#folders.add(folder);
-    return undefined;
+  #enter(path: string, type: string): string | undefined {
+    return this.#enterFolder(folderOf(path)) ?? this.#enterOne({ path, type, named: true });
+  }
+
+  /** Likewise for a folder on the way to a path, which need not be asked about again for the next path. */
+  #enterFolder(path: string): string | undefined {
+    if (path === "." || this.#folders.has(path)) return undefined;
+    const clash = this.#enterFolder(folderOf(path)) ?? this.#enterOne({ path, type: "directory", named: false });
+    if (clash === undefined) this.#folders.add(path);
+    return clash;
   }
 
   #enterOne(next: Known): string | undefined {
@@ -103,7 +106,7 @@ export class SourceRules {
 
 /** Equal for names that a file system without case, or one that composes accents, takes for the same. */
 function fold(path: string): string {
-  return path.normalize("NFC").toUpperCase().toLowerCase();
+  return /^[ -~]*$/.test(path) ? path.toLowerCase() : path.normalize("NFC").toUpperCase().toLowerCase();
 }
 
 /** Why a name in an archive is none for a file below a folder, or undefined. */
@@ -111,20 +114,21 @@ export function pathProblem(path: string): string | undefined {
   if (path === "") return "it has no name";
   if (/\p{Cc}/u.test(path)) return "its name has a control character";
   if (path.startsWith("/")) return "an absolute path is not allowed";
-  if (Buffer.byteLength(path) > SOURCE_LIMITS.pathBytes) return `its path has more than ${SOURCE_LIMITS.pathBytes} bytes`;
+  const bytes = Buffer.byteLength(path);
+  if (bytes > SOURCE_LIMITS.pathBytes) return `its path has more than ${SOURCE_LIMITS.pathBytes} bytes`;
   for (const part of path.split("/")) {
     if (part === "") return "an empty part in its path is not allowed";
     if (part === "." || part === "..") return `"${part}" in its path is not allowed`;
-    if (Buffer.byteLength(part) > SOURCE_LIMITS.partBytes)
+    if (bytes > SOURCE_LIMITS.partBytes && Buffer.byteLength(part) > SOURCE_LIMITS.partBytes)
       return `a part of its path has more than ${SOURCE_LIMITS.partBytes} bytes`;
   }
   return undefined;
 }
 
-function rootProblem(parts: string[], type: string): string | undefined {
-  const root = parts[0] as string;
+function rootProblem(path: string, type: string): string | undefined {
+  const [root = ""] = path.split("/", 1);
   if (!(SOURCE_PATHS as readonly string[]).includes(root)) return "only ops.conf, workspace/ and templates/ can be pushed";
-  const isFile = parts.length === 1 && type === "file";
+  const isFile = root === path && type === "file";
   if (root === "ops.conf") return isFile ? undefined : "ops.conf must be a file";
   return isFile ? `${root} must be a directory` : undefined;
 }

@@ -8,7 +8,7 @@ import { openContained, openRegular, readBounded, requireFolder, unlessMissing }
 import { quote } from "../../core/shape.ts";
 import type { Layout } from "../base/layout.ts";
 
-const SOURCE_FOLDERS: readonly string[] = ["workspace", "templates"];
+const SOURCE_FOLDERS: readonly string[] = ["templates", "workspace"];
 
 /** A file of the source, as people are shown it. */
 interface ShownFile {
@@ -48,11 +48,13 @@ function noSuchFile(below: string): Failure {
   return new Failure("file_not_found", `${quote(below)} is no file of the source`);
 }
 
-/** A page of the regular files of the source, by path. A file that {@link openSourceFile} does not open is left out. */
+/**
+ * A page of the regular files of the source, by path; only the folders on the way to them are read. A file that
+ * {@link openSourceFile} does not open is left out.
+ */
 export async function listSourceFiles(layout: Layout, { after, limit }: Page) {
-  const paths = (await sourcePaths(layout.root)).filter((one) => one > after).sort();
   const items: (ShownFile & { sha256: string })[] = [];
-  for (const below of paths) {
+  for await (const below of sourcePaths(layout.root, after)) {
     await using handle = await openIfThere(layout, below);
     if (handle && items.length === limit) return { items, more: true };
     if (!handle) continue;
@@ -74,7 +76,7 @@ export async function listTemplates(layout: Layout, { after, limit }: Page) {
 async function templateOf(layout: Layout, name: string) {
   const folder = `templates/${name}`;
   const files: ShownFile[] = [];
-  for (const one of (await pathsBelow(layout.root, folder)).sort()) {
+  for await (const one of pathsBelow(layout.root, folder)) {
     await using handle = await openIfThere(layout, one);
     if (handle) files.push({ path: one.slice(folder.length + 1), ...(await statusOf(handle)) });
   }
@@ -98,21 +100,24 @@ export function modeText(mode: number): string {
   return (mode & 0o100) === 0 ? "0644" : "0755";
 }
 
-/** The paths of the files of a source in `root`; ops.conf is among them whether it is there or not. */
-async function sourcePaths(root: string): Promise<string[]> {
-  const below = await Promise.all(SOURCE_FOLDERS.map((name) => pathsBelow(root, name)));
-  return ["ops.conf", ...below.flat()];
+/** Like {@link pathsBelow}, for all files of a source; ops.conf is among them whether it is there or not. */
+async function* sourcePaths(root: string, after = ""): AsyncGenerator<string> {
+  if ("ops.conf" > after) yield "ops.conf";
+  for (const folder of SOURCE_FOLDERS) yield* pathsBelow(root, folder, after);
 }
 
-/** The paths of the regular files below a folder of `root`, the folder's name included, in no order. */
-async function pathsBelow(root: string, folder: string): Promise<string[]> {
-  const found: string[] = [];
-  for (const entry of await entriesOrNone(path.join(root, folder))) {
-    const below = `${folder}/${entry.name}`;
-    if (entry.isDirectory()) found.push(...(await pathsBelow(root, below)));
-    else if (entry.isFile()) found.push(below);
+/**
+ * The paths of the regular files below a folder of `root`, the folder's name included, in order and behind `after`. A
+ * folder is read when its turn comes.
+ */
+async function* pathsBelow(root: string, folder: string, after = ""): AsyncGenerator<string> {
+  const entries = await entriesOrNone(path.join(root, folder));
+  // All that is below a folder begins with its name and a slash, and so has its place in the order.
+  const keys = new Map(entries.map((entry) => [`${folder}/${entry.name}${entry.isDirectory() ? "/" : ""}`, entry]));
+  for (const key of [...keys.keys()].sort()) {
+    if (key.endsWith("/") && (key > after || after.startsWith(key))) yield* pathsBelow(root, key.slice(0, -1), after);
+    else if (keys.get(key)?.isFile() && key > after) yield key;
   }
-  return found;
 }
 
 /** The entries of a folder; empty where the folder is missing or lies behind a link. */
@@ -158,7 +163,8 @@ export async function diffRevisions(layout: Layout, before: string, after: strin
 
 async function filesOf(revision: string): Promise<Set<string>> {
   const hasOpsConf = (await unlessMissing(lstat(path.join(revision, "ops.conf"))))?.isFile();
-  return new Set((await sourcePaths(revision)).filter((name) => hasOpsConf || name !== "ops.conf"));
+  const paths = await Array.fromAsync(sourcePaths(revision));
+  return new Set(paths.filter((name) => hasOpsConf || name !== "ops.conf"));
 }
 
 async function compareFiles(
@@ -167,6 +173,8 @@ async function compareFiles(
   roomBytes: number,
 ): Promise<ChangedFile | undefined> {
   const [old, now] = await Promise.all([lstat(before), lstat(after)]);
+  // Most files are shared by the revisions.
+  if (old.ino === now.ino && old.dev === now.dev) return undefined;
   const modes = { before: modeText(old.mode), after: modeText(now.mode) };
   const file = { path: name, mode: modes.before === modes.after ? null : modes };
   if (old.size === now.size && (await areEqual(before, after)))

@@ -1,5 +1,5 @@
 import { createHash, hash, randomUUID } from "node:crypto";
-import { chmod, open, rename } from "node:fs/promises";
+import { chmod, open, rename, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
@@ -10,9 +10,17 @@ import { cancelledFailure, Failure, hasErrno, messageOf, throwIfCancelled } from
 import { exists, flushFolder, makePrivateFolder, PRIVATE_FILE, remove } from "../../core/files.ts";
 import { faultPoint } from "../../core/self.ts";
 import type { Layout } from "../base/layout.ts";
-import { currentRevision, findRevision, listRevisions, type Revision, type StoredRevision, withoutMarks } from "./revisions.ts";
+import {
+  currentFiles,
+  findRevision,
+  LIST_FILE,
+  listRevisions,
+  type Revision,
+  type StoredRevision,
+  withoutMarks,
+} from "./revisions.ts";
 import { SOURCE_LIMITS, SourceRules } from "./source-rules.ts";
-import { discardLeftovers, finishInterrupted, flushTree, install, type Prepared } from "./swap.ts";
+import { discardLeftovers, finishInterrupted, flushFileSystem, flushTree, install, type Prepared } from "./swap.ts";
 import { Trees } from "./trees.ts";
 
 type Summary = Pick<StoredRevision, "size_bytes" | "file_count" | "sha256">;
@@ -30,6 +38,8 @@ const READ_ONLY = { file: 0o444, program: 0o555, folder: 0o555 } as const;
 const LIVE = { file: 0o644, program: 0o755, folder: 0o755 } as const;
 /** Larger files of an archive are not held in memory. */
 const HELD_BYTES = 1024 * 1024;
+/** After so many new files a flush begins beside the work, so that the one at the end has less to wait for. */
+const EARLY_FILES = 8_000;
 
 /**
  * Streams the archive of a push to `.ops/uploads/<uuid>/` and checks every rule for it (decisions: Push), each name
@@ -46,13 +56,13 @@ export async function receiveSource(
   try {
     const [tree, live] = [path.join(folder, "tree"), path.join(folder, "live")];
     for (const one of [tree, live]) await makePrivateFolder(one);
-    const before = await currentRevision(layout);
-    const like = before === null ? undefined : path.join(layout.revisions, before);
+    const before = await currentFiles(layout);
     await using trees = new Trees([
-      { folder: tree, modes: READ_ONLY, like },
+      { folder: tree, modes: READ_ONLY, like: before && { folder: before.folder, until: before.until } },
       { folder: live, modes: LIVE, replaces: layout.root },
     ]);
-    const summary = await unpack(archiveOf(body, gzip, signal), trees, path.join(folder, "large"));
+    const { list, ...summary } = await unpack(archiveOf(body, gzip, signal), trees, path.join(folder, "large"), before?.lines);
+    await writeFile(path.join(tree, LIST_FILE), list, { flag: "wx", mode: READ_ONLY.file });
     const [, paths = []] = await trees.finish();
     await flushTree(folder, summary.file_count);
     faultPoint("push: received");
@@ -124,10 +134,14 @@ export async function recoverSource(layout: Layout): Promise<void> {
   await discardLeftovers(layout);
 }
 
-/** Puts the files of an archive into trees; a file that is not held in memory is first written to `<large><number>`. */
-async function unpack(archive: AsyncIterable<Uint8Array>, trees: Trees, large: string): Promise<Summary> {
+/**
+ * Puts the files of an archive into trees, those on the list `before` as kept ones; a file that is not held in memory is
+ * first written to `<large><number>`. Answers the list of the files, too.
+ */
+async function unpack(archive: AsyncIterable<Uint8Array>, trees: Trees, large: string, before?: ReadonlySet<string>) {
   const rules = new SourceRules();
-  const files: { path: string; sum: string }[] = [];
+  const lines = new Map<string, string>();
+  const countNew = flushedEarly(path.dirname(large));
   let size_bytes = 0;
   for await (const entry of readTar(archive)) {
     const name = rules.admit(entry).join("/");
@@ -136,25 +150,36 @@ async function unpack(archive: AsyncIterable<Uint8Array>, trees: Trees, large: s
       continue;
     }
     const kind = (entry.mode & 0o100) === 0 ? "file" : "program";
-    const isHeld = entry.size <= HELD_BYTES;
-    const content = isHeld ? await bytesOf(entry) : `${large}${files.length}`;
+    const content =
+      entry.size > HELD_BYTES ? `${large}${lines.size}` : (entry.whole ?? Buffer.concat(await Array.fromAsync(entry.content)));
     const sum = typeof content === "string" ? await writeEntry(entry, content, READ_ONLY[kind]) : hash("sha256", content);
-    await trees.put({ name, kind, content });
-    files.push({ path: name, sum: `${sum} ${kind === "program" ? "0755" : "0644"} ${name}\n` });
+    const line = `${sum} ${kind === "program" ? "0755" : "0644"} ${name}`;
+    const isKept = before?.has(line) ?? false;
+    await trees.put({ name, kind, content, isKept });
+    if (!isKept) countNew();
+    lines.set(name, line);
     size_bytes += entry.size;
   }
   const details = [{ path: "workspace", message: "is missing" }];
   if (!rules.hasWorkspace) throw new Failure("invalid_source", "the archive has no workspace/", { details });
-  files.sort((a, b) => (a.path < b.path ? -1 : 1));
-  const sums = files.map(({ sum }) => sum).join("");
-  return { size_bytes, file_count: files.length, sha256: createHash("sha256").update(sums).digest("hex") };
+  const list = [...lines.keys()]
+    .sort()
+    .map((name) => `${lines.get(name)}\n`)
+    .join("");
+  return { list, size_bytes, file_count: lines.size, sha256: hash("sha256", list) };
 }
 
-async function bytesOf({ content, whole }: TarEntry): Promise<Uint8Array> {
-  if (whole) return whole;
-  const chunks: Uint8Array[] = [];
-  for await (const chunk of content) chunks.push(chunk);
-  return chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks);
+/** To be called for each new file; a flush is begun where the one before has ended. */
+function flushedEarly(folder: string): () => void {
+  let isFlushing = false;
+  let count = 0;
+  return () => {
+    if (++count % EARLY_FILES !== 0 || isFlushing) return;
+    isFlushing = true;
+    void flushFileSystem(folder).finally(() => {
+      isFlushing = false;
+    });
+  };
 }
 
 /** Writes a file of an archive, which must not exist yet; answers its SHA-256 in hexadecimal. */

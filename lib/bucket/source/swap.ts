@@ -133,7 +133,7 @@ export async function flushTree(folder: string, files = 0): Promise<void> {
 }
 
 /** Flushes all that the file system of a folder holds. Answers false where that is not possible, fails or takes too long. */
-async function flushFileSystem(folder: string): Promise<boolean> {
+export async function flushFileSystem(folder: string): Promise<boolean> {
   const { Launcher } = await import("../../core/spawn.ts");
   // The child needs nothing of the environment: without a PATH `sync` is looked for where systems have it.
   const ended = await new Launcher({}).run(["sync", "-f", folder], { timeoutMs: FLUSH_LIMIT_MS }).catch(() => undefined);

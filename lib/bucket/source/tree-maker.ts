@@ -1,16 +1,15 @@
 import { chmodSync, mkdirSync } from "node:fs";
-import path from "node:path";
 import { parentPort, workerData } from "node:worker_threads";
 import { messageOf } from "../../core/errors.ts";
-import { isSame, place } from "./place.ts";
-import { Present } from "./present.ts";
+import { isSame, place, share } from "./place.ts";
+import { folderOf, Present } from "./present.ts";
 
 /** A tree that is made of the entries of an archive. */
 export interface TreeOrder {
   folder: string;
   modes: Record<"file" | "program" | "folder", number>;
-  /** A tree that may have the same files already: these are shared. */
-  like?: string | undefined;
+  /** A read-only tree that has the kept entries, and the moment (in milliseconds) from which on none of its files changes. */
+  like?: { folder: string; until: number } | undefined;
   /** A source that may have the same files already: the tree has only what has to be put into this source. */
   replaces?: string | undefined;
 }
@@ -21,6 +20,8 @@ export interface TreeEntry {
   name: string;
   kind: "file" | "program" | "folder";
   content?: Uint8Array | string;
+  /** A file that is to be shared with the tree `like`. */
+  isKept?: boolean;
 }
 
 /**
@@ -28,9 +29,9 @@ export interface TreeEntry {
  * are one after the other, and the threads share them.
  */
 export interface TreeBatch {
-  /** A line for each entry; no name has a control character. */
-  names: string;
+  names: string[];
   kinds: TreeEntry["kind"][];
+  areKept: boolean[];
   /** How many bytes a file has, or the path of a file that is elsewhere. */
   contents: (number | string)[];
   bytes: Uint8Array;
@@ -42,24 +43,25 @@ export class TreeMaker {
   readonly #like: Present | undefined;
   readonly #replaced: Present | undefined;
   readonly #made = new Set(["."]);
+  readonly #given = new Set<number>();
   readonly #wanted = new Set<string>();
   readonly #paths = new Set<string>();
 
   constructor(order: TreeOrder) {
     this.#order = order;
     const { like, replaces, modes } = order;
-    if (like !== undefined) this.#like = new Present(like, modes.folder);
+    if (like) this.#like = new Present(like.folder, modes.folder);
     if (replaces !== undefined) this.#replaced = new Present(replaces, modes.folder);
   }
 
   /** Puts entries into the tree. */
-  take({ names, kinds, contents, bytes }: TreeBatch): void {
+  take({ names, kinds, areKept, contents, bytes }: TreeBatch): void {
     let at = 0;
-    for (const [index, name] of names.split("\n").entries()) {
-      const content = contents[index] as number | string;
-      const from = at;
-      if (typeof content === "number") at += content;
-      this.#put(name, kinds[index] as TreeEntry["kind"], typeof content === "number" ? bytes.subarray(from, at) : content);
+    for (const [index, name] of names.entries()) {
+      const size = contents[index] as number | string;
+      const content = typeof size === "number" ? bytes.subarray(at, at + size) : size;
+      if (typeof size === "number") at += size;
+      this.#put({ name, kind: kinds[index] as TreeEntry["kind"], content, isKept: areKept[index] as boolean });
     }
   }
 
@@ -76,23 +78,33 @@ export class TreeMaker {
     return [...this.#paths];
   }
 
-  #put(name: string, kind: TreeEntry["kind"], content: Uint8Array | string): void {
-    const { folder, modes } = this.#order;
-    this.#want(name);
-    const replaced = this.#replaced;
-    const found = replaced?.kindOf(name);
-    if (kind === "folder" && found === "folder") return;
-    if (kind !== "folder" && found === "file" && replaced && isSame(replaced.placeOf(name), modes[kind], content)) return;
-    if (replaced) this.#paths.add(replaced.highest(name));
-    this.#make(kind === "folder" ? name : path.posix.dirname(name));
+  #put({ name, kind, content, isKept }: Required<TreeEntry>): void {
+    const { folder, modes, like } = this.#order;
+    if (this.#replaced && this.#isThere(name, kind, content)) return;
+    const above = folderOf(name);
+    this.#make(kind === "folder" ? name : above);
     if (kind === "folder") return;
-    const shared = this.#like?.kindOf(name) === "file" ? this.#like.placeOf(name) : undefined;
-    place({ target: `${folder}/${name}`, mode: modes[kind], content, like: shared });
+    const [mode, target] = [modes[kind], `${folder}/${name}`];
+    const isShared = isKept && like && this.#like?.isFolder(above) && share(`${like.folder}/${name}`, target, mode, like.until);
+    if (!isShared) place({ target, mode, content, given: this.#given });
+  }
+
+  /** Whether the source that is to be replaced has just this; else notes what has to be replaced. */
+  #isThere(name: string, kind: TreeEntry["kind"], content: Uint8Array | string): boolean {
+    const replaced = this.#replaced as Present;
+    this.#want(name);
+    const found = replaced.kindOf(name);
+    const isThere =
+      kind === "folder"
+        ? found === "folder"
+        : found === "file" && isSame(replaced.placeOf(name), this.#order.modes[kind], content);
+    if (!isThere) this.#paths.add(replaced.highest(name));
+    return isThere;
   }
 
   #make(name: string): void {
     if (this.#made.has(name)) return;
-    this.#make(path.posix.dirname(name));
+    this.#make(folderOf(name));
     this.#made.add(name);
     mkdirSync(`${this.#order.folder}/${name}`);
   }
@@ -101,31 +113,27 @@ export class TreeMaker {
   #want(name: string): void {
     if (name === "." || this.#wanted.has(name)) return;
     this.#wanted.add(name);
-    this.#want(path.posix.dirname(name));
+    this.#want(folderOf(name));
   }
 }
 
-/** What is said to a thread of trees.ts. */
-export type TreeQuestion = TreeBatch | "finish";
+/** What is said to a thread of trees.ts: a new order, entries for it, or that these were all. */
+export type TreeQuestion = TreeOrder | TreeBatch | "finish";
 /** What the thread answers to each question. */
 export type TreeAnswer = { paths: string[] } | { message: string; code: unknown };
+/** How a thread of trees.ts is told apart from one of another kind. */
+export const TREE_THREAD = "trees";
 
-/** How a thread is told apart from one of another kind. */
-export interface TreeThreadData {
-  tree: TreeOrder;
-}
+let maker: TreeMaker | undefined;
+if (workerData === TREE_THREAD) parentPort?.on("message", (question: TreeQuestion) => parentPort?.postMessage(answer(question)));
 
-const tree = (workerData as Partial<TreeThreadData> | null)?.tree;
-if (parentPort && tree) {
-  const maker = new TreeMaker(tree);
-  parentPort.on("message", (question: TreeQuestion) => parentPort?.postMessage(answer(maker, question)));
-}
-
-function answer(maker: TreeMaker, question: TreeQuestion): TreeAnswer {
+function answer(question: TreeQuestion): TreeAnswer {
   try {
-    if (question === "finish") return { paths: maker.finish() };
-    maker.take(question);
-    return { paths: [] };
+    const paths = question === "finish" ? maker?.finish() : undefined;
+    if (question === "finish") maker = undefined;
+    else if ("modes" in question) maker = new TreeMaker(question);
+    else maker?.take(question);
+    return { paths: paths ?? [] };
   } catch (error) {
     return { message: messageOf(error), code: (error as { code?: unknown }).code };
   }

@@ -1,22 +1,24 @@
 import { Worker } from "node:worker_threads";
 import { programFile } from "../../core/self.ts";
 import {
+  TREE_THREAD,
   type TreeAnswer,
   type TreeBatch,
   type TreeEntry,
   TreeMaker,
   type TreeOrder,
   type TreeQuestion,
-  type TreeThreadData,
 } from "./tree-maker.ts";
 
-/** Fewer entries, or bytes, cost less than threads. */
-const FEW_ENTRIES = 500;
-const FEW_BYTES = 4 * 1024 * 1024;
-const BATCH_ENTRIES = 100;
+/** So many batches cost less than threads. */
+const FEW_BATCHES = 2;
+const BATCH_ENTRIES = 250;
 const BATCH_BYTES = 512 * 1024;
 /** How many batches may be on their way to a tree. */
-const MOST_UNDER_WAY = 8;
+const MOST_UNDER_WAY = 4;
+/** The start of a thread costs as much as thousands of files, so some wait for the next push. */
+const MOST_RESTING = 2;
+const REST_MS = 60_000;
 
 /**
  * Makes trees of the entries of an archive, side by side: a thread for each tree where there are many entries. Errors are
@@ -26,7 +28,8 @@ export class Trees {
   readonly #orders: readonly TreeOrder[];
   #threads: readonly TreeThread[] = [];
   #held: TreeBatch[] = [];
-  #entries: TreeEntry[] = [];
+  #batch = emptyBatch();
+  /** How many bytes of the batch are taken. */
   #bytes = 0;
 
   constructor(orders: readonly TreeOrder[]) {
@@ -34,10 +37,16 @@ export class Trees {
   }
 
   /** Puts an entry into each tree; waits where the trees do not keep up. */
-  async put(entry: TreeEntry): Promise<void> {
-    this.#entries.push(entry);
-    if (typeof entry.content === "object") this.#bytes += entry.content.length;
-    if (this.#entries.length >= BATCH_ENTRIES || this.#bytes >= BATCH_BYTES) await this.#pass();
+  async put({ name, kind, content = "", isKept = false }: TreeEntry): Promise<void> {
+    const size = typeof content === "string" ? 0 : content.length;
+    if (this.#batch.names.length === BATCH_ENTRIES || this.#bytes + size > this.#batch.bytes.length) await this.#pass(size);
+    const { names, kinds, contents, areKept, bytes } = this.#batch;
+    names.push(name);
+    kinds.push(kind);
+    areKept.push(isKept);
+    contents.push(typeof content === "string" ? content : size);
+    if (typeof content !== "string") bytes.set(content, this.#bytes);
+    this.#bytes += size;
   }
 
   /** Waits until all trees are there; for each the paths at which the source that it replaces differs. */
@@ -56,28 +65,39 @@ export class Trees {
     await Promise.all(this.#threads.map((thread) => thread.close()));
   }
 
-  async #pass(): Promise<void> {
-    if (this.#entries.length > 0) this.#held.push(batchOf(this.#entries.splice(0)));
+  /** Hands the batch over, and begins one that has room for a file of so many bytes. */
+  async #pass(bytes = 0): Promise<void> {
+    this.#held.push(this.#batch);
+    this.#batch = emptyBatch(bytes);
     this.#bytes = 0;
-    const { length } = this.#held;
-    const bytes = this.#held.reduce((sum, batch) => sum + batch.bytes.length, 0);
-    if (this.#threads.length === 0 && length * BATCH_ENTRIES <= FEW_ENTRIES && bytes <= FEW_BYTES) return;
-    if (this.#threads.length === 0) this.#threads = this.#orders.map((order) => new TreeThread(order));
+    if (this.#threads.length === 0 && this.#held.length <= FEW_BATCHES) return;
+    if (this.#threads.length === 0) this.#threads = this.#orders.map((order) => TreeThread.start(order));
     for (const batch of this.#held.splice(0)) await Promise.all(this.#threads.map((thread) => thread.take(batch)));
   }
 }
 
-/** A thread that makes a tree. */
+/** A thread that makes trees, one after the other. */
 class TreeThread {
+  static readonly #resting = new Set<TreeThread>();
   readonly #thread: Worker;
+  #rest: NodeJS.Timeout | undefined;
   /** Of the questions without an answer yet, in their order. */
   readonly #answers: PromiseWithResolvers<string[]>[] = [];
   #failure: Error | undefined;
 
-  constructor(tree: TreeOrder) {
-    const workerData: TreeThreadData = { tree };
+  /** A thread that makes this tree. */
+  static start(order: TreeOrder): TreeThread {
+    const [thread = new TreeThread()] = TreeThread.#resting;
+    TreeThread.#resting.delete(thread);
+    clearTimeout(thread.#rest);
+    thread.#thread.ref();
+    void thread.#ask(order);
+    return thread;
+  }
+
+  private constructor() {
     // The thread gets nothing of the environment, in which a token may be.
-    this.#thread = new Worker(programFile("lib/bucket/source/tree-maker"), { env: {}, workerData });
+    this.#thread = new Worker(programFile("lib/bucket/source/tree-maker"), { env: {}, workerData: TREE_THREAD });
     this.#thread.on("message", (answer: TreeAnswer) => {
       if ("paths" in answer) this.#answers.shift()?.resolve(answer.paths);
       else this.#fail(Object.assign(new Error(answer.message), { code: answer.code }));
@@ -96,8 +116,13 @@ class TreeThread {
     return this.#ask("finish");
   }
 
+  /** Ends the thread, or lets it wait for another tree where it has nothing to do any more. */
   async close(): Promise<void> {
-    await this.#thread.terminate();
+    const isBusy = this.#failure !== undefined || this.#answers.length > 0;
+    if (isBusy || TreeThread.#resting.size >= MOST_RESTING) return void (await this.#thread.terminate());
+    TreeThread.#resting.add(this);
+    this.#thread.unref();
+    this.#rest = setTimeout(() => void this.#thread.terminate(), REST_MS).unref();
   }
 
   #ask(question: TreeQuestion): Promise<string[]> {
@@ -111,19 +136,13 @@ class TreeThread {
   }
 
   #fail(error: Error): void {
+    TreeThread.#resting.delete(this);
     this.#failure ??= error;
     for (const answer of this.#answers.splice(0)) answer.reject(this.#failure);
   }
 }
 
-function batchOf(entries: readonly TreeEntry[]): TreeBatch {
-  const contents = entries.map(({ content = "" }) => (typeof content === "string" ? content : content.length));
-  const all = entries.flatMap(({ content }) => (typeof content === "object" ? [content] : []));
-  const bytes = new Uint8Array(new SharedArrayBuffer(all.reduce((sum, { length }) => sum + length, 0)));
-  let at = 0;
-  for (const one of all) {
-    bytes.set(one, at);
-    at += one.length;
-  }
-  return { names: entries.map(({ name }) => name).join("\n"), kinds: entries.map(({ kind }) => kind), contents, bytes };
+function emptyBatch(bytes = 0): TreeBatch {
+  const memory = new SharedArrayBuffer(Math.max(BATCH_BYTES, bytes));
+  return { names: [], kinds: [], areKept: [], contents: [], bytes: new Uint8Array(memory) };
 }

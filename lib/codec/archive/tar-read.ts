@@ -30,11 +30,12 @@ export interface TarEntry {
   /** Bytes of content, as the archive claims; 0 for everything but a file. */
   size: number;
   /** To be read before the next entry is asked for; unread bytes are skipped then. */
-  content: AsyncIterable<Uint8Array>;
+  content: AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
   /** The whole content, where the stream has brought the whole already: then `content` need not be read. */
   whole: Uint8Array | undefined;
 }
 
+const EXTENSIONS: ReadonlySet<string> = new Set(Object.values(EXTENSION));
 /** The most zeros behind the end of an archive; GNU tar fills up to 10 KiB. */
 const END_PADDING_BYTES = 1024 * 1024;
 const EXTENSION_BYTES = 64 * 1024;
@@ -57,10 +58,10 @@ export async function* readTar(source: AsyncIterable<Uint8Array>): AsyncGenerato
     for (let index = 1; ; index++) {
       const header = await readHeader(reader, index);
       if (!header) return await readEnd(reader, index);
-      const unread = { bytes: header.size };
-      const whole = reader.held(header.size);
-      yield Object.assign(header, { content: contentOfEntry(reader, header, unread), whole });
-      if (unread.bytes > 0 && !reader.skip(unread.bytes)) for await (const _ of contentOfEntry(reader, header, unread));
+      const whole = reader.take(header.size);
+      const unread = { bytes: whole ? 0 : header.size };
+      yield { ...header, content: whole ? [whole] : contentOfEntry(reader, header, unread), whole };
+      if (unread.bytes > 0) for await (const _ of contentOfEntry(reader, header, unread));
       const padding = paddingOf(header.size);
       if (!reader.skip(padding) && (await reader.exactly(padding)).length < padding) throw cutOff(header);
     }
@@ -87,7 +88,7 @@ async function readHeader(reader: ByteReader, index: number): Promise<EntryHeade
     if (isZero(block) && seen.size === 0) return undefined;
     checkHeader(block, index);
     const type = latin1Of(block, "type");
-    if (!Object.values<string>(EXTENSION).includes(type)) return entryHeader(block, extended, index);
+    if (!EXTENSIONS.has(type)) return entryHeader(block, extended, index);
     if (seen.has(type)) throw archiveFailure(index, undefined, "it has two extended headers of one kind");
     seen.add(type);
     Object.assign(extended, await readExtension(reader, block, type, index));
@@ -163,14 +164,28 @@ function numberField(block: Buffer, field: Field): number | undefined {
     const value = BigInt(`0x${block.toString("hex", from + 1, from + length)}`);
     return value <= Number.MAX_SAFE_INTEGER ? Number(value) : undefined;
   }
-  const digits = /^ *([0-7]+)[ \0]*$/.exec(latin1Of(block, field))?.[1];
-  return digits === undefined ? undefined : Number.parseInt(digits, 8);
+  // A regular expression for each number would cost as much as the rest of a header.
+  const end = from + length;
+  let at = from;
+  let value = 0;
+  while (at < end && block[at] === BLANK) at++;
+  const first = at;
+  for (; at < end && isOctal(block[at] as number); at++) value = value * 8 + (block[at] as number) - ZERO;
+  const behind = at;
+  while (at < end && (block[at] === BLANK || block[at] === 0)) at++;
+  return behind > first && at === end ? value : undefined;
+}
+
+const [BLANK, ZERO] = [0x20, 0x30];
+
+function isOctal(byte: number): boolean {
+  return byte >= ZERO && byte < ZERO + 8;
 }
 
 function pathOf(block: Buffer, index: number): string {
   const name = decodeName(untilZero(fieldOf(block, "name")), index);
-  const isPosix = latin1Of(block, "magic") === USTAR;
-  const prefix = isPosix ? decodeName(untilZero(fieldOf(block, "prefix")), index) : "";
+  const hasPrefix = block[FIELDS.prefix[0]] !== 0 && latin1Of(block, "magic") === USTAR;
+  const prefix = hasPrefix ? decodeName(untilZero(fieldOf(block, "prefix")), index) : "";
   return prefix === "" ? name : `${prefix}/${name}`;
 }
 
@@ -229,16 +244,12 @@ class ByteReader {
     this.#source = source[Symbol.asyncIterator]();
   }
 
-  /** The next bytes, where they were read already; they stay unread. */
-  held(count: number): Buffer | undefined {
-    return this.#chunk.length < count ? undefined : Buffer.from(this.#chunk.buffer, this.#chunk.byteOffset, count);
-  }
-
   /** Exactly `count` bytes, where they were read already. */
   take(count: number): Buffer | undefined {
-    const held = this.held(count);
-    if (held) this.#chunk = this.#chunk.subarray(count);
-    return held;
+    if (this.#chunk.length < count) return undefined;
+    const taken = Buffer.from(this.#chunk.buffer, this.#chunk.byteOffset, count);
+    this.#chunk = this.#chunk.subarray(count);
+    return taken;
   }
 
   /** Leaves out the next bytes, where they were read already; else answers false. */

@@ -4,7 +4,7 @@ import type { RunLog } from "../../bucket/base/logs.ts";
 import type { KvStore } from "../../bucket/kv/kv.ts";
 import type { ProcessIdentity } from "../../core/process.ts";
 import type { Launcher } from "../../core/spawn.ts";
-import type { Progress, RolloutProgress, RunKind } from "../../run/protocol.ts";
+import { NO_DEPLOY, type Progress, type RunKind, type WaitReason } from "../../run/protocol.ts";
 
 /** The run that an operation is carried out for. */
 interface RunIdentity {
@@ -34,9 +34,23 @@ export type Operation = (context: OperationContext, params: Record<string, unkno
 /** The shortest time between two reports of changes. */
 const REPORT_MS = 250;
 
-/** How far an operation is. Its rollouts are asked for when a report is sent. */
+/** More waits than these are told by job and reason. */
+const MOST_WAITS = 200;
+
+/** How far an operation is. How far a deploy is is asked for when a report is sent. */
 interface Step extends Pick<Progress, "phase" | "done" | "total"> {
-  rollouts?: () => RolloutProgress[];
+  deploy?: () => Pick<Progress, keyof typeof NO_DEPLOY>;
+}
+
+type Wait = Progress["waiting"][number];
+
+/** What a run waits for: the work in a few words (`make start`), and where it is done. */
+interface Waited {
+  reason: WaitReason;
+  /** Empty for what is of no job. */
+  job?: string;
+  worker: string;
+  detail: string;
 }
 
 /**
@@ -45,7 +59,7 @@ interface Step extends Pick<Progress, "phase" | "done" | "total"> {
  */
 export class ProgressBoard {
   readonly #send: (progress: Progress) => void;
-  readonly #waits = new Set<Progress["waiting"][number]>();
+  readonly #waits = new Set<Wait>();
   /** What the run waited for when it was cancelled. */
   #cancelled: ReadonlySet<unknown> | undefined;
   #unconfirmed = 0;
@@ -68,14 +82,21 @@ export class ProgressBoard {
   }
 
   /**
-   * Shows work among the things that the run waits for until the work ends. `on` names the work in a few words
-   * (`10.0.0.7: connecting`); `limitMs` is its time limit, null without one. For work that is given as a function the
-   * limit counts from its call of `begun`: until then the work waits for its turn.
+   * Shows work among the things that the run waits for until the work ends. `limitMs` is its time limit, null without
+   * one. For work that is given as a function the limit counts from its call of `begun`: until then the work waits for its
+   * turn.
    */
-  async during<T>(on: string, limitMs: number | null, work: Promise<T> | ((begun: () => void) => Promise<T>)): Promise<T> {
+  async during<T>(
+    { reason, job, worker, detail }: Waited,
+    limitMs: number | null,
+    work: Promise<T> | ((begun: () => void) => Promise<T>),
+  ): Promise<T> {
     const now = Date.now();
-    const wait: Progress["waiting"][number] = { on, since: new Date(now).toISOString(), until: null };
+    const on = `${job ? `${job}@` : ""}${worker}: ${detail}`;
+    const times = { since: new Date(now).toISOString(), until: null };
+    const wait: Wait = { on, ...times, reason: "slot", job: job || null, worker, detail };
     const begin = (at: number) => {
+      wait.reason = reason;
       if (limitMs !== null) wait.until = new Date(at + limitMs).toISOString();
       this.#changed();
     };
@@ -112,13 +133,29 @@ export class ProgressBoard {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     this.#sentAt = performance.now();
-    const { rollouts = () => [], ...step } = this.#step;
+    const { deploy = () => NO_DEPLOY, ...step } = this.#step;
     const cancel = this.#cancelled ? this.#confirmed(this.#cancelled) : null;
-    this.#send({ ...step, rollouts: rollouts(), waiting: [...this.#waits], cancel });
+    this.#send({ ...step, ...deploy(), waiting: grouped([...this.#waits]), cancel });
   }
 
   #confirmed(before: ReadonlySet<unknown>): Progress["cancel"] {
     const ended = before.difference(this.#waits).size;
     return { confirmed: Math.max(0, ended - this.#unconfirmed), total: before.size };
   }
+}
+
+/** The waits, where there are many those of a job for the same reason as one: a report goes to the server often. */
+function grouped(waits: readonly Wait[]): Wait[] {
+  if (waits.length <= MOST_WAITS) return [...waits];
+  const groups = [...Map.groupBy(waits, ({ reason, job }) => `${reason} ${job ?? ""}`).values()];
+  return groups.slice(0, MOST_WAITS).map((own) => {
+    const [first] = own as [Wait];
+    if (own.length === 1) return first;
+    const until = own.reduce<string | null>(
+      (last, one) => last && one.until && (one.until > last ? one.until : last),
+      first.until,
+    );
+    const on = `${first.job === null ? "" : `${first.job}: `}${first.detail}, and ${own.length - 1} more`;
+    return { ...first, on, until, worker: null };
+  });
 }

@@ -92,7 +92,9 @@ export class Fleet {
    */
   reach(host: string): Promise<Transport> {
     const { progress } = this.#context;
-    return kept(this.#reached, host, () => progress.during(`${host}: connecting`, REACH_LIMIT_MS, this.#reach(host)));
+    return kept(this.#reached, host, () =>
+      progress.during({ reason: "connect", worker: host, detail: "connecting" }, REACH_LIMIT_MS, this.#reach(host)),
+    );
   }
 
   /** Tells and answers, for each worker of a cancelled run, what became of the commands there. Call it when they have ended. */

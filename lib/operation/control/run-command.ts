@@ -126,7 +126,7 @@ async function runShell({ context, fleet, given }: WorkersCommand, host: string,
     timeoutMs,
     signal,
   });
-  return await progress.during(`${host}: the command`, timeoutMs, running);
+  return await progress.during({ reason: "command", worker: host, detail: "the command" }, timeoutMs, running);
 }
 
 /** Throws `cancelled` for a script that was cancelled. */

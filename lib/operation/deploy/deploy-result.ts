@@ -1,6 +1,7 @@
 import type { CatalogAllocation } from "../../bucket/base/model.ts";
 import { inOneLine } from "../../core/plain-text.ts";
 import type { PlanDifference } from "../../plan/deploy-plan.ts";
+import type { WaveProgress } from "../../run/protocol.ts";
 import type { Evidence } from "../base/evidence.ts";
 import type { CancelReceipts } from "../base/fleet.ts";
 import { concluded, countGrades, describeGrades, type Grade, worstOf } from "../base/outcome.ts";
@@ -20,6 +21,7 @@ interface AllocationResult {
 /** How a deploy went for one job. */
 export interface JobResult {
   job: string;
+  wave: number;
   outcome: "deployed" | "skipped" | "failed" | "cancelled" | "not_started";
   reason: string;
   duration_ms: number;
@@ -28,7 +30,10 @@ export interface JobResult {
 
 /** The result of a deploy run. */
 export interface DeployResult {
+  /** By wave. */
   jobs: JobResult[];
+  /** How many jobs of each wave ended how. */
+  waves: WaveProgress[];
   reconciled: Reconciled[];
   /** The worst outcome of each worker that the deploy was about. */
   workers: { worker: string; outcome: Grade }[];

@@ -9,10 +9,11 @@ import { Fleet, WORKERS_AT_ONCE } from "../base/fleet.ts";
 import { type Trouble, troubleOf } from "../base/outcome.ts";
 import { build } from "../build/build.ts";
 import { HookSession, scriptErrors } from "../hooks/hooks.ts";
-import { changeOptionsOf, deployScope, wavesOf } from "../plan/plan-job.ts";
-import { type Rollout, rolloutOf, rolloutProgress } from "../plan/rollout-state.ts";
+import { changeOptionsOf, deployScope } from "../plan/plan-job.ts";
+import { type Rollout, rolloutOf } from "../plan/rollout-state.ts";
 import { effectsOf } from "../reach/effects.ts";
 import { type Order, rolloutDriver, type Work } from "./carry-out.ts";
+import { DeployBoard, wavesOfResults } from "./deploy-board.ts";
 import {
   allocationResult,
   concludeDeploy,
@@ -82,26 +83,23 @@ interface Ongoing extends Work {
   /** Of the parts that have ended. */
   steps: DeployResult["steps"];
   reconciled: Reconciled[];
-  /** The rollouts that go on, and when they began. */
-  rollouts: Map<Rollout, number>;
-  results: Map<string, JobResult>;
+  board: DeployBoard;
 }
 
 function startedWork(order: Order): Ongoing {
   const { context, scope } = order;
+  const board = new DeployBoard(scope, context.log.redactor);
   const report = () => {
     const phase = ongoing.phase?.step ?? "";
-    const rollouts = () => [...ongoing.rollouts.keys()].map(rolloutProgress);
-    context.progress.report({ phase, done: ongoing.results.size, total: scope.jobs.length, rollouts });
+    context.progress.report({ phase, done: board.done, total: scope.jobs.length, deploy: () => board.progress() });
   };
-  const maps = { rollouts: new Map(), results: new Map() };
-  const ongoing: Ongoing = { ...order, ...maps, report, phase: undefined, steps: [], reconciled: [] };
+  const ongoing: Ongoing = { ...order, board, report, phase: undefined, steps: [], reconciled: [] };
   return ongoing;
 }
 
 /** Does each step of a deploy, on the workers and in the database. */
 function deployDriver(ongoing: Ongoing): Driver {
-  const { bound, context, effects, results } = ongoing;
+  const { board, bound, context, effects } = ongoing;
   const { db, kv, log, signal } = context;
   const driver: Driver = {
     ...rolloutDriver(ongoing),
@@ -136,7 +134,7 @@ function deployDriver(ongoing: Ongoing): Driver {
       log.record({ event: "deploy_skip", job, reason });
       log.info(`${job}: skipped, ${reason.replaceAll("_", " ")}`, { job });
       const allocations = rolloutOf(plan).states.map(allocationResult);
-      results.set(job, { job, outcome: "skipped", reason, duration_ms: 0, allocations });
+      board.settle(plan.job, { outcome: "skipped", reason, duration_ms: 0, allocations });
     },
     raiseSequence({ seq, jobs }) {
       db.run("UPDATE bucket SET update_seq = update_seq + 1");
@@ -146,9 +144,7 @@ function deployDriver(ongoing: Ongoing): Driver {
       return updateSeq;
     },
     workerFiles: ({ hosts, updateSeq }) => syncWorkers(ongoing, hosts, updateSeq),
-    begin(rollout) {
-      ongoing.rollouts.set(rollout, performance.now());
-    },
+    begin: (rollout) => board.begin(rollout),
     end: ({ rollout, error }) => endRollout(ongoing, rollout, error),
     waveOver() {},
   };
@@ -197,12 +193,11 @@ async function syncWorkers(ongoing: Ongoing, hosts: readonly string[], updateSeq
 }
 
 function endRollout(ongoing: Ongoing, rollout: Rollout, error: unknown): void {
-  const { context, fleet, results, rollouts } = ongoing;
+  const { board, context, fleet } = ongoing;
   const { log, signal } = context;
   const { plan, states } = rollout;
   const { name } = plan.job;
-  const duration_ms = Math.round(performance.now() - (rollouts.get(rollout) as number));
-  rollouts.delete(rollout);
+  const duration_ms = board.end(rollout);
   for (const { plan: of, done } of states)
     if (of.decision.action === "start" && of.promoted.version !== NEVER_PROMOTED && !done)
       fleet.down.set(`${name}@${of.allocation.worker}`, "start");
@@ -211,32 +206,26 @@ function endRollout(ongoing: Ongoing, rollout: Rollout, error: unknown): void {
   const reason = error === undefined ? "deployed" : messageOf(error);
   if (outcome === "deployed") log.info(`${name}: deployed in ${(duration_ms / 1000).toFixed(1)} s`, { job: name });
   else if (outcome === "failed") log.error(`${name}: ${reason}`, { job: name });
-  results.set(name, { job: name, outcome, reason, duration_ms, allocations });
+  board.settle(plan.job, { outcome, reason, duration_ms, allocations });
   ongoing.report();
 }
 
 function leaveOut(
-  { context, results, scope }: Ongoing,
-  { name }: CatalogJob,
+  { board, context, scope }: Ongoing,
+  job: CatalogJob,
   how: Pick<JobResult, "outcome" | "reason">,
   errors?: ReadonlyMap<string, string>,
 ): void {
-  context.log.error(`${name}: ${how.reason}`, { job: name });
-  const allocations = leftOut(scope.present.get(name) ?? [], errors);
-  results.set(name, { job: name, ...how, duration_ms: 0, allocations });
+  context.log.error(`${job.name}: ${how.reason}`, { job: job.name });
+  const allocations = leftOut(scope.present.get(job.name) ?? [], errors);
+  board.settle(job, { ...how, duration_ms: 0, allocations });
 }
 
-/** How far the deploy came. Jobs that it did not come to were not started. */
+/** How far the deploy came. */
 function resultOf(ongoing: Ongoing): DeployResult {
-  const { bound, context, fleet, reconciled, results, scope, steps } = ongoing;
+  const { board, bound, context, fleet, reconciled, steps } = ongoing;
   endPhase(ongoing);
-  const jobs = wavesOf(scope.jobs)
-    .flatMap(([, jobs]) => jobs)
-    .map(({ name }): JobResult => {
-      const reason = "not started: the deploy ended before";
-      const allocations = leftOut(scope.present.get(name) ?? []);
-      return results.get(name) ?? { job: name, outcome: "not_started", reason, duration_ms: 0, allocations };
-    });
-  const result = deployResult({ jobs, reconciled, steps, update_seq: updateSeqOf(context) });
+  const jobs = board.results();
+  const result = deployResult({ jobs, waves: wavesOfResults(jobs), reconciled, steps, update_seq: updateSeqOf(context) });
   return { ...result, ...(bound && { plan: bound.result() }), ...fleet.leftDown() };
 }

@@ -54,7 +54,7 @@ async function restore(by: Restoring, job: CatalogJob, batch: readonly Allocatio
   let isBack = false;
   noteStep(context, states, "restore");
   try {
-    context.log.info(`${job.name}: puts the previously promoted files back on ${hosts}`, { job: job.name });
+    context.log.restores(`${job.name}: puts the previously promoted files back on ${hosts}`, { job: job.name });
     await putBatchBack(by, job, states);
     isBack = true;
     await passGate(context, effects, job, { probed, hooked: workersOf(states) });

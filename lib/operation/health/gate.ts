@@ -137,8 +137,8 @@ async function probeWorker(question: HealthQuestion, worker: string): Promise<Al
       log.info(`${job.name}@${worker}: waiting to become healthy: ${bad.map(inOneLine).join(", ")}`, { job: job.name, worker });
     pauses ??= pausesOf(intervalSeconds * 1000);
     const { pauseMs, isEarly } = pauses.next().value;
-    const what = `${job.name}@${worker}: to become healthy (attempt ${attempt} of ${attempts} failed)`;
-    await progress.during(what, pauseMs, sleep(pauseMs, signal));
+    const detail = `to become healthy (attempt ${attempt} of ${attempts} failed)`;
+    await progress.during({ reason: "gate", job: job.name, worker, detail }, pauseMs, sleep(pauseMs, signal));
     if (!isEarly) attempt++;
   }
 }

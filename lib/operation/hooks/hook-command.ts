@@ -42,8 +42,9 @@ export async function runHookCommand(
       signal,
     });
   };
+  const wait = { reason: "command", job, worker: own, detail: `a command of hook ${hook} on ${worker}` } as const;
   try {
-    const outcome = await context.progress.during(`${job}@${own}: a command of hook ${hook} on ${worker}`, timeoutMs, run);
+    const outcome = await context.progress.during(wait, timeoutMs, run);
     const { reason, stdout, stderr } = outcome;
     if (reason === "cancelled") throw cancelledFailure();
     const shown = (text: string) => (Buffer.byteLength(text) < outputLimit ? text : text + CUT);

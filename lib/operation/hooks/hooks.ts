@@ -130,7 +130,8 @@ export class HookSession {
     const started = performance.now();
     for (let attempt = 1; ; attempt++) {
       // A script has no limit of its own (decisions: Hook runtime API).
-      const error = await progress.during(`${job}@${worker}: hook ${hook}`, null, attemptScript(host, script));
+      const wait = { reason: "hook", job, worker, detail: `hook ${hook}` } as const;
+      const error = await progress.during(wait, null, attemptScript(host, script));
       const duration_ms = Math.round(performance.now() - started);
       if (pass.verbose)
         log.info(`${job}@${worker}: hook ${hook} ${error === null ? "succeeded" : "failed"} after ${duration_ms} ms`, {
@@ -139,8 +140,8 @@ export class HookSession {
         });
       if (error === null || attempt >= attempts) return { hook, worker, error, duration_ms };
       const pauseMs = intervalSeconds * 1000;
-      const what = `${job}@${worker}: to try hook ${hook} again (attempt ${attempt} of ${attempts} failed)`;
-      await progress.during(what, pauseMs, sleep(pauseMs, signal));
+      const detail = `to try hook ${hook} again (attempt ${attempt} of ${attempts} failed)`;
+      await progress.during({ ...wait, detail }, pauseMs, sleep(pauseMs, signal));
     }
   }
 
@@ -164,7 +165,7 @@ export class HookSession {
       command: (script, order, ending) => runHookCommand(host, script, order, ending),
       signal,
       onSecret: (value) => log.redactor.add(value),
-      waiting: (on, limitMs, work) => this.#context.progress.during(on, limitMs, work),
+      waiting: (place, limitMs, work) => this.#context.progress.during({ reason: "semaphore", ...place }, limitMs, work),
       warn({ job, worker, hook }, sentence) {
         log.remark(job, worker, `warning: ${sentence}`, { action: hook, stream: "stderr" });
       },

@@ -56,7 +56,7 @@ export function effectsOf(
   const syncing = async (place: Place, name: string, folder: string, files: readonly SyncFile[]) => {
     const transport = await fleet.reach(place.worker);
     const work = syncTree(transport, { name, folder, files }, { signal, timeoutMs: SYNC_LIMIT_MS });
-    return await progress.during(`${placeName(place)}: sync`, SYNC_LIMIT_MS, work);
+    return await progress.during({ ...place, reason: "sync", detail: "sync" }, SYNC_LIMIT_MS, work);
   };
   return {
     async syncWorker(host, updateSeq) {
@@ -82,7 +82,8 @@ export function effectsOf(
       const isRestart = target.target === "restart";
       const onCut = () => (isRestart ? down.set(placeName(target), "restart") : undefined);
       const work = (onBegin: () => void) => makeTarget(context, transport, { ...target, onBegin, onCut });
-      await progress.during(`${placeName(target)}: make ${target.target}`, target.limitSeconds * 1000, work);
+      const wait = { reason: "make", job: target.job, worker: target.worker, detail: `make ${target.target}` } as const;
+      await progress.during(wait, target.limitSeconds * 1000, work);
       if (isRestart || target.target === "start") down.delete(placeName(target));
     },
     probe: (job, worker) => probeOnce(context, fleet, job, worker),
@@ -109,7 +110,11 @@ async function probeOnce(context: OperationContext, fleet: Fleet, job: CatalogJo
       onBegin();
       return await probe({ ...check, ...trust, host, port, timeoutMs }, signal);
     };
-    return await progress.during(`${job.name}@${host}: ${check.type} probe`, timeoutMs, carryOut);
+    return await progress.during(
+      { reason: "gate", job: job.name, worker: host, detail: `${check.type} probe` },
+      timeoutMs,
+      carryOut,
+    );
   });
 }
 

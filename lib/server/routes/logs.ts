@@ -1,10 +1,10 @@
 import { type Layout, runLayout } from "../../bucket/base/layout.ts";
+import { Failure } from "../../core/errors.ts";
 import { boolean, described, type Infer, integer, optional, string, withDefault, withExample } from "../../core/shape.ts";
 import { bytesDownload, type Download, downloadAnswer, fileDownload } from "../../http/download.ts";
 import { type Answer, json, readyJson } from "../../http/message.ts";
 import { follow, readActivity } from "../../run/activity.ts";
 import { type LineFilter, openLog, openLogText } from "../../run/log-lines.ts";
-import { searchLog } from "../../run/log-search.ts";
 import type { LinesQuery, LogLines } from "../../run/log-view.ts";
 import type { ReadThread } from "../beside.ts";
 import { bucketRoute } from "../context.ts";
@@ -76,6 +76,40 @@ export const LOG_ROUTES = [
   }),
   bucketRoute({
     method: "GET",
+    path: "/runs/{run_id}/logs/map",
+    summary: "See where in the Activity of a run the errors and the matches are",
+    description:
+      "Counts lines in 160 parts of the log, also during the run. Errors are counted for the whole log; matches are the " +
+      "lines that match all that is asked for.",
+    query: LINES,
+    answer: { status: 200, description: "The parts, in their order", shape: component("LogMap") },
+    failures: ["run_not_found"],
+    async handle({ params, query, bucket: { layout } }, { beside }) {
+      return await beside.answer("logMap", layout, { id: runIdOf(params), filter: lineFilter(query) });
+    },
+  }),
+  bucketRoute({
+    method: "GET",
+    path: "/runs/{run_id}/evidence",
+    summary: "Read why allocations failed in a run",
+    description:
+      "With a job and a worker the last 20 lines of the job's programs there, before the job was put back, without the " +
+      "closing lines of make, and which of them most likely tells the reason; what ops said where the programs said " +
+      "nothing. Without, the allocations of the run's result that failed or could not be reached, one item for equal reasons.",
+    query: {
+      job: optional(withExample(described(string(PLACE), "The job; only together with the worker"), "web")),
+      worker: optional(withExample(described(string(PLACE), "The worker; only together with the job"), "10.0.0.7")),
+    },
+    answer: { status: 200, description: "The lines, or the failed allocations", shape: component("Evidence") },
+    failures: ["run_not_found"],
+    async handle({ params, query: { job, worker }, bucket: { layout } }, { beside }) {
+      if ((job === undefined) !== (worker === undefined))
+        throw new Failure("invalid_request", "expected both a job and a worker, or neither");
+      return await beside.answer("evidence", layout, { id: runIdOf(params), job, worker });
+    },
+  }),
+  bucketRoute({
+    method: "GET",
     path: "/runs/{run_id}/logs/search",
     summary: "Search the Activity of a run",
     description:
@@ -95,10 +129,8 @@ export const LOG_ROUTES = [
     },
     answer: { status: 200, description: "The lines that were found", shape: component("LogMatches") },
     failures: ["run_not_found"],
-    async handle({ params, query, bucket: { layout } }) {
-      const record = findRun(layout, params);
-      const { after, until, limit } = query;
-      return json(200, await searchLog(layout, record.id, { ...lineFilter(query), after, until, limit }));
+    async handle({ params, query, bucket: { layout } }, { beside }) {
+      return await beside.answer("search", layout, { id: runIdOf(params), query: { ...query, ...lineFilter(query) } });
     },
   }),
   bucketRoute({

@@ -1,11 +1,12 @@
 import type { Layout } from "../../bucket/base/layout.ts";
 import { isUuid } from "../../codec/uuid.ts";
-import { described, object, oneOf, optional, string } from "../../core/shape.ts";
+import { boolean, described, nullable, object, oneOf, optional, string } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
 import { RUN_KINDS, RUN_STATUS } from "../../run/protocol.ts";
 import { type RunRecord, readRecord, runNotFound } from "../../run/record.ts";
 import { bucketRoute, route } from "../context.ts";
 import { shownRun } from "../run-list.ts";
+import { READ_FAILURES } from "./catalog.ts";
 import { component, PAGE, page, pollMs, TIMEOUT } from "./shapes.ts";
 
 /** The runs of a bucket, and the events of the runs of all buckets (control-plane.md, Runs). */
@@ -43,6 +44,20 @@ export const RUN_ROUTES = [
     async handle({ params, bucket: { layout } }, { supervisor, beside }) {
       const id = runIdOf(params);
       return beside.answer("run", layout, { id, progress: supervisor.progress(id) });
+    },
+  }),
+  bucketRoute({
+    method: "GET",
+    path: "/runs/{run_id}/plan",
+    summary: "Ask whether a deploy can still carry out the plan of a dry run",
+    answer: {
+      status: 200,
+      description: "The same check that a deploy with this plan begins with",
+      shape: object({ valid: boolean(), reason: described(nullable(string()), "What has moved since; null where nothing has") }),
+    },
+    failures: ["run_not_found", ...READ_FAILURES],
+    async handle({ params, bucket: { layout } }, { beside }) {
+      return beside.answer("plan", layout, runIdOf(params));
     },
   }),
   bucketRoute({

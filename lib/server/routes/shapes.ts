@@ -17,6 +17,8 @@ import {
 import { HTTP_STATUS } from "../../http/message.ts";
 import { LOG_CHUNK } from "../../run/activity.ts";
 import { RUN_EVENTS } from "../../run/events.ts";
+import { EVIDENCE } from "../../run/log-evidence.ts";
+import { LOG_MAP } from "../../run/log-map.ts";
 import { LOG_MATCHES } from "../../run/log-search.ts";
 import { LOG_LINE, LOG_LINES } from "../../run/log-view.ts";
 import { PROGRESS, RUN_STATUS, TIME } from "../../run/protocol.ts";
@@ -101,8 +103,10 @@ const SCHEMAS = {
   RunDetail: object({ ...SHOWN_RUN, progress: nullable(PROGRESS) }),
   RunStarted: object({ run_id: ID }),
   LogChunk: LOG_CHUNK,
+  Evidence: EVIDENCE,
   LogLine: LOG_LINE,
   LogLines: LOG_LINES,
+  LogMap: LOG_MAP,
   LogMatches: LOG_MATCHES,
   Events: RUN_EVENTS,
   Revision: object({

@@ -28,7 +28,8 @@ export async function makeSshFolder(
 ): Promise<string> {
   const folder = await mkdtemp(path.join(SOCKETS_PLACE, `ops-ssh-${pid}-${start_time}-${kept === "kept" ? "kept-" : ""}`));
   try {
-    await writeFile(path.join(folder, SSH_FILES.config), sshConfig(folder, settings, workers), { mode: PRIVATE_FILE });
+    for (const file of [SSH_FILES.config, SSH_FILES.masters])
+      await writeFile(path.join(folder, file), sshConfig(file, folder, settings, workers), { mode: PRIVATE_FILE });
     await symlink(path.resolve(settings.keyFile), path.join(folder, SSH_FILES.key));
     await symlink(path.resolve(settings.knownHostsFile), path.join(folder, SSH_FILES.knownHosts));
     return folder;

@@ -41,7 +41,7 @@ export async function keptMasters(setup: Setup, living: readonly KeptFolder[]) {
       continue;
     }
     const channel = connect(`${place.folder}/${SSH_FILES.keeper}`);
-    const config = sshConfig(place.folder, setup.settings, setup.workers);
+    const config = sshConfig(SSH_FILES.config, place.folder, setup.settings, setup.workers);
     const masters = await attached(channel, place, setup, config);
     if (masters) return { folder: place.folder, masters };
     // A keeper that refuses ends by itself; one that hangs would be asked again by every run.

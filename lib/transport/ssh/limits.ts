@@ -1,5 +1,6 @@
 import { isIPv4 } from "node:net";
 import { availableParallelism } from "node:os";
+import { unlessCut } from "../../core/async.ts";
 import { cancelledFailure, throwIfCancelled } from "../../core/errors.ts";
 import { LOG_SHARE } from "../../core/process.ts";
 
@@ -181,6 +182,46 @@ export function handshakeLimit(concurrency: number) {
       leave();
     };
   };
+}
+
+const PATIENCE_MS = 30_000;
+/** Nobody is given up before so many times the time that the slowest one has taken. */
+const SLOWER = 4;
+const MOST_PATIENCE_MS = 120_000;
+
+/**
+ * How long a worker's shell may take to start. Where shells of other workers took long too, this machine or the network is
+ * slow, and a good worker must not be told to hang.
+ */
+export class Patience {
+  readonly #leastMs: number;
+  #slowestMs = 0;
+
+  constructor(leastMs = PATIENCE_MS) {
+    this.#leastMs = leastMs;
+  }
+
+  /** The limit as it is now. */
+  get limitMs(): number {
+    return Math.min(MOST_PATIENCE_MS, Math.max(this.#leastMs, SLOWER * this.#slowestMs));
+  }
+
+  /** Notes how long somebody took. */
+  note(tookMs: number): void {
+    this.#slowestMs = Math.max(this.#slowestMs, tookMs);
+  }
+
+  /** Like `unlessCut`, up to the limit, which others may raise meanwhile. */
+  async wait<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T | "cancelled" | "timeout"> {
+    const started = performance.now();
+    for (let waited = 0; waited < this.limitMs; waited = performance.now() - started) {
+      const first = await unlessCut(promise, { signal, timeoutMs: this.limitMs - waited });
+      if (first === "timeout") continue;
+      if (first !== "cancelled") this.note(performance.now() - started);
+      return first;
+    }
+    return "timeout";
+  }
 }
 
 const FIRST_PAUSE_MS = 300;

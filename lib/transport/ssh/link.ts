@@ -3,7 +3,7 @@ import { sleep, unlessAborted, unlessCut, within } from "../../core/async.ts";
 import { Failure } from "../../core/errors.ts";
 import type { LeftListener, WorkerAddress } from "../base/transport.ts";
 import { type Channel, type ChannelReader, openChannel, type WholeInput } from "./channel.ts";
-import { type handshakeLimit, type Limit, type Pool, pauseAfter } from "./limits.ts";
+import { type handshakeLimit, type Limit, type Patience, type Pool, pauseAfter } from "./limits.ts";
 import type { Master, Masters } from "./masters.ts";
 import { connectTrouble, jumpOf, lastLine, type SshSettings } from "./openssh.ts";
 
@@ -22,6 +22,8 @@ export interface SshRun {
   /** The shells that are kept open. */
   shells: Pool;
   enterHandshake: ReturnType<typeof handshakeLimit>;
+  /** With shells that are started. */
+  patience: Patience;
 }
 
 /** A channel whose group was started, unless a cancel ended the wait for it, and the connection that the channel uses. */
@@ -38,7 +40,6 @@ interface StartOrder {
   isSpooled?: boolean;
 }
 
-const START_LIMIT_MS = 30_000;
 /** How long a connection of an earlier run may take to answer. */
 const OLD_ANSWER_MS = 5_000;
 /** How long a cancel waits for the start of a command that is on its way. */
@@ -173,15 +174,16 @@ export class SshLink {
 
   /** The group of a channel, `cancelled`, or undefined when the channel has ended before. */
   async #groupOf(channel: Channel, signal: AbortSignal | undefined) {
-    const first = await unlessCut(channel.started, { signal, timeoutMs: START_LIMIT_MS });
+    const asked = performance.now();
+    const first = await this.#run.patience.wait(channel.started, signal);
     if (first !== "cancelled" && first !== "timeout") return first;
     const late = first === "cancelled" && (await within(channel.started, CANCELLED_START_MS));
     if (late) return late;
     this.distrust();
     if (first === "cancelled") return first;
+    const limit = `within ${Math.round((performance.now() - asked) / 1000)} s`;
     const isOpen = channel.isOpen();
     await channel.close();
-    const limit = `within ${START_LIMIT_MS / 1000} s`;
     if (isOpen) throw this.failed("Cannot run commands on", `its shell does not start ${limit}`);
     throw this.failed("Cannot run commands on", `it does not answer ${limit}`, "unreachable");
   }

@@ -64,7 +64,7 @@ export class OwnMasters implements Masters {
       const file = `${path}.log${++this.#opened}`;
       const log = openSync(file, "w", PRIVATE_FILE);
       const start = { stderr: log, isMember: this.#isMember };
-      const child = await this.#launcher.start(masterArgv(this.#folder, host), start).finally(() => closeSync(log));
+      const child = await this.#launcher.start(masterArgv(this.#folder, socket, host), start).finally(() => closeSync(log));
       const ended = child.ended.then(() => endOf(file));
       const close = () => child.end(MASTER_GRACE_MS);
       const first = await unlessCut(Promise.race([made, child.ended]), { signal, timeoutMs: OPEN_LIMIT_MS });

@@ -46,7 +46,13 @@ export function parseJump(jump: string, defaultUser: string): JumpHost {
  * The files of a run's ssh, by name in its folder; the key and the known hosts are links, so their paths mean nothing
  * to ssh.
  */
-export const SSH_FILES = { config: "config", key: "key", knownHosts: "known_hosts", keeper: "keeper" } as const;
+export const SSH_FILES = {
+  config: "config",
+  masters: "masters",
+  key: "key",
+  knownHosts: "known_hosts",
+  keeper: "keeper",
+} as const;
 
 const HOST_NAME = /^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$/;
 const USER_NAME = /^[a-z_][a-z0-9_-]*$/;
@@ -55,27 +61,34 @@ const SSH_OPTION =
   /^(KexAlgorithms|Ciphers|MACs|HostKeyAlgorithms|Compression|ConnectTimeout|ServerAliveInterval|ServerAliveCountMax) [A-Za-z0-9@.,+:*^_-]{1,500}$/;
 
 /**
- * The text of the configuration that all ssh of a run reads: one entry per worker under its own name, and one per jump
- * host. Every value is checked once more, so that none can add a line or mean something else to ssh; throws `failed`.
+ * The text of the configuration of a run's ssh: the file for all who use its connections, or the one for those who open
+ * them. The first has an entry per worker under its own name. The second has entries only for workers that differ from
+ * the settings: each ssh reads the whole file when it starts. Both have one per jump host. Every value is checked once
+ * more, so that none can add a line or mean something else to ssh; throws `failed`.
  */
-export function sshConfig(folder: string, settings: SshSettings, workers: readonly WorkerAddress[]): string {
+export function sshConfig(
+  file: "config" | "masters",
+  folder: string,
+  settings: SshSettings,
+  workers: readonly WorkerAddress[],
+): string {
   requireSafe("folder", folder, PLAIN_FOLDER.test(folder));
   const options = Object.entries(settings.options).map(([name, value]) => `${name} ${value}`);
   for (const option of options) requireSafe("ssh option", option, SSH_OPTION.test(option));
   const jumps = [...new Set(workers.flatMap(({ sshJump }) => sshJump ?? []))];
   // The underscore cannot be part of a worker's name.
   const jumpAlias = (jump: string) => `jump_${jumps.indexOf(jump)}`;
+  const own = workers.map(({ host, sshUser: user, sshPort: port, sshJump }, index) => {
+    requireSafe("host", host, isHost(host));
+    const socket = file === "config" ? [`ControlPath ${folder}/${socketName(index)}`] : [];
+    const jump = sshJump === undefined ? [] : [`ProxyJump ${jumpAlias(sshJump)}`];
+    return { host, lines: [...loginOptions(user, port), ...socket, ...jump] };
+  });
   return [
     ...section("Host *", options),
-    ...workers.flatMap(({ host, sshUser: user = settings.user, sshPort: port = settings.port, sshJump }, index) =>
-      section(`Host ${host}`, [
-        ...addressOptions({ host, user, port }),
-        `ControlPath ${folder}/${socketName(index)}`,
-        ...(sshJump === undefined ? [] : [`ProxyJump ${jumpAlias(sshJump)}`]),
-      ]),
-    ),
-    ...jumps.flatMap((jump) => section(`Host ${jumpAlias(jump)}`, addressOptions(parseJump(jump, settings.user)))),
-    ...section("Host *", commonOptions(folder)),
+    ...own.flatMap(({ host, lines }) => (lines.length > 0 ? section(`Host ${host}`, lines) : [])),
+    ...jumps.flatMap((jump) => section(`Host ${jumpAlias(jump)}`, jumpOptions(parseJump(jump, settings.user)))),
+    ...section("Host *", [...loginOptions(settings.user, settings.port), ...commonOptions(folder)]),
   ].join("");
 }
 
@@ -90,15 +103,23 @@ export function jumpOf({ sshJump }: WorkerAddress, { user }: SshSettings): JumpH
 }
 
 /** Opens the connection to a worker and keeps it, in the foreground and without a session. */
-export function masterArgv(folder: string, host: string): Argv {
-  return ["ssh", "-F", `${folder}/${SSH_FILES.config}`, "-M", "-N", "-T", "--", host];
+export function masterArgv(folder: string, socket: string, host: string): Argv {
+  return ["ssh", "-F", `${folder}/${SSH_FILES.masters}`, "-S", `${folder}/${socket}`, "-M", "-N", "-T", "--", host];
 }
 
-function addressOptions({ host, user, port }: JumpHost): string[] {
-  requireSafe("host", host, isIP(host) !== 0 ? !host.includes("%") : HOST_NAME.test(host));
-  requireSafe("user", user, USER_NAME.test(user));
-  requireSafe("port", String(port), Number.isInteger(port) && port >= 1 && port <= 65_535);
-  return [`HostName ${host}`, `User ${user}`, `Port ${port}`];
+function jumpOptions({ host, user, port }: JumpHost): string[] {
+  requireSafe("host", host, isHost(host));
+  return [`HostName ${host}`, ...loginOptions(user, port)];
+}
+
+function isHost(host: string): boolean {
+  return isIP(host) !== 0 ? !host.includes("%") : HOST_NAME.test(host);
+}
+
+function loginOptions(user: string | undefined, port: number | undefined): string[] {
+  if (user !== undefined) requireSafe("user", user, USER_NAME.test(user));
+  if (port !== undefined) requireSafe("port", String(port), Number.isInteger(port) && port >= 1 && port <= 65_535);
+  return [...(user === undefined ? [] : [`User ${user}`]), ...(port === undefined ? [] : [`Port ${port}`])];
 }
 
 function requireSafe(what: string, value: string, isRight: boolean): void {

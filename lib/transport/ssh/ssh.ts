@@ -24,7 +24,7 @@ import {
 } from "./channel.ts";
 import { keptFolders } from "./folder.ts";
 import { type Keeping, keptMasters } from "./kept-masters.ts";
-import { descriptorRoom, enterAll, handshakeLimit, Limit, Pool } from "./limits.ts";
+import { descriptorRoom, enterAll, handshakeLimit, Limit, Patience, Pool } from "./limits.ts";
 import { SshLink, type SshRun, type StartedChannel } from "./link.ts";
 import { ownMasters } from "./masters.ts";
 import { SSH_FILES, type SshSettings, socketName } from "./openssh.ts";
@@ -275,7 +275,7 @@ export class SshConnections {
     const { commands, shells } = descriptorRoom(openFilesLimit(), concurrency);
     const token = randomBytes(8).toString("hex");
     const enterHandshake = handshakeLimit(commands);
-    const limits = { sessions: new Limit(commands), shells: new Pool(shells), enterHandshake };
+    const limits = { sessions: new Limit(commands), shells: new Pool(shells), enterHandshake, patience: new Patience() };
     return new SshConnections({ settings, token, listener, ...place, ...limits }, workers);
   }
 

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import fs, { chmodSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import fs, { chmodSync, mkdirSync, readFileSync, statSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { place } from "../../../lib/bucket/source/place.ts";
+import { place, share } from "../../../lib/bucket/source/place.ts";
 import { failing } from "../../helpers/faults.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 
@@ -89,6 +89,19 @@ test("CP-374 where a file can have no further name, or cannot be read, the new o
   const mend = failing(t, fs, "readSync", "EIO");
   assert.equal(placed(TEXT).nlink, 1);
   mend();
+});
+
+test("CP-374 a file of a revision gets a second name, unless it was changed later, has another mode, is no file or is gone", (t) => {
+  const { at, isShared } = setUp(t, TEXT, 0o444);
+  const until = statSync(at("like")).mtimeMs + 1_000;
+  assert.ok(share(at("like"), at("target"), 0o444, until));
+  assert.ok(isShared());
+  symlinkSync(at("like"), at("link"));
+  mkdirSync(at("folder"), { mode: 0o444 });
+  for (const name of ["link", "folder", "none"]) assert.equal(share(at(name), at("other"), 0o444, until), false, name);
+  assert.equal(share(at("like"), at("other"), 0o555, until), false);
+  utimesSync(at("like"), 0, until / 1000 + 1);
+  assert.equal(share(at("like"), at("other"), 0o444, until), false);
 });
 
 test("a file that cannot be linked or written for another reason is an error", (t) => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { chmodSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { appendFileSync, chmodSync, readdirSync, readFileSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { type Layout, layoutOf } from "../../../lib/bucket/base/layout.ts";
@@ -95,9 +95,29 @@ test("CP-374 a revision whose files were damaged is not taken over into the next
   chmodSync(file, 0o644);
   writeFileSync(file, "two");
   chmodSync(file, 0o444);
+  // Times of files are a few milliseconds behind the clock.
+  utimesSync(file, new Date(), new Date(Date.parse(first.created_at) + 5_000));
   const second = await push(layout, "one");
   assert.equal(treeOf(layout, second.id)["workspace/text"], "one");
   assert.equal(readTree(layout.root)["workspace/text"], "one");
+});
+
+test("CP-374 a revision keeps the list of its files, and shares none of them with the next one where the list was changed", async (t) => {
+  const layout = bucket(t);
+  const first = await push(layout, "one");
+  const list = (id: string) => path.join(layout.revisions, id, "files.sha256");
+  assert.equal(
+    createHash("sha256")
+      .update(readFileSync(list(first.id)))
+      .digest("hex"),
+    first.sha256,
+  );
+  chmodSync(list(first.id), 0o644);
+  appendFileSync(list(first.id), "\n");
+  const second = await push(layout, "one");
+  const inode = ({ id }: Revision) => statSync(path.join(layout.revisions, id, "workspace/text")).ino;
+  assert.notEqual(inode(second), inode(first));
+  assert.equal(inode(await push(layout, "one")), inode(second));
 });
 
 test("CP-374 a file of more than 1 MiB is shared in the same way, and nothing else of it stays", async (t) => {

@@ -1,9 +1,12 @@
 import assert from "node:assert/strict";
-import { chmodSync, mkdirSync } from "node:fs";
+import { chmodSync, linkSync, mkdirSync } from "node:fs";
+import fsp from "node:fs/promises";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
-import { diffRevisions } from "../../../lib/bucket/source/source-view.ts";
+import { diffRevisions, listSourceFiles } from "../../../lib/bucket/source/source-view.ts";
+import { failing } from "../../helpers/faults.ts";
+import { seeded } from "../../helpers/random.ts";
 import { writeTree } from "../../helpers/sources.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 
@@ -74,4 +77,44 @@ test("all diffs together stay within their bound", async (t) => {
   assert.ok(size > 0 && size <= 1024 * 1024, String(size));
   assert.equal(changed.length, 12);
   assert.ok(changed.every(({ diff, omitted }) => (diff === null) === (omitted === "too_large")));
+});
+
+test("a file that two revisions share is not read to be compared", async (t) => {
+  const layout = layoutOf(temporaryFolder(t));
+  writeTree(path.join(layout.revisions, "before"), { "workspace/x": "x" });
+  mkdirSync(path.join(layout.revisions, "after/workspace"), { recursive: true });
+  linkSync(path.join(layout.revisions, "before/workspace/x"), path.join(layout.revisions, "after/workspace/x"));
+  failing(t, fsp, "open", "EIO", path.join(layout.revisions, "after/workspace/x"));
+  assert.deepEqual(await diffRevisions(layout, "before", "after"), { added: [], removed: [], changed: [] });
+});
+
+test("the pages of the files of a source are all of them in the order of their paths, whatever their names are", async (t) => {
+  const random = seeded();
+  const parts = ["a", "a-", "a.b", "a0", "A", "ü", "\u{1f600}", "\uffee", "b c"];
+  const part = () => parts[Math.floor(random() * parts.length)] as string;
+  const layout = layoutOf(temporaryFolder(t));
+  const names = new Set(["ops.conf"]);
+  for (let index = 0; index < 200; index++) {
+    const folders = Array.from({ length: Math.floor(random() * 4) }, () => `${part()}.d`);
+    names.add([random() < 0.3 ? "templates" : "workspace", ...folders, part()].join("/"));
+  }
+  writeTree(layout.root, Object.fromEntries([...names].map((name) => [name, "x"])));
+  for (const limit of [1, 7, 1000]) {
+    const found: string[] = [];
+    for (let more = true; more; ) {
+      const page = await listSourceFiles(layout, { after: found.at(-1) ?? "", limit });
+      found.push(...page.items.map((item) => item.path));
+      ({ more } = page);
+    }
+    assert.deepEqual(found, [...names].sort());
+  }
+});
+
+test("a page of the files reads no folder that lies wholly before or behind it", async (t) => {
+  const layout = layoutOf(temporaryFolder(t));
+  writeTree(layout.root, Object.fromEntries(["a", "b", "c", "d"].map((name) => [`workspace/${name}/file`, "x"])));
+  for (const name of ["a", "d"]) failing(t, fsp, "readdir", "EIO", path.join(layout.workspace, name));
+  const { items, more } = await listSourceFiles(layout, { after: "workspace/b", limit: 1 });
+  assert.deepEqual([items.map((item) => item.path), more], [["workspace/b/file"], true]);
+  await assert.rejects(listSourceFiles(layout, { after: "workspace/b", limit: 3 }), { code: "EIO" });
 });

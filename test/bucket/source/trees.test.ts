@@ -19,16 +19,16 @@ function files(count: number): Record<string, string> {
   return Object.fromEntries(Array.from({ length: count }, (_, index) => [nameOf(index), `${"text".repeat(100)} ${index}`]));
 }
 
-/** Makes a tree of files, and what has to be put into a source; answers the folders and the paths. */
+/** Makes a tree of files, those that `like` has kept, and what has to be put into a source; answers the folders and the paths. */
 async function made(t: TestContext, wanted: Record<string, string>, more: { like?: string; replaces: string }) {
   const [tree, live] = [temporaryFolder(t), temporaryFolder(t)];
   await using trees = new Trees([
-    { folder: tree, modes: MODES, like: more.like },
+    { folder: tree, modes: MODES, like: more.like === undefined ? undefined : { folder: more.like, until: Date.now() } },
     { folder: live, modes: LIVE, replaces: more.replaces },
   ]);
   for (const [name, text] of Object.entries(wanted)) {
     if (name.endsWith("/")) await trees.put({ name: name.slice(0, -1), kind: "folder" });
-    else await trees.put({ name, kind: "file", content: Buffer.from(text) });
+    else await trees.put({ name, kind: "file", content: Buffer.from(text), isKept: text !== "other" });
   }
   const [, paths = []] = await trees.finish();
   return { tree, live, paths: paths.sort() };
@@ -75,6 +75,22 @@ for (const count of COUNTS)
     };
     await assert.rejects(work(), { code: "ENOENT" });
   });
+
+test("the threads of one push work for the next one, and those of a push that failed do not", async (t) => {
+  const all = files(1_500);
+  const wanted = readTree(sourceWith(t, all));
+  for (let round = 0; round < 3; round++) {
+    const { live } = await made(t, { ...all, [nameOf(0)]: `${round}` }, { replaces: sourceWith(t, {}) });
+    assert.deepEqual(readTree(live), { ...wanted, [nameOf(0)]: `${round}` });
+    const folder = path.join(temporaryFolder(t), "missing");
+    await using trees = new Trees([{ folder, modes: MODES }]);
+    const failing = async () => {
+      for (const name of Object.keys(all)) await trees.put({ name, kind: "folder" });
+      await trees.finish();
+    };
+    await assert.rejects(failing(), { code: "ENOENT" });
+  }
+});
 
 test("CP-374 a file that is elsewhere is put into its trees without being held in memory", async (t) => {
   const [elsewhere, tree] = [path.join(temporaryFolder(t), "large"), temporaryFolder(t)];

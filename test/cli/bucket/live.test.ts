@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { liveLines, liveView } from "../../../lib/cli/bucket/live.ts";
 import { Launcher } from "../../../lib/core/spawn.ts";
-import type { Progress } from "../../../lib/run/protocol.ts";
+import { NO_DEPLOY, type Progress } from "../../../lib/run/protocol.ts";
 import { PROGRAM } from "../../../scripts/local-server.ts";
 import { Deploys, HOSTS } from "../../helpers/deploys.ts";
 
@@ -11,9 +11,14 @@ const wait = (on: string, since: number, limit: number | null) => ({
   on,
   since: new Date(NOW - since * 1000).toISOString(),
   until: limit === null ? null : new Date(NOW + (limit - since) * 1000).toISOString(),
+  reason: "other" as const,
+  job: null,
+  worker: null,
+  detail: on,
 });
 
 const PROGRESS: Progress = {
+  ...NO_DEPLOY,
   phase: "wave 1: roll out",
   done: 2,
   total: 5,

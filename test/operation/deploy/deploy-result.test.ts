@@ -10,7 +10,7 @@ import { Deploys, HOSTS, outcomes } from "../../helpers/deploys.ts";
 import { until } from "../../helpers/temporary.ts";
 import { processesIn } from "../../helpers/worker.ts";
 
-const [A, B] = HOSTS;
+const [A, B, C] = HOSTS;
 const TWO = { hosts: [A, B] };
 const GATE = { health_check: { checks: [{ type: "ssh", command: "test ! -f sick" }], wait: { attempts: 1 } } };
 
@@ -112,4 +112,64 @@ test("HR-115 what is promoted is kept with the tree before it, secrets sealed", 
     ["1", "2"],
   );
   assert.deepEqual(kept(files.conf), { content: Buffer.from("very secret"), isSecret: true, secrets: ["very secret"] });
+});
+
+test("CP-438 progress and result tell how far the jobs, the waves and the allocations are, from the start to the end", async (t) => {
+  const deploys = await Deploys.make(t);
+  const jobs = { base: {}, sick: { demands: "base" }, web: { demands: "base" }, top: { demands: "sick" } };
+  await deploys.build(jobs, { disabled: { web: [C] } });
+  deploys.fail("sick", "start", B);
+  type Told = Parameters<typeof deploys.onProgress>[0];
+  const told: Told[] = [];
+  deploys.onProgress = (progress) => told.push(structuredClone(progress));
+  const { error, result } = await deploys.deploy();
+  assert.notEqual(error, undefined);
+  const ended = result as DeployResult;
+  const [first] = told;
+  assert.deepEqual(
+    first?.jobs.map(({ job, wave, state, reason, duration_ms }) => [job, wave, state, reason, duration_ms]),
+    [
+      ["base", 0, "waiting", "", null],
+      ["sick", 1, "waiting", "", null],
+      ["web", 1, "waiting", "", null],
+      ["top", 2, "waiting", "", null],
+    ],
+  );
+  const ends = { failed: 0, cancelled: 0, running: 0 };
+  assert.deepEqual(first?.waves, [
+    { wave: 0, jobs: 1, done: 0, not_started: 1, ...ends },
+    { wave: 1, jobs: 2, done: 0, not_started: 2, ...ends },
+    { wave: 2, jobs: 1, done: 0, not_started: 1, ...ends },
+  ]);
+  const none = { failed: 0, unreachable: 0, running: 0, changed: 0, waiting: 0, skipped: 0, cancelled: 0, disabled: 0 };
+  assert.deepEqual(first?.counts, { ...none, waiting: 11, disabled: 1 });
+  const sum = (counts: object) => Object.values(counts).reduce((all, one) => all + one, 0);
+  for (const { counts, waves } of told) {
+    assert.equal(sum(counts ?? {}), 12, "each allocation counts once");
+    for (const { wave: _, jobs, ...parts } of waves) assert.equal(sum(parts), jobs);
+  }
+  assert.ok(told.some(({ jobs, waves }) => jobs[0]?.state === "running" && waves[0]?.running === 1));
+  assert.ok(told.some(({ counts }) => (counts?.running ?? 0) > 0));
+  assert.deepEqual(ended.waves, [
+    { wave: 0, jobs: 1, done: 1, not_started: 0, ...ends },
+    { wave: 1, jobs: 2, done: 1, not_started: 0, ...ends, failed: 1 },
+    { wave: 2, jobs: 1, done: 0, not_started: 1, ...ends },
+  ]);
+  assert.deepEqual(
+    ended.jobs.map(({ job, wave }) => [job, wave]),
+    [
+      ["base", 0],
+      ["sick", 1],
+      ["web", 1],
+      ["top", 2],
+    ],
+  );
+  const last = told.at(-1);
+  assert.deepEqual(
+    last?.jobs.map(({ state }) => state),
+    ["changed", "failed", "changed", "not_started"],
+  );
+  assert.match(last?.jobs[1]?.reason ?? "", /`make start` of job sick on 127\.0\.0\.2 failed/);
+  assert.equal(last?.counts?.failed, 1);
+  assert.equal(ended.jobs[0]?.duration_ms, last?.jobs[0]?.duration_ms);
 });

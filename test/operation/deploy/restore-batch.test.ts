@@ -27,7 +27,7 @@ test("a failed gate in the second of four batches: restore puts back what was th
   const [first, second] = HOSTS as [string, string];
   writeFileSync(path.join(deploys.folder(second), "sick"), "");
   const restoring = new Set<string>();
-  deploys.onRollouts = ([one]) => {
+  deploys.onProgress = ({ rollouts: [one] }) => {
     for (const { worker, state } of one?.hosts ?? []) if (state === "restoring") restoring.add(worker);
   };
   const run = await deploys.deploy();
@@ -98,7 +98,7 @@ test("a cancel while a batch is checked puts nothing back", async (t) => {
   await build("2.0.0", "two");
   writeFileSync(path.join(deploys.folder(host), "sick"), "");
   const cancel = new AbortController();
-  deploys.onRollouts = ([one]) => {
+  deploys.onProgress = ({ rollouts: [one] }) => {
     if (one?.hosts.some(({ state }) => state === "checking")) cancel.abort();
   };
   const run = await deploys.deploy({}, cancel.signal);

@@ -83,7 +83,7 @@ test("progress tells of each worker, in rollout order and with its batch, what g
   kv.flush();
   deploys.fail("web", "start", B);
   const told: string[] = [];
-  deploys.onRollouts = ([one]) => {
+  deploys.onProgress = ({ rollouts: [one] }) => {
     if (!one) return;
     assert.deepEqual(
       one.hosts.map(({ worker, action, batch }) => [worker, action, batch]),

@@ -42,9 +42,9 @@ async function setUp(t: TestContext, checks: Probe[], options: Options = {}) {
       await fleet.close();
       context.log.close();
       for (const {
-        arguments: [what, limitMs],
+        arguments: [{ detail }, limitMs],
       } of mock.calls)
-        if (what.includes("to become healthy")) pauses.push(limitMs);
+        if (detail.startsWith("to become healthy")) pauses.push(limitMs);
     }
   };
   return { deploys, job, gate, pauses };

@@ -2,7 +2,15 @@ import assert from "node:assert/strict";
 import { getEventListeners } from "node:events";
 import { test } from "node:test";
 import { setImmediate as nextRound } from "node:timers/promises";
-import { descriptorRoom, enterAll, handshakeLimit, Limit, Pool, pauseAfter } from "../../../lib/transport/ssh/limits.ts";
+import {
+  descriptorRoom,
+  enterAll,
+  handshakeLimit,
+  Limit,
+  Patience,
+  Pool,
+  pauseAfter,
+} from "../../../lib/transport/ssh/limits.ts";
 
 /** Asks for places and notes who got one, in which order. */
 function asking(limit: { enter(signal?: AbortSignal): Promise<() => void> }) {
@@ -168,4 +176,26 @@ test("a pool closes what has been idle longest where one more is needed, and not
   await named("four").enter();
   assert.deepEqual(closed, ["two", "three", "two"], "all others are in use");
   leave();
+});
+
+test("who waits for a worker waits longer where other workers were slow, and not for ever", async () => {
+  const patience = new Patience();
+  assert.equal(patience.limitMs, 30_000);
+  for (const tookMs of [9_000, 100]) patience.note(tookMs);
+  assert.equal(patience.limitMs, 36_000);
+  patience.note(1_000_000);
+  assert.equal(patience.limitMs, 120_000);
+});
+
+test("a limit that is raised while somebody waits counts for that wait, too", async () => {
+  const never = new Promise<void>(() => {});
+  const stop = new AbortController();
+  const patience = new Patience(1);
+  const waiting = patience.wait(never, stop.signal);
+  patience.note(30_000);
+  // The first limit of the wait above is over by then.
+  assert.equal(await new Patience(1).wait(never, undefined), "timeout");
+  await nextRound();
+  stop.abort();
+  assert.equal(await waiting, "cancelled");
 });

@@ -20,6 +20,8 @@ function at(host: string, more: Partial<WorkerAddress> = {}): WorkerAddress {
 }
 
 const COMMON = `Host *
+  User agent
+  Port 22
   BatchMode yes
   StrictHostKeyChecking yes
   UserKnownHostsFile /srv/x/known_hosts
@@ -41,41 +43,33 @@ const COMMON = `Host *
   LogLevel INFO
 `;
 
+const WORKERS = [
+  at("10.0.0.7"),
+  at("2001:db8::7", { sshUser: "ops", sshPort: 2222, sshJump: "admin@bastion.example:2200" }),
+  at("web-3.example", { sshJump: "admin@bastion.example:2200" }),
+  // Its jump host has the user of ops.conf all the same.
+  at("10.0.0.9", { sshUser: "ops", sshJump: "[2001:db8::1]:22" }),
+];
+
 test("the configuration has an entry per worker and one per jump host, and the operator's options come first", () => {
-  const workers = [
-    at("10.0.0.7"),
-    at("2001:db8::7", { sshUser: "ops", sshPort: 2222, sshJump: "admin@bastion.example:2200" }),
-    at("web-3.example", { sshJump: "admin@bastion.example:2200" }),
-    // Its jump host has the user of ops.conf all the same.
-    at("10.0.0.9", { sshUser: "ops", sshJump: "[2001:db8::1]:22" }),
-  ];
   const options = { Ciphers: "aes128-gcm@openssh.com,aes256-ctr", ServerAliveInterval: "5" };
   assert.equal(
-    sshConfig("/srv/x", { ...settings, options }, workers),
+    sshConfig("config", "/srv/x", { ...settings, options }, WORKERS),
     `Host *
   Ciphers aes128-gcm@openssh.com,aes256-ctr
   ServerAliveInterval 5
 Host 10.0.0.7
-  HostName 10.0.0.7
-  User agent
-  Port 22
   ControlPath /srv/x/s0
 Host 2001:db8::7
-  HostName 2001:db8::7
   User ops
   Port 2222
   ControlPath /srv/x/s1
   ProxyJump jump_0
 Host web-3.example
-  HostName web-3.example
-  User agent
-  Port 22
   ControlPath /srv/x/s2
   ProxyJump jump_0
 Host 10.0.0.9
-  HostName 10.0.0.9
   User ops
-  Port 22
   ControlPath /srv/x/s3
   ProxyJump jump_1
 Host jump_0
@@ -90,8 +84,34 @@ ${COMMON}`,
   );
 });
 
+test("who opens connections reads entries only of workers that differ from the settings, and of jump hosts", () => {
+  assert.equal(
+    sshConfig("masters", "/srv/x", settings, WORKERS),
+    `Host *
+Host 2001:db8::7
+  User ops
+  Port 2222
+  ProxyJump jump_0
+Host web-3.example
+  ProxyJump jump_0
+Host 10.0.0.9
+  User ops
+  ProxyJump jump_1
+Host jump_0
+  HostName bastion.example
+  User admin
+  Port 2200
+Host jump_1
+  HostName 2001:db8::1
+  User agent
+  Port 22
+${COMMON}`,
+  );
+});
+
 test("the host stands behind `--`", () => {
-  assert.deepEqual(masterArgv("/srv/x", "10.0.0.7"), [...["ssh", "-F", "/srv/x/config", "-M", "-N", "-T", "--", "10.0.0.7"]]);
+  const options = ["-F", "/srv/x/masters", "-S", "/srv/x/s4", "-M", "-N", "-T"];
+  assert.deepEqual(masterArgv("/srv/x", "s4", "10.0.0.7"), ["ssh", ...options, "--", "10.0.0.7"]);
 });
 
 const HOSTILE = [
@@ -101,8 +121,11 @@ const HOSTILE = [
 
 for (const value of HOSTILE)
   test(`a host ${JSON.stringify(value.slice(0, 30))} does not get into the configuration`, () => {
-    assert.throws(() => sshConfig("/srv/x", settings, [at(value)]), { code: "failed", message: /^Cannot use the host / });
-    assert.throws(() => sshConfig("/srv/x", settings, [at("a", { sshJump: `b@${value}` })]), { code: "failed" });
+    assert.throws(() => sshConfig("config", "/srv/x", settings, [at(value)]), {
+      code: "failed",
+      message: /^Cannot use the host /,
+    });
+    assert.throws(() => sshConfig("config", "/srv/x", settings, [at("a", { sshJump: `b@${value}` })]), { code: "failed" });
   });
 
 const refused: [string, Partial<SshSettings>, Partial<WorkerAddress>, RegExp][] = [
@@ -122,10 +145,10 @@ const refused: [string, Partial<SshSettings>, Partial<WorkerAddress>, RegExp][] 
 for (const [what, more, worker, message] of refused)
   test(`${what} does not get into the configuration`, () => {
     const given = { ...settings, ...more };
-    assert.throws(() => sshConfig("/srv/x", given, [at("10.0.0.7", worker)]), { code: "failed", message });
+    assert.throws(() => sshConfig("config", "/srv/x", given, [at("10.0.0.7", worker)]), { code: "failed", message });
   });
 
 test("a folder whose name could mean something to ssh is refused", () => {
   for (const folder of ["/srv/%h", "/srv/a b", `/srv/\${HOME}`, "tmp", '/srv/"'])
-    assert.throws(() => sshConfig(folder, settings, []), { code: "failed", message: /the folder/ });
+    assert.throws(() => sshConfig("config", folder, settings, []), { code: "failed", message: /the folder/ });
 });
