@@ -14,18 +14,12 @@ import { EventLog } from "./events.ts";
 import {
   CANCEL_WAIT_MS,
   type FromWorker,
-<<<<<<< HEAD
-=======
   NO_DEPLOY,
->>>>>>> main
   type OutcomeMessage,
   type Progress,
   type RunKind,
   type RunParams,
-<<<<<<< HEAD
   type Task,
-=======
->>>>>>> main
 } from "./protocol.ts";
 import {
   type Actor,
