@@ -37,8 +37,16 @@ export const FLEET: readonly string[] = Array.from({ length: 40 }, (_, index) =>
   return `ams-${"bca"[index % 3]}-${number}`;
 });
 
-/** Writes the source: as it was first, when all is well, or with the changes of which some fail. */
-export function writeFleet(folder: string, workers: string, state: "well" | "failing"): void {
+/** The source as it was first, when all is well; with new versions of which some fail; and with these once they are mended. */
+export type FleetState = "well" | "failing" | "mended";
+
+/** While this file is there, nginx waits in its start. */
+export function holdOf(workers: string): string {
+  return path.join(workers, "hold");
+}
+
+/** Writes the source in a state. */
+export function writeFleet(folder: string, workers: string, state: FleetState): void {
   const write = (file: string, content: string | object) => {
     const target = path.join(folder, "workspace", file);
     mkdirSync(path.dirname(target), { recursive: true });
@@ -47,7 +55,7 @@ export function writeFleet(folder: string, workers: string, state: "well" | "fai
   const isFailing = state === "failing";
   const definition = (host: string) => {
     const rack = host.split("-")[1] as string;
-    const isGone = host === TROUBLE.unreachable;
+    const isGone = isFailing && host === TROUBLE.unreachable;
     const [connection, more] = isGone ? ["ssh", { ssh_port: 9 }] : ["local", {}];
     const tags = { rack, zone: `ams-${rack}` };
     return { host, connection, root: path.join(workers, host), labels: ["all", `rack-${rack}`], tags, ...more };
@@ -55,19 +63,19 @@ export function writeFleet(folder: string, workers: string, state: "well" | "fai
   write("workers.json", FLEET.map(definition));
   write("disabled.json", { workers: [TROUBLE.disabled], jobs: {} });
   for (const [wave, jobs] of WAVES.entries())
-    for (const job of jobs) writeJob(write, { job, demands: WAVES[wave - 1]?.[0], isFailing });
+    for (const job of jobs) writeJob(write, { job, demands: WAVES[wave - 1]?.[0], state, hold: holdOf(workers) });
 }
 
 function writeJob(
   write: (file: string, content: string | object) => void,
-  { job, demands, isFailing }: { job: string; demands: string | undefined; isFailing: boolean },
+  { job, demands, state, hold }: { job: string; demands: string | undefined; state: FleetState; hold: string },
 ): void {
   const demand = demands === undefined ? {} : { demands: { job: demands, hook: "check" } };
   const version = { kafka: ["3.8.0", "3.8.1"], "search-api": ["2.13.1", "2.14.0"] }[job] ?? ["1.4.0", "1.4.1"];
   const certificate = { subject: { common_name: job } };
   const gate = { checks: [{ type: "ssh", command: "sh jobs/search-api/check" }], wait: { attempts: 3, interval_seconds: 1 } };
   write(`jobs/${job}/manifest.json`, {
-    version: version[isFailing ? 1 : 0],
+    version: version[state === "well" ? 0 : 1],
     selectors: ["all"],
     max_concurrent_upgrades: { kafka: 4, "search-api": 2, nginx: 5 }[job] ?? 20,
     tolerate: { unreachable: "10%" },
@@ -79,34 +87,45 @@ function writeJob(
   });
   write(`jobs/${job}/_hooks/check.py`, "print('checked')\n");
   write(`jobs/${job}/app.conf.tpl`, `job {{ .Job }}\nversion {{ .NewVersion }}\nworker {{ .WorkerIP }}\nworkers 4\n`);
-  const isKafka = job === "kafka" && isFailing;
-  const start = isKafka ? `{{ if eq .WorkerIP "${TROUBLE.restart}" }}${BROKEN_START}{{ else }}${START}{{ end }}` : START;
+  const isKafka = job === "kafka" && state === "failing";
+  const usual = job === "nginx" ? `\t@while [ -e ${hold} ]; do sleep 0.1; done\n${START}` : START;
+  const start = isKafka ? `{{ if eq .WorkerIP "${TROUBLE.restart}" }}${BROKEN_START}{{ else }}${START}{{ end }}` : usual;
   write(`jobs/${job}/Makefile.tpl`, `start restart reload:\n${start}\nstop:\n\t@echo stopped\nstatus:\n\t@echo running\n`);
   if (job !== "search-api") return;
   const both = TROUBLE.gate.map((worker) => `(eq .WorkerIP "${worker}")`).join(" ");
-  const condition = `{{ if and (eq .NewVersion "2.14.0") (or ${both}) }}`;
-  write(`jobs/${job}/check.tpl`, `${condition}echo "connect ECONNREFUSED 127.0.0.1:9200" >&2; exit 1{{ else }}exit 0{{ end }}\n`);
+  const refused = `{{ if or ${both} }}echo "connect ECONNREFUSED 127.0.0.1:9200" >&2; exit 1{{ else }}exit 0{{ end }}\n`;
+  write(`jobs/${job}/check.tpl`, state === "failing" ? refused : "exit 0\n");
 }
 
-/** Makes the bucket platform/production on a server: deployed once well, then with trouble, drift and readings. Answers its id. */
-export async function deployFleet(server: LocalServer, folder: string): Promise<string> {
+/** The bucket on a server, and its folders on this machine. */
+export interface Fleet {
+  bucket: string;
+  source: string;
+  workers: string;
+}
+
+/** Makes the bucket platform/production on a server and deploys it well. */
+export async function deployFleet(server: LocalServer, folder: string): Promise<Fleet> {
   const { body } = await server.call<{ id: string }>("POST", "/api/buckets", { project: "platform", name: "production" });
-  const [source, workers] = [path.join(folder, "source"), path.join(folder, "workers")];
-  writeFleet(source, workers, "well");
+  const fleet = { bucket: body.id, source: path.join(folder, "source"), workers: path.join(folder, "workers") };
   // One worker is reached over ssh later on, and is not there.
   const key = path.join(folder, "key");
   execFileSync("ssh-keygen", ["-q", "-t", "ed25519", "-N", "", "-f", key]);
   await server.call("PUT", `/api/buckets/${body.id}/secrets/ssh_key`, { private_key: readFileSync(key, "utf8") });
-  await server.push(body.id, source);
+  await pushFleet(server, fleet, "well");
   await server.run(body.id, "deploy");
-  await server.run(body.id, "deploy", { dry_run: true });
-  writeFileSync(path.join(workers, "ams-c-014", body.id, "jobs", "nginx", "app.conf"), "changed by hand\n");
-  await server.run(body.id, "drift");
-  await server.run(body.id, "run_command", { command: "uname -sr", concurrency: 40 });
-  writeFleet(source, workers, "failing");
-  await server.push(body.id, source);
-  await server.run(body.id, "deploy", { dry_run: true });
-  await server.run(body.id, "deploy");
-  await server.run(body.id, "workers/uptime");
-  return body.id;
+  return fleet;
+}
+
+/** Pushes a state of the source. */
+export async function pushFleet(server: LocalServer, { bucket, source, workers }: Fleet, state: FleetState): Promise<void> {
+  writeFleet(source, workers, state);
+  const { code, stderr } = await server.push(bucket, source);
+  if (code !== 0) throw new Error(stderr);
+}
+
+/** Changes a file on a worker by hand, which a look for drift then finds. */
+export async function driftFleet(server: LocalServer, { bucket, workers }: Fleet): Promise<void> {
+  writeFileSync(path.join(workers, "ams-c-014", bucket, "jobs", "nginx", "app.conf"), "changed by hand\n");
+  await server.run(bucket, "drift");
 }

@@ -1,90 +1,183 @@
-// `npm run screenshots`: writes every view of the console, wide and narrow, to screenshots/; with a folder as argument,
-// there. What they show is real: a server, a bucket with the example hello, deployed to three workers on this machine.
-import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+// `npm run screenshots`: writes every screen of the console to screenshots/; with a folder as argument, there. What they
+// show is real: a server, and a bucket of 30 jobs on 40 workers of this machine that is deployed well, then with trouble.
+// Only the bucket with 1,000 workers is built and never deployed: how its allocations are is written to its database.
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
-import { ConsolePage, VIEWS } from "../test/helpers/browser.ts";
-import { Example } from "./example.ts";
+import { openDatabase } from "../lib/bucket/base/database.ts";
+import { layoutOf } from "../lib/bucket/base/layout.ts";
+import { setLastOutcome } from "../lib/bucket/catalog/info.ts";
+import { beginChange, promote, recordSynced } from "../lib/bucket/catalog/promotions.ts";
+import { ConsolePage } from "../test/helpers/browser.ts";
+import { deployFleet, driftFleet, type Fleet, holdOf, pushFleet } from "./fleet-example.ts";
 import { LocalServer } from "./local-server.ts";
+import * as screens from "./screens.ts";
 
-const WIDTHS = [1440, 390] as const;
+/** Any secret of an authenticator app, in base32. */
+const TOTP_SECRET = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ";
+/** The moving picture of a deploy: how large, and how often. */
+const [FRAME, FRAME_MS] = [{ width: 1200, height: 860 }, 200];
+const LARGE = { workers: 1_000, rack: 25 };
 
 const target = path.resolve(process.argv[2] ?? fileURLToPath(new URL("../screenshots", import.meta.url)));
-mkdirSync(target, { recursive: true });
 const folder = mkdtempSync(path.join(tmpdir(), "ops-screenshots-"));
-const server = await LocalServer.start(path.join(folder, "root"));
-const example = await Example.copy("hello", folder, 2);
-const bucket = await server.createBucket("hello");
+const wide: string[] = [];
 try {
-  await fill();
-  for (const width of WIDTHS) for (const colorScheme of ["light", "dark"] as const) await shoot(width, colorScheme);
+  await withServer("first", [], firstSteps);
+  const secret = path.join(folder, "totp");
+  writeFileSync(secret, TOTP_SECRET, { mode: 0o600 });
+  await withServer("codes", ["--totp-secret-file", secret], (server, ui) => shoot(ui, [screens.codeScreen(server.token)]));
+  await withServer("root", [], workingDay);
 } finally {
-  await example.stop(bucket);
-  await server.stop();
   rmSync(folder, { recursive: true, force: true });
 }
+for (const one of wide) process.stderr.write(`wider than its page: ${one}\n`);
 
-/** What there is to see: three buckets, two revisions, runs of several kinds, one that failed. */
-async function fill(): Promise<void> {
-  for (const [project, name] of [
-    ["demo", "cache"],
-    ["payments", "ledger"],
-  ])
-    await server.call("POST", "/api/buckets", { project, name });
-  await server.push(bucket, example.source);
-  await server.run(bucket, "deploy");
-  await server.push(bucket, example.source);
-  await server.run(bucket, "run_command", { command: "echo the disk is gone >&2; exit 3" });
-  for (let reading = 0; reading < 8; reading++) await attempt("workers/sysstat");
-  for (const kind of ["workers/facts", "workers/uptime", "drift", "snapshots"]) await attempt(kind);
-  await attempt("run_command", { command: "uname -sr; echo $((RANDOM % 2))", concurrency: 3 });
-  await attempt("deploy", { dry_run: true, force: true });
-  await server.run(bucket, "deploy", { force: true });
+/** A server of its own with a page of its console. */
+async function withServer(name: string, flags: string[], work: (server: LocalServer, ui: ConsolePage) => Promise<unknown>) {
+  const server = await LocalServer.start(path.join(folder, name), { flags });
+  try {
+    const ui = await ConsolePage.open(server.url);
+    try {
+      await work(server, ui);
+      ui.checkPeace();
+    } finally {
+      await ui.close();
+    }
+  } finally {
+    await server.stop();
+  }
 }
 
-/** Some servers do not offer everything; what is missing is seen in the pictures. */
-async function attempt(kind: string, params: unknown = {}): Promise<void> {
-  const { status, body } = await server.call<{ run_id: string }>("POST", `/api/buckets/${bucket}/${kind}`, params);
-  if (status === 202) await server.follow(bucket, body.run_id);
-  else process.stderr.write(`${kind}: ${status} ${JSON.stringify(body)}\n`);
+async function shoot(ui: ConsolePage, some: readonly screens.Screen[]): Promise<void> {
+  wide.push(...(await screens.shoot(ui, target, some)));
 }
 
-/** Once at each width and in each colour scheme. */
-async function shoot(width: number, colorScheme: "light" | "dark"): Promise<void> {
-  const console = await ConsolePage.open(server.url, { width, height: width > 600 ? 900 : 844, colorScheme });
-  const { page } = console;
-  const take = async (name: string) => {
-    await console.settled();
-    await page.waitForTimeout(400);
-    await page.screenshot({ path: path.join(target, `${name}-${width}-${colorScheme}.png`) });
+async function firstSteps(server: LocalServer, ui: ConsolePage): Promise<void> {
+  await shoot(ui, screens.SIGN_IN);
+  await ui.signIn(server.token);
+  await shoot(ui, screens.EMPTY);
+  await shoot(ui, [screens.guideScreen(await server.createBucket("first"))]);
+}
+
+async function workingDay(server: LocalServer, ui: ConsolePage): Promise<void> {
+  await ui.goTo("");
+  await ui.signIn(server.token);
+  const fleet = await deployFleet(server, folder);
+  const id = fleet.bucket;
+  const large = await largeBucket(server);
+  await shoot(ui, screens.calmScreens({ fleet: id }));
+  markLarge(large);
+  for (const kind of ["workers/facts", "workers/sysstat"]) await server.run(id, kind);
+  await server.run(id, "snapshots", { note: "before the new versions" });
+  await driftFleet(server, fleet);
+  await pushFleet(server, fleet, "failing");
+  const plan = (await server.run(id, "deploy", { dry_run: true })).id;
+  const failed = await liveDeploy(server, ui, fleet);
+  await server.run(id, "workers/uptime");
+  const command = 'case "$PWD" in *b-00*) echo "df: /srv/kafka: 0 bytes free" >&2; exit 3;; *) uname -sr;; esac';
+  const answers = (await server.run(id, "run_command", { command, concurrency: 40, ignore_failure: true })).id;
+  const { body } = await server.call<{ items: { id: string }[] }>("GET", `/api/buckets/${id}/source/revisions`);
+  const revision = body.items[0]?.id ?? "";
+  await server.call("POST", "/api/buckets", { project: "payments", name: "ledger" });
+  const fresh = await server.createBucket("cache");
+  await shoot(ui, screens.screensOf({ fleet: id, large, fresh, failed, plan, answers, revision }));
+  await ui.goTo("docs/#get_buckets_bucket_id_runs");
+  await shoot(ui, [{ name: "docs", at: "docs/" }]);
+  await shoot(ui, [screens.staleScreen({ fleet: id })]);
+}
+
+/** Deploys what fails, with the moving picture of it; while nginx waits, the screens of a deploy that goes on are taken. */
+async function liveDeploy(server: LocalServer, ui: ConsolePage, fleet: Fleet): Promise<string> {
+  const hold = holdOf(fleet.workers);
+  writeFileSync(hold, "");
+  const film = await ConsolePage.open(server.url, FRAME);
+  try {
+    await film.goTo("");
+    await film.signIn(server.token);
+    await film.goTo(`#/buckets/${fleet.bucket}`);
+    await film.page.locator("main .map [role=gridcell]").first().waitFor();
+    const run = await server.startRun(fleet.bucket, "deploy");
+    const progress = () => server.call<RunProgress>("GET", `/api/buckets/${fleet.bucket}/runs/${run}`);
+    const isHeld = async () => (await progress()).body.progress?.jobs.every(isDoneOrHeld) ?? false;
+    let frames = await record(film, 0, isHeld);
+    await shoot(ui, screens.liveScreens({ fleet: fleet.bucket, run }));
+    rmSync(hold);
+    const isOver = async () => (await progress()).body.status !== "running";
+    frames = await record(film, frames, isOver);
+    return run;
+  } finally {
+    rmSync(hold, { force: true });
+    await film.close();
+  }
+}
+
+interface RunProgress {
+  status: string;
+  progress: { jobs: { job: string; wave: number; state: string }[] } | null;
+}
+
+/** Whether nothing but nginx is left to do in the first two waves. */
+function isDoneOrHeld({ job, wave, state }: { job: string; wave: number; state: string }): boolean {
+  return job === "nginx" ? state === "running" : wave > 2 || !/running|waiting/.test(state);
+}
+
+/** Takes frames until something is so; answers how many there are. */
+async function record({ page }: ConsolePage, first: number, isEnd: () => Promise<boolean>): Promise<number> {
+  mkdirSync(path.join(target, "frames"), { recursive: true });
+  let frame = first;
+  for (let ended = false; !ended; ) {
+    ended = await isEnd();
+    await page.screenshot({ path: path.join(target, "frames", `${String(frame++).padStart(4, "0")}.png`) });
+    await page.waitForTimeout(FRAME_MS);
+  }
+  return frame;
+}
+
+/** A bucket of 10 jobs on 1,000 workers in racks, built. */
+async function largeBucket(server: LocalServer): Promise<string> {
+  const { body } = await server.call<{ id: string }>("POST", "/api/buckets", { project: "edge", name: "sensors" });
+  const source = path.join(folder, "large");
+  const write = (file: string, content: string | object) => {
+    const place = path.join(source, "workspace", file);
+    mkdirSync(path.dirname(place), { recursive: true });
+    writeFileSync(place, typeof content === "string" ? content : JSON.stringify(content));
   };
-  await console.goTo("");
-  await take("sign-in");
-  await console.signIn(server.token);
-  await console.link("hello").waitFor();
-  await take("buckets");
-  for (const view of VIEWS) {
-    await console.view(bucket, view);
-    await take(view === "" ? "overview" : view.replace("/", "-"));
+  const workers = Array.from({ length: LARGE.workers }, (_, index) => {
+    const rack = `r${String(1 + Math.floor(index / LARGE.rack)).padStart(2, "0")}`;
+    const tags = { rack, zone: index % 2 === 0 ? "north" : "south" };
+    return { host: `${rack}-${String(index % LARGE.rack).padStart(2, "0")}`, connection: "local", labels: ["all"], tags };
+  });
+  write("workers.json", workers);
+  for (const job of ["agent", "buffer", "clock", "collector", "gateway", "journal", "metrics", "relay", "sampler", "updater"]) {
+    write(`jobs/${job}/manifest.json`, { version: "2.0.0", selectors: ["all"] });
+    write(`jobs/${job}/Makefile`, "start stop restart reload status:\n\t@true\n");
   }
-  await console.view(bucket, `jobs/${await firstOf("cat/jobs", "job")}`);
-  await take("job");
-  const run = await firstOf("runs?kind=deploy", "id");
-  for (const tab of ["summary", "hosts", "compare"]) {
-    await console.view(bucket, `runs/${run}/${tab}`);
-    await take(tab === "summary" ? "run" : `run-${tab}`);
-  }
-  await console.goTo("#/");
-  await page.locator("body").press("?");
-  await take("keys");
-  await console.goTo("docs/#get_buckets_bucket_id_runs");
-  await take("api");
-  console.checkPeace();
-  await console.close();
+  const { code, stderr } = await server.push(body.id, source);
+  if (code !== 0) throw new Error(stderr);
+  return body.id;
 }
 
-async function firstOf(list: string, field: string): Promise<string> {
-  const { body } = await server.call<{ items: Record<string, string>[] }>("GET", `/api/buckets/${bucket}/${list}`);
-  return body.items[0]?.[field] ?? "";
+/** Nine jobs are promoted everywhere; agent failed on 15 workers and 4 workers were unreachable. */
+function markLarge(bucket: string): void {
+  using db = openDatabase(layoutOf(path.join(folder, "root", bucket)).database);
+  const rows = db.all<{ alloc_id: string; job: string }>("SELECT alloc_id, job FROM allocations WHERE job <> 'updater'");
+  for (const [job, own] of Map.groupBy(rows, (row) => row.job)) {
+    const ids = own.map((row) => row.alloc_id);
+    beginChange(db, job, ids);
+    recordSynced(
+      db,
+      job,
+      ids.map((id) => ({ id, hash: "h", files: {}, updateSeq: 1 })),
+    );
+    db.transaction(() => {
+      for (const id of ids) promote(db, { job, id }, "2.0.0");
+    });
+  }
+  const of = (job: string, first: number, last: number) => rows.filter((row) => row.job === job).slice(first, last);
+  const failed = { action: "restart", outcome: "failed", reason: "agent: cannot bind 0.0.0.0:7001: address in use" } as const;
+  const silent = { action: "sync", outcome: "unreachable", reason: "ssh: connect to port 22: timed out" } as const;
+  for (const { alloc_id } of of("agent", 160, 175)) setLastOutcome(db, alloc_id, "run", failed);
+  for (const { alloc_id } of of("relay", 300, 304)) setLastOutcome(db, alloc_id, "run", silent);
 }

@@ -3,11 +3,16 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { LocalServer } from "../../scripts/local-server.ts";
+import { patience } from "../../scripts/patience.ts";
 import { ConsolePage } from "../helpers/browser.ts";
+import { FrozenConnection } from "../helpers/frozen-connection.ts";
 import { writeServices } from "../helpers/service.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 const HOSTILE = '<img src=x onerror="document.title=1">\u202e';
+
+/** Without an answer for 10 s a page is stale; once its connection works it is live within 3 s. */
+const [STALE_MS, BACK_MS] = [11_000, 3_000];
 
 const base = temporaryFolder();
 let server: LocalServer;
@@ -237,15 +242,22 @@ test("a run that begins elsewhere shows by itself", async () => {
   await ui.page.locator(`main a[href$="${run.id}"]`).first().waitFor();
 });
 
-test("a connection that has died in silence is told by the clock: stale, with its age, and live again by itself", async () => {
-  await ui.page.route("**/api/**", () => {});
-  await ui.page.locator("#live", { hasText: /^no answer for \d+ s$/ }).waitFor();
-  await ui.page.getByText(/^The server has not answered since/).waitFor();
-  assert.match(String(await ui.page.evaluate("getComputedStyle(document.body).filter")), /grayscale/);
-  await ui.page.unroute("**/api/**");
-  await ui.page.locator("#live", { hasText: /^live$/ }).waitFor();
-  assert.equal(await ui.page.locator("#banner").isVisible(), false);
-  ui.complaints.length = 0;
+test("a connection that has died in silence is told by the clock: stale, with its age, and live again by itself", async (t) => {
+  const connection = await FrozenConnection.before(server.url, t);
+  const other = await ConsolePage.open(connection.url);
+  t.after(() => other.close());
+  await other.goTo("");
+  await other.signIn(server.token);
+  const live = (text: RegExp) => other.page.locator("#live", { hasText: text });
+  await live(/^live$/).waitFor();
+  connection.freeze();
+  await live(/^no answer for \d+ s$/).waitFor({ timeout: patience(STALE_MS) });
+  await other.page.getByText(/^The server has not answered since/).waitFor();
+  assert.match(String(await other.page.evaluate("getComputedStyle(document.body).filter")), /grayscale/);
+  connection.thaw();
+  await live(/^live$/).waitFor({ timeout: patience(BACK_MS) });
+  assert.equal(await other.page.locator("#banner").isVisible(), false);
+  other.checkPeace();
 });
 
 test("T-90 a session that ended asks for the token over the page; what is typed stays", async () => {
