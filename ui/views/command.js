@@ -69,6 +69,7 @@ export function commandView(page) {
     const done = () => {
       remember(text);
       draft.drop(key);
+      drawRun();
       page.refresh();
     };
     const start = orderButton(page, `Run on ${count(chosen.length, "worker")} …`, order, { style: "primary", done });
