@@ -7,8 +7,8 @@ import { item, opener } from "../parts/dialog.js";
 import { fieldsOf } from "../parts/form.js";
 import { orderButton } from "../parts/order.js";
 import { head, region } from "../parts/region.js";
-import { dataOf } from "../parts/table.js";
 import { workerChoice } from "../parts/where.js";
+import { answersOf } from "../run/results.js";
 
 const MOST_USED = 8;
 const SHOWN_CHARACTERS = 60;
@@ -50,9 +50,10 @@ export function commandView(page) {
     event.preventDefault();
     /** @type {HTMLButtonElement} */ (run.querySelector(".primary")).click();
   };
+  const folds = new Map();
   const last = region(
     () => lastAnswers(page),
-    (found) => answersOf(page, found),
+    (found) => lastOf(page, found, folds, () => last.draw()),
     { rows: 0 },
   );
 
@@ -69,6 +70,7 @@ export function commandView(page) {
     const done = () => {
       remember(text);
       draft.drop(key);
+      drawRun();
       page.refresh();
     };
     const start = orderButton(page, `Run on ${count(chosen.length, "worker")} …`, order, { style: "primary", done });
@@ -153,8 +155,11 @@ async function lastAnswers(page) {
   return { run: detail, failed: workers.filter(({ outcome }) => /failed|unreachable/.test(outcome)).map(({ worker }) => worker) };
 }
 
-function answersOf(page, found) {
+function lastOf(page, found, folds, draw) {
   if (!found) return el("p.meta", "No command has run in this bucket yet.");
   const open = button("Open the run", () => (location.hash = page.link("runs", [found.run.id])), { class: "small" });
-  return [el("div.spread", el("h2", "Answers of the last command"), open), dataOf(found.run.result)];
+  return [
+    el("div.spread", el("h2", "Answers of the last command"), open),
+    found.run.result && answersOf({ page, run: found.run, folds, draw }),
+  ];
 }
