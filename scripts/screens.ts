@@ -12,7 +12,7 @@ const SIZES = [
 ] as const;
 const SCHEMES = ["light", "dark"] as const;
 /** So long after the last answer a screen is drawn and its fonts and fades are at rest. */
-const REST_MS = 500;
+const REST_MS = 350;
 
 /** A screen: its name, its address, and what is done there; `undo` leaves it as it was. */
 export interface Screen {
@@ -43,7 +43,7 @@ export async function shoot(console: ConsolePage, target: string, screens: reado
       await page.setViewportSize({ width, height });
       await console.goTo(at);
       await page.waitForTimeout(REST_MS);
-      await console.settled();
+      await page.locator("main .ghost:visible").first().waitFor({ state: "detached" });
       await act?.(console);
       for (const colorScheme of SCHEMES) {
         await page.emulateMedia({ colorScheme });

@@ -88,7 +88,7 @@ async function workingDay(server: LocalServer, ui: ConsolePage): Promise<void> {
   await shoot(ui, [screens.staleScreen({ fleet: id })]);
 }
 
-/** Deploys what fails, with the moving picture of it; while nginx waits, the screens of a deploy that goes on are taken. */
+/** Deploys all again, which now fails, with the moving picture of it; while nginx waits, the screens of a deploy that goes on are taken. */
 async function liveDeploy(server: LocalServer, ui: ConsolePage, fleet: Fleet): Promise<string> {
   const hold = holdOf(fleet.workers);
   writeFileSync(hold, "");
@@ -98,7 +98,7 @@ async function liveDeploy(server: LocalServer, ui: ConsolePage, fleet: Fleet): P
     await film.signIn(server.token);
     await film.goTo(`#/buckets/${fleet.bucket}`);
     await film.page.locator("main .map [role=gridcell]").first().waitFor();
-    const run = await server.startRun(fleet.bucket, "deploy");
+    const run = await server.startRun(fleet.bucket, "deploy", { force: true });
     const progress = () => server.call<RunProgress>("GET", `/api/buckets/${fleet.bucket}/runs/${run}`);
     const isHeld = async () => (await progress()).body.progress?.jobs.every(isDoneOrHeld) ?? false;
     let frames = await record(film, 0, isHeld);
