@@ -160,6 +160,8 @@ test("a deploy that goes on shows its state, its workers batch by batch, and wha
   await ui.view(bucket, "deployments");
   await main().getByRole("link", { name: "Deploy", exact: true }).click();
   await main().locator(".tabs").getByText("Workers").click();
+  await main().getByRole("grid", { name: "Jobs on workers" }).waitFor();
+  await main().getByText("As a table").click();
   await main()
     .getByRole("row", { name: /127\.0\.0\.2/ })
     .getByText("not started")
@@ -213,6 +215,7 @@ test("the source is rolled back from the report to the revision before, by the n
   const { run } = await give("Roll back …", /Workers stay as they are until the next deploy/, "shop", "Roll back");
   assert.deepEqual([run.kind, run.status], ["rollback", "succeeded"]);
   await ui.view(bucket, "deployments/rollout");
+  await main().getByText("As a table").click();
   await main().getByText("4 rows").waitFor();
   await main()
     .getByRole("button", { name: /^4 update/ })
