@@ -221,7 +221,7 @@ function rolloutView(page) {
     const shown = rows.filter(({ rollout }) => rollout !== "removed").map((row) => ({ ...row, state: stateOf(row) }));
     return { rows: shown, cut: rows.cut };
   };
-  const list = region(read, ({ rows, cut }) => table.with(Object.assign(rows, { cut })));
+  const list = region(read, ({ rows, cut }) => table.with(Object.assign(rows, { cut })), { rows: 0 });
   const order = () => orderButton(page, "Deploy …", () => deployOrder({}), { style: "primary" });
   const about = region(
     async () => page.bucket()?.summary?.counts ?? {},
