@@ -175,7 +175,12 @@ test("a deploy that failed is a report: what failed first, with the worker's own
   await report();
   const job = main().locator("details.bad", { hasText: "base" });
   await job.getByText("failed on 127.0.0.2").waitFor();
-  await job.locator(".evidence").getByText(FATAL).waitFor();
+  await job.locator(".evidence .reason-line", { hasText: FATAL }).waitFor();
+  await job.getByText("last 3 lines, 1 by make left out").waitFor();
+  const number = (await job.locator(".reason-line button").textContent()) ?? "";
+  await ui.button(`Open log at line ${number}`).click();
+  await ui.page.locator("#activity").getByText(FATAL).first().waitFor();
+  await ui.page.keyboard.press("Escape");
   await job.getByText("1.1.0 on 1, 1.0.0 on 1").waitFor();
   await job.getByText("may be down on 1").waitFor();
   await job.getByText(/^Nothing was put back/).waitFor();

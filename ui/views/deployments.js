@@ -11,7 +11,7 @@ import { byTrouble, mark, progressBar, state } from "../parts/state.js";
 import { dataTable } from "../parts/table.js";
 import { barOf, countsOf } from "../run/head.js";
 import { canRetry, deployOrder, redeployOrder, retryButton } from "../run/orders.js";
-import { isPlan, planInShort, planOrder } from "../run/plan.js";
+import { isPlan, planInShort, planOrder, staleBy } from "../run/plan.js";
 import { nameOf, outcomesOf } from "../run/words.js";
 
 const LOOKED_AT = 20;
@@ -175,7 +175,7 @@ function planRow(page, run, validity) {
     { key: "plan" },
     mark(isStale ? "soon" : "ok"),
     link,
-    el("span.meta", planInShort(run), isStale && `; out of date: ${validity.reason}`),
+    el("span.meta.one-line", planInShort(run), isStale && `; out of date: ${staleBy(validity)}`),
     el("span.end", ago(run.created_at)),
     !isStale && deploy,
   );
@@ -189,7 +189,7 @@ function lastRow(page, run) {
     { key: "last" },
     mark(run.status),
     link,
-    el("span.meta", run.status, run.error && [": ", el("span.one-line", said(run.error))]),
+    el("span.meta.one-line", run.status, run.error && [": ", said(run.error)]),
     el("span.end", ago(run.created_at)),
     retry,
   );
