@@ -276,7 +276,7 @@ export class LogPane {
       cut: this.#workers.cut,
       escapes: looks.escapes,
       find: this.find.state,
-      open: (fold) => this.view.open(fold),
+      open: (line) => this.view.open(line),
       whole: (line) => this.#wholeOf(line),
     });
   }
