@@ -28,7 +28,6 @@ export interface Places {
   large: string;
   fresh: string;
   failed: string;
-  plan: string;
   answers: string;
   revision: string;
 }
@@ -42,6 +41,8 @@ export async function shoot(console: ConsolePage, target: string, screens: reado
     for (const [width, height] of SIZES) {
       await page.setViewportSize({ width, height });
       await console.goTo(at);
+      await page.reload();
+      await page.locator("main h1:visible:not(.unseen)").first().waitFor();
       await page.waitForTimeout(REST_MS);
       await page.locator("main .ghost:visible").first().waitFor({ state: "detached" });
       await act?.(console);
@@ -105,6 +106,15 @@ export function calmScreens({ fleet }: { fleet: string }): Screen[] {
   ];
 }
 
+/** A plan that still holds. */
+export function planScreens({ fleet, plan }: { fleet: string; plan: string }): Screen[] {
+  const at = `#/buckets/${fleet}/runs/${plan}?tab=summary`;
+  return [
+    { name: "plan", at },
+    { name: "confirm-plan", at, act: click("Deploy this plan …"), undo: leave },
+  ];
+}
+
 /** While a deploy goes on. */
 export function liveScreens({ fleet, run }: { fleet: string; run: string }): Screen[] {
   const at = `#/buckets/${fleet}`;
@@ -119,7 +129,7 @@ export function liveScreens({ fleet, run }: { fleet: string; run: string }): Scr
 }
 
 /** When something is broken; and all that looks the same whatever goes on. */
-export function screensOf({ fleet, large, fresh, failed, plan, answers, revision }: Places): Screen[] {
+export function screensOf({ fleet, large, fresh, failed, answers, revision }: Places): Screen[] {
   const at = `#/buckets/${fleet}`;
   const ofRun = (run: string, tab: string) => `${at}/runs/${run}?tab=${tab}`;
   const views = {
@@ -140,11 +150,9 @@ export function screensOf({ fleet, large, fresh, failed, plan, answers, revision
     { name: "run-log", at: ofRun(failed, "log") },
     { name: "run-definition", at: ofRun(failed, "definition") },
     { name: "run-compare", at: ofRun(failed, "compare") },
-    { name: "plan", at: ofRun(plan, "summary") },
     { name: "command-answers", at: ofRun(answers, "summary") },
     ...Object.entries(views).map(([name, view]) => ({ name, at: `${at}/${view}` })),
     { name: "confirm", at: ofRun(failed, "summary"), act: click("Roll back …"), undo: leave },
-    { name: "confirm-plan", at: ofRun(plan, "summary"), act: click("Deploy this plan …"), undo: leave },
     { name: "log-open", at, act: press("l"), undo: press("l") },
     { name: "log-whole", at, act: press("L"), undo: press("L") },
     { name: "palette", at, act: openPalette, undo: leave },

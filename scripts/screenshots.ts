@@ -10,6 +10,7 @@ import { layoutOf } from "../lib/bucket/base/layout.ts";
 import { setLastOutcome } from "../lib/bucket/catalog/info.ts";
 import { beginChange, promote, recordSynced } from "../lib/bucket/catalog/promotions.ts";
 import { ConsolePage } from "../test/helpers/browser.ts";
+import { certificateFor } from "../test/helpers/http.ts";
 import { deployFleet, driftFleet, type Fleet, holdOf, pushFleet } from "./fleet-example.ts";
 import { LocalServer } from "./local-server.ts";
 import * as screens from "./screens.ts";
@@ -24,11 +25,13 @@ const target = path.resolve(process.argv[2] ?? fileURLToPath(new URL("../screens
 const folder = mkdtempSync(path.join(tmpdir(), "ops-screenshots-"));
 const wide: string[] = [];
 try {
+  await withServer("root", [], workingDay);
   await withServer("first", [], firstSteps);
+  const { certFile, keyFile } = await certificateFor({ after: () => {} });
   const secret = path.join(folder, "totp");
   writeFileSync(secret, TOTP_SECRET, { mode: 0o600 });
-  await withServer("codes", ["--totp-secret-file", secret], (server, ui) => shoot(ui, [screens.codeScreen(server.token)]));
-  await withServer("root", [], workingDay);
+  const flags = ["--tls-cert", certFile, "--tls-key", keyFile, "--totp-secret-file", secret];
+  await withServer("codes", flags, (server, ui) => shoot(ui, [screens.codeScreen(server.token)]));
 } finally {
   rmSync(folder, { recursive: true, force: true });
 }
@@ -38,7 +41,7 @@ for (const one of wide) process.stderr.write(`wider than its page: ${one}\n`);
 async function withServer(name: string, flags: string[], work: (server: LocalServer, ui: ConsolePage) => Promise<unknown>) {
   const server = await LocalServer.start(path.join(folder, name), { flags });
   try {
-    const ui = await ConsolePage.open(server.url);
+    const ui = await ConsolePage.open(server.url, { ignoreHTTPSErrors: true });
     try {
       await work(server, ui);
       ui.checkPeace();
@@ -58,7 +61,7 @@ async function firstSteps(server: LocalServer, ui: ConsolePage): Promise<void> {
   await shoot(ui, screens.SIGN_IN);
   await ui.signIn(server.token);
   await shoot(ui, screens.EMPTY);
-  await shoot(ui, [screens.guideScreen(await server.createBucket("first"))]);
+  await shoot(ui, [screens.guideScreen(await server.createBucket("hello"))]);
 }
 
 async function workingDay(server: LocalServer, ui: ConsolePage): Promise<void> {
@@ -72,8 +75,10 @@ async function workingDay(server: LocalServer, ui: ConsolePage): Promise<void> {
   for (const kind of ["workers/facts", "workers/sysstat"]) await server.run(id, kind);
   await server.run(id, "snapshots", { note: "before the new versions" });
   await driftFleet(server, fleet);
-  await pushFleet(server, fleet, "failing");
+  await pushFleet(server, fleet, "mended");
   const plan = (await server.run(id, "deploy", { dry_run: true })).id;
+  await shoot(ui, screens.planScreens({ fleet: id, plan }));
+  await pushFleet(server, fleet, "failing");
   const failed = await liveDeploy(server, ui, fleet);
   await server.run(id, "workers/uptime");
   const command = 'case "$PWD" in *b-00*) echo "df: /srv/kafka: 0 bytes free" >&2; exit 3;; *) uname -sr;; esac';
@@ -82,8 +87,7 @@ async function workingDay(server: LocalServer, ui: ConsolePage): Promise<void> {
   const revision = body.items[0]?.id ?? "";
   await server.call("POST", "/api/buckets", { project: "payments", name: "ledger" });
   const fresh = await server.createBucket("cache");
-  await shoot(ui, screens.screensOf({ fleet: id, large, fresh, failed, plan, answers, revision }));
-  await ui.goTo("docs/#get_buckets_bucket_id_runs");
+  await shoot(ui, screens.screensOf({ fleet: id, large, fresh, failed, answers, revision }));
   await shoot(ui, [{ name: "docs", at: "docs/" }]);
   await shoot(ui, [screens.staleScreen({ fleet: id })]);
 }

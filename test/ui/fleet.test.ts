@@ -65,9 +65,9 @@ test("a plan of all jobs is short: equal differences are one, and its question c
   await pushFleet(server, fleet, "failing");
   await ui.view(fleet.bucket, "deployments");
   await ui.button("Plan").click();
-  await ui.heading("Plan: 156 changes on 39 workers").waitFor();
+  await ui.heading("Plan: 182 changes on 39 workers").waitFor();
   await main().getByText("still valid").waitFor();
-  for (const chip of [/^4 jobs roll out/, /^26 jobs skipped/, /^1 gave no answer/])
+  for (const chip of [/^30 jobs roll out/, /^156 restart/, /^26 first start/, /^1 gave no answer/])
     await main().getByRole("button", { name: chip }).waitFor();
   await main().getByText("ams-c-020 gave no answer").waitFor();
   const kafka = fold("kafka");
@@ -77,7 +77,7 @@ test("a plan of all jobs is short: equal differences are one, and its question c
   assert.equal(await fold("orders-api").getAttribute("open"), null, "only the first job is open");
   await ui.button("Deploy this plan …").click();
   await dialog()
-    .getByText(/^156 changes on 39 workers/)
+    .getByText(/^182 changes on 39 workers/)
     .waitFor();
   writeFileSync(holdOf(fleet.workers), "");
   deploy = await order("Deploy this plan");
