@@ -24,15 +24,17 @@ const LARGE = { workers: 1_000, rack: 25 };
 const target = path.resolve(process.argv[2] ?? fileURLToPath(new URL("../screenshots", import.meta.url)));
 const folder = mkdtempSync(path.join(tmpdir(), "ops-screenshots-"));
 const wide: string[] = [];
+const ends: (() => void)[] = [];
 try {
   await withServer("root", [], workingDay);
   await withServer("first", [], firstSteps);
-  const { certFile, keyFile } = await certificateFor({ after: () => {} });
+  const { certFile, keyFile } = await certificateFor({ after: (end) => ends.push(end as () => void) });
   const secret = path.join(folder, "totp");
   writeFileSync(secret, TOTP_SECRET, { mode: 0o600 });
   const flags = ["--tls-cert", certFile, "--tls-key", keyFile, "--totp-secret-file", secret];
   await withServer("codes", flags, (server, ui) => shoot(ui, [screens.codeScreen(server.token)]));
 } finally {
+  for (const end of ends) end();
   rmSync(folder, { recursive: true, force: true });
 }
 for (const one of wide) process.stderr.write(`wider than its page: ${one}\n`);
@@ -122,9 +124,9 @@ interface RunProgress {
   progress: { jobs: { job: string; wave: number; state: string }[] } | null;
 }
 
-/** Whether nothing but nginx is left to do in the first two waves. */
+/** Whether nothing but nginx is left to do in its wave, 1, and the one before. */
 function isDoneOrHeld({ job, wave, state }: { job: string; wave: number; state: string }): boolean {
-  return job === "nginx" ? state === "running" : wave > 2 || !/running|waiting/.test(state);
+  return job === "nginx" ? state === "running" : wave > 1 || !/running|waiting/.test(state);
 }
 
 /** Takes frames until something is so; answers how many there are. */

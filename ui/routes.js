@@ -5,9 +5,9 @@ import { overviewView } from "./views/overview.js";
 
 /**
  * A view of the navigation: its part of the address and what follows there, its module in views/ (`one` is the module for one
- * of its things), its key, and what is counted beside its name.
+ * of its things), its key, what is counted beside its name, and its icon where a phone has a place for it.
  * @typedef {{ name: string, rest?: string[], file: string, one?: string, label: string, key: string, group: string,
- *   total?: string, trouble?: string }} Section
+ *   total?: string, trouble?: string, icon?: string }} Section
  */
 
 /**
@@ -15,9 +15,9 @@ import { overviewView } from "./views/overview.js";
  * @type {Section[]}
  */
 export const SECTIONS = [
-  { name: "", file: "overview", label: "Overview", key: "o", group: "" },
-  { name: "deployments", file: "deployments", label: "Deployments", key: "d", group: "" },
-  { name: "runs", file: "runs", one: "run", label: "Runs", key: "r", group: "", total: "runs" },
+  { name: "", file: "overview", label: "Overview", key: "o", group: "", icon: "overview" },
+  { name: "deployments", file: "deployments", label: "Deployments", key: "d", group: "", icon: "deploy" },
+  { name: "runs", file: "runs", one: "run", label: "Runs", key: "r", group: "", icon: "runs", total: "runs" },
   { name: "jobs", file: "jobs", one: "job", label: "Jobs", key: "j", group: "Fleet", total: "jobs", trouble: "failed" },
   { name: "workers", file: "workers", label: "Workers", key: "w", group: "Fleet", total: "workers", trouble: "unreachable" },
   ofCatalog("certs", { label: "Certificates", key: "t", trouble: "soon" }),

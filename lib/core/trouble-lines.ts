@@ -5,9 +5,9 @@ const CLOSING = /^\S*make(?:\[\d+\])?: \*\*\* /;
 const TRACE = /^ +at |^Node\.js v/;
 
 const NOUNS = "errors?|exceptions?|failures?|failed|panics?|fatal";
-/** Words of programs that tell what went wrong. Also as the end of a name: `TypeError`, `IOException`. */
+/** Words of programs that tell what went wrong. Also as the end of a name: `TypeError`, `IOException`, `ECONNREFUSED`. */
 const WORDS = [
-  `[a-z]*error|errors|[a-z]*exception|fatal|panic|panicked|failed|failure|denied|refused|no space|cannot|traceback`,
+  `[a-z]*error|errors|[a-z]*exception|fatal|panic|panicked|failed|failure|denied|[a-z]*refused|no space|cannot|traceback`,
   "unable to|out of memory|segmentation fault|core dumped|command not found|no such file|unreachable|aborted",
 ].join("|");
 const TROUBLE = new RegExp(`(?<![\\w-])(?:${WORDS})(?![\\w-])`, "i");

@@ -14,6 +14,7 @@ const TROUBLE = [
   "bash: line 1: foo: command not found",
   "Permission denied (publickey).",
   "dial tcp 10.0.0.7:80: connect: connection refused",
+  "connect ECONNREFUSED 127.0.0.1:9200",
   "cat: x: No such file or directory",
   "E: Unable to locate package x: unable to go on",
   "Job for nginx.service failed because the control process exited",

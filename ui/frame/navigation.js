@@ -2,8 +2,9 @@ import { link } from "../base/api.js";
 import { el, patch } from "../base/dom.js";
 import { number } from "../base/format.js";
 import { item, opener } from "../parts/dialog.js";
-import { mark } from "../parts/state.js";
+import { icon, mark } from "../parts/state.js";
 import { SECTIONS, sectionAt } from "../routes.js";
+import { activity } from "./activity.js";
 import { showKeys } from "./keys.js";
 import { openGuarded } from "./session.js";
 
@@ -23,7 +24,17 @@ export function drawNavigation({ place, bucket, buckets }) {
     el("a.last", { href: "/docs/", key: "api", onclick: openDocs }, el("span", "API"), el("span.total.code", "/docs")),
     el("button", { type: "button", key: "keys", onclick: showKeys }, el("span", "Keys"), el("kbd", "?")),
   ];
-  patch(sections, groups, end);
+  patch(sections, groups, end, onPhone(place.bucketId));
+}
+
+/** A phone has places for a few views, the log, and a menu of all others. */
+function onPhone(bucketId) {
+  const others = () =>
+    SECTIONS.filter(({ icon: sign }) => !sign).map(({ name, rest, label }) =>
+      item(label, () => (location.hash = link(bucketId, name, rest))),
+    );
+  const more = opener([icon("menu"), "More"], others, { menu: true, class: "place", key: `more ${bucketId}` });
+  return [el("button.place", { type: "button", key: "log", onclick: activity.toggle }, icon("log"), "Log"), more];
 }
 
 function openDocs(event) {
@@ -32,11 +43,12 @@ function openDocs(event) {
 }
 
 /** @param {import("../routes.js").Section} section */
-function linkTo({ name, rest, label, total, trouble }, bucketId, isCurrent, summary) {
+function linkTo({ name, rest, label, total, trouble, icon: sign }, bucketId, isCurrent, summary) {
   const counted = troubleIn(summary, trouble);
   return el(
     "a",
-    { href: link(bucketId, name, rest), "aria-current": isCurrent && "page", key: label },
+    { href: link(bucketId, name, rest), "aria-current": isCurrent && "page", class: sign && "place", key: label },
+    sign && icon(sign),
     el("span", label),
     counted > 0 && el("span.trouble", { class: trouble }, mark(trouble, { label: `${trouble}:` }), number(counted)),
     summary?.totals?.[total] !== undefined && el("span.total", number(summary.totals[total])),
@@ -68,6 +80,10 @@ function wayTo({ bucketId, view, rest }, bucket, buckets) {
   switcher.own = true;
   switcher.key = `${bucketId} ${name} ${buckets.length} ${view}`;
   const deeper = view === "runs" &&
-    rest[0] && ["/", el("a", { href: link(bucketId, "runs") }, "Runs"), "/", el("span.code", `…${rest[0].slice(-8)}`)];
-  return [el("a", { href: "#/" }, "Buckets"), "/", el("span", project), "/", switcher, deeper];
+    rest[0] && [slash(), el("a", { href: link(bucketId, "runs") }, "Runs"), slash(), el("span.code", `…${rest[0].slice(-8)}`)];
+  return [el("a", { href: "#/" }, "Buckets"), slash(), el("span", project), slash(), switcher, deeper];
+}
+
+function slash() {
+  return el("span", "/");
 }

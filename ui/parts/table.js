@@ -146,7 +146,7 @@ export function dataTable({
     if (look.rows.length === 0) return patch(body, el("div.notice", none));
     if (found.length === 0) return patch(body, el("p.notice", "Nothing matches the filter."));
     const heads = keys.map((key) => headOf(key, labels[key] ?? labelOf(key), look, sortBy));
-    const rows = found.slice(0, look.visible).map((row) => rowOf(row, keys, cells, keyOf));
+    const rows = found.slice(0, look.visible).map((row) => rowOf(row, keys, { cells, labels, keyOf }));
     const more = found.length - look.visible;
     patch(
       body,
@@ -210,9 +210,12 @@ function headOf(key, label, { sort, rows }, sortBy) {
   return el("th", { scope: "col", "aria-sort": order, class: isNumber && "number" }, label === "" ? "" : sorter);
 }
 
-function rowOf(row, keys, cells, keyOf) {
+/** On a phone there are no heads above the numbers: each has its label before it. */
+function rowOf(row, keys, { cells, labels, keyOf }) {
   const all = keys.map((key, index) => {
-    const attributes = { scope: index === 0 && "row", class: typeof row[key] === "number" && "number" };
+    const isNumber = typeof row[key] === "number";
+    const label = isNumber && (labels[key] ?? labelOf(key));
+    const attributes = { scope: index === 0 && "row", class: isNumber && "number", "data-label": label };
     return el(index === 0 ? "th" : "td", attributes, cells[key] ? cells[key](row) : shown(key, row[key]));
   });
   return el("tr", { key: keyOf?.(row) }, all);

@@ -184,3 +184,14 @@ test("CP-435 the map has a letter for each job on each worker", async (t) => {
   assert.equal(mapCell(db, "web", "10.0.0.7").state, "unsettled");
   assert.throws(() => mapCell(db, "web", "10.0.0.99"), { code: "not_found" });
 });
+
+test("a long reason is shown as what failed and the line that tells why, which stands at its end", async (t) => {
+  const { db, note } = await deployed(t);
+  const first = "`make restart` of job db on 10.0.0.1 failed: exit code 2:";
+  const fatal = "FATAL could not open /srv/db: No space left on device";
+  const lines = [first, ...Array(40).fill("INFO  still at work"), fatal, "INFO  shutting down"];
+  note("db@10.0.0.1", "failed", lines.join("\n"));
+  assert.equal(problemsOf(db, null)[0]?.reason, `${first}\n${fatal}`);
+  note("db@10.0.0.1", "failed", "x".repeat(400));
+  assert.equal(problemsOf(db, null)[0]?.reason, `${"x".repeat(300)}…`);
+});

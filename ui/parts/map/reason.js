@@ -1,7 +1,7 @@
 // Why something failed: the line of the worker that tells so, and its place in the log.
 import { get, queryOf, unless } from "../../base/api.js";
 
-const TELLING = /\b(fatal|error|panic|denied|refused|cannot|failed|invalid|no space|not found|no such)\b/i;
+const TELLING = /\b(fatal|error|panic|denied|\w*refused|cannot|failed|invalid|no space|not found|no such)\b/i;
 const OF_MAKE = /^make(\[\d+\])?: /;
 const MOST = 200;
 
