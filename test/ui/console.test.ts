@@ -133,7 +133,7 @@ test("CP-187 CP-188 T-91 orders wait only for a run of their own bucket; they sa
   const order = ui.page.locator("tbody").getByRole("button", { name: "Run …" }).first();
   await ui.page.locator("tbody [data-starts][aria-disabled=true]").first().waitFor();
   assert.match((await order.getAttribute("title")) ?? "", /^Not now: Deploy runs in this bucket/);
-  await order.click();
+  await order.click({ force: true });
   await ui.page.getByText(/^Not now: Deploy runs in this bucket since/).waitFor();
   assert.match((await ui.link("Show that run").getAttribute("href")) ?? "", new RegExp(run));
   await ui.button("Queue after it").click();

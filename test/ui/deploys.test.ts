@@ -160,6 +160,8 @@ test("a deploy that goes on shows its state, its workers batch by batch, and wha
   await ui.view(bucket, "deployments");
   await main().getByRole("link", { name: "Deploy", exact: true }).click();
   await main().locator(".tabs").getByText("Workers").click();
+  await main().getByRole("grid", { name: "Jobs on workers" }).waitFor();
+  await main().getByText("As a table").click();
   await main()
     .getByRole("row", { name: /127\.0\.0\.2/ })
     .getByText("not started")
@@ -173,7 +175,12 @@ test("a deploy that failed is a report: what failed first, with the worker's own
   await report();
   const job = main().locator("details.bad", { hasText: "base" });
   await job.getByText("failed on 127.0.0.2").waitFor();
-  await job.locator(".evidence").getByText(FATAL).waitFor();
+  await job.locator(".evidence .reason-line", { hasText: FATAL }).waitFor();
+  await job.getByText("last 3 lines, 1 by make left out").waitFor();
+  const number = (await job.locator(".reason-line button").textContent()) ?? "";
+  await ui.button(`Open log at line ${number}`).click();
+  await ui.page.locator("#activity").getByText(FATAL).first().waitFor();
+  await ui.page.keyboard.press("Escape");
   await job.getByText("1.1.0 on 1, 1.0.0 on 1").waitFor();
   await job.getByText("may be down on 1").waitFor();
   await job.getByText(/^Nothing was put back/).waitFor();
@@ -213,6 +220,7 @@ test("the source is rolled back from the report to the revision before, by the n
   const { run } = await give("Roll back …", /Workers stay as they are until the next deploy/, "shop", "Roll back");
   assert.deepEqual([run.kind, run.status], ["rollback", "succeeded"]);
   await ui.view(bucket, "deployments/rollout");
+  await main().getByText("As a table").click();
   await main().getByText("4 rows").waitFor();
   await main()
     .getByRole("button", { name: /^4 update/ })

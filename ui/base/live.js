@@ -37,7 +37,7 @@ export async function followServer({ badge, banner, onChange, signal }) {
     } catch {
       state.isLive = false;
       const asked = Promise.withResolvers();
-      tryNow = () => asked.resolve();
+      tryNow = () => asked.resolve(undefined);
       if (!signal.aborted) await Promise.race([pause(RETRY_MS, signal), asked.promise]);
     }
   }

@@ -15,7 +15,13 @@ export function fold(view, key, summary, content, { open = false, kind } = {}) {
     view.folds.set(key, target.open);
     view.draw();
   };
-  return el("details.fold", { key, open: isOpen, class: kind, ontoggle }, el("summary", summary), isOpen && content());
+  // What becomes open by itself is another element: a patch leaves it to persons what is open.
+  return el(
+    "details.fold",
+    { key: open ? `${key}, open` : key, open: isOpen, class: kind, ontoggle },
+    el("summary", summary),
+    isOpen && content(),
+  );
 }
 
 /** Rows that stand for so many equal things: names, cut after some; a click shows the rest. */

@@ -7,7 +7,8 @@ export function tickBox(label, { hint, ...attributes } = /** @type {any} */ ({})
 
 /** A choice of one. */
 export function choice(label, options, chosen, onchange) {
-  const all = options.map(([value, text]) => el("option", { value, selected: value === chosen }, text));
+  // An empty value is one too, which el would leave out.
+  const all = options.map(([value, text]) => Object.assign(el("option", { selected: value === chosen }, text), { value }));
   return el("label.choose", `${label} `, el("select", { onchange: ({ target }) => onchange(target.value) }, all));
 }
 

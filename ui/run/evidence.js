@@ -4,6 +4,7 @@ import { button, el } from "../base/dom.js";
 import { number } from "../base/format.js";
 import { said } from "../base/text.js";
 import { copying } from "../parts/copy.js";
+import { tellingLine } from "../parts/map/reason.js";
 import { icon } from "../parts/state.js";
 
 /**
@@ -17,7 +18,8 @@ export function evidenceOf(view, of) {
   if (!view.evidence.has(key)) read(view, key, { job, worker });
   const found = view.evidence.get(key);
   const lines = found?.lines?.length > 0 ? found.lines : ownLines(error);
-  return [lines.length > 0 && block(view, lines, found ?? {}, key), evidence && foundThere(evidence)];
+  const telling = found?.lines?.length > 0 ? undefined : tellingLine(error);
+  return [lines.length > 0 && block(view, lines, { ...found, telling }, key), evidence && foundThere(evidence)];
 }
 
 async function read(view, key, place) {
@@ -36,14 +38,15 @@ function ownLines(error) {
     .map((text) => ({ text }));
 }
 
-function block(view, lines, { reason_line: reason, left_out: left = 0 }, key) {
+function block(view, lines, { reason_line: reason, left_out: left = 0, telling }, key) {
   const { page, run } = view;
   const text = () => lines.map((one) => one.text).join("\n");
   const about = [`last ${lines.length === 1 ? "line" : `${lines.length} lines`}`, left > 0 && `${number(left)} by make left out`];
   const rows = lines.map(({ line, text: words, stream }) => {
     const go = () => page.showRun(run.id, { line });
     const place = line ? button(number(line), go, { class: "plain", "aria-label": `Line ${line} in the log` }) : el("span");
-    const kind = line !== undefined && line === reason ? "reason-line" : stream === "stderr" && "warned";
+    const isReason = line === undefined ? words === telling : line === reason;
+    const kind = isReason ? "reason-line" : stream === "stderr" && "warned";
     return el("li", { class: kind, key: line && String(line) }, place, el("span", said(words)));
   });
   return el(

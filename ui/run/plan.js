@@ -56,7 +56,17 @@ export function planTitle(run) {
 export function planBadge({ run, validity }) {
   if (run.status !== "succeeded") return badge("failed", "a deploy would not be complete");
   if (!validity) return null;
-  return validity.valid ? badge("ok", "still valid") : badge("soon", `out of date: ${plain(validity.reason)}`);
+  if (validity.valid) return badge("ok", "still valid");
+  const stale = badge("soon", `out of date: ${staleBy(validity)}`);
+  stale.title = plain(validity.reason);
+  return stale;
+}
+
+/** What has changed since a plan was made: the first thing. */
+export function staleBy({ reason }) {
+  return plain(reason)
+    .replace(/^.*? does not hold any more: /, "")
+    .split("; ")[0];
 }
 
 /** What is done with a plan. */

@@ -25,17 +25,16 @@ function waveFold(view, wave, jobs) {
   const state = waveState(wave, true);
   const own = jobs.filter((one) => one.wave === wave.wave);
   const names = own.map(({ job }) => job);
+  const isAtWork = wave.running + wave.failed > 0;
   const parts = [
-    wave.running + wave.failed > 0
-      ? `${wave.done} of ${count(wave.jobs, "job")} done`
-      : `${count(wave.jobs, "job")}${state === "waiting" ? " wait" : ""}`,
+    isAtWork && `${wave.done} of ${count(wave.jobs, "job")} done`,
+    !isAtWork && `${count(wave.jobs, "job")}${state === "waiting" ? (wave.jobs === 1 ? " waits" : " wait") : ""}`,
     wave.running > 0 && `${wave.running} roll out`,
     wave.failed > 0 && `${wave.failed} failed`,
-    wave.not_started > 0 && `${wave.not_started} not started`,
   ];
   const text = parts.filter(Boolean).join(", ");
-  const more = wave.running + wave.failed === 0 && `: ${listed(names, 4)}`;
-  const isOpen = wave.running + wave.failed > 0 || jobs.length === 1;
+  const more = !isAtWork && `: ${listed(names, 4)}`;
+  const isOpen = isAtWork || jobs.length === 1;
   const summary = [mark(state, { label: state }), el("b", `Wave ${wave.wave}`), el("span.meta", text, more)];
   return fold(view, `wave ${wave.wave}`, summary, () => el("ul.jobs", jobsIn(view, `wave ${wave.wave}`, own)), { open: isOpen });
 }
@@ -95,10 +94,15 @@ function jobRow({ job, state, reason, duration_ms: ms }, rollout, waiting) {
       el("b", job),
       rollout ? batchStrip(rollout.hosts) : el("span"),
       el("span.meta", phase.filter(Boolean).join(", ")),
-      el("span.end", ms ? duration(ms) : since && elapsed(since)),
+      el("span.end", state === "running" ? since && elapsed(since) : ms > 0 && duration(ms)),
     ),
-    state === "failed" && reason && el("code.reason.bad", { tabindex: 0 }, said(reason)),
+    state === "failed" && reason && el("code.reason.bad", { tabindex: 0 }, said(ownWords(reason))),
   );
+}
+
+/** What the worker said of a reason, where it is told. */
+function ownWords(reason) {
+  return /exit code \d+: (.+)$/s.exec(reason)?.[1] ?? reason;
 }
 
 /** What the run waits for, by reason: who, how long, and how long at most. */

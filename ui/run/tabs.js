@@ -1,20 +1,71 @@
 // The other tabs of a run's page: workers, what was asked, what differs from another run, and who did what.
 import { get } from "../base/api.js";
 import { el, scroller } from "../base/dom.js";
-import { duration, number } from "../base/format.js";
+import { count, duration, number } from "../base/format.js";
 import { said } from "../base/text.js";
+import { fold } from "../parts/fold.js";
 import { choice } from "../parts/form.js";
+import { letterOf } from "../parts/map/model.js";
+import { jobMap } from "../parts/map.js";
+import { orderButton } from "../parts/order.js";
 import { state } from "../parts/state.js";
 import { dataOf, dataTable, shown } from "../parts/table.js";
+import { redeployOrder } from "./orders.js";
 import { aboutOf, byOf, outcomesOf } from "./words.js";
 
 const LOOKED_AT = 20;
-const COLUMNS = ["outcome", "worker", "job", "action", "batch", "duration_ms", "exit_code", "why"];
+const COLUMNS = ["worker", "job", "outcome", "action", "batch", "duration_ms", "exit_code", "why"];
 
-/** Each worker, or each job on it, with its state: the rows that are in trouble first. @param {import("../views/run.js").RunPage} view */
+/** Each worker, or each job on it, with its state; of a deploy the map first. @param {import("../views/run.js").RunPage} view */
 export function workersTab(view) {
+  const rows = outcomesOf(view.run).filter(({ worker }) => worker);
+  if (view.run.kind !== "deploy" || view.run.params.dry_run) return rowsOf(view, rows);
+  const summary = [el("b", "As a table"), el("span.meta", count(rows.length, "row"))];
+  const table = fold(view, "rows", summary, () => rowsOf(view, rows));
+  return [mapOf(view), el("section.panel", { key: "rows" }, table)];
+}
+
+/** The map, as the run moves it or as it has ended. */
+function mapOf(view) {
   const { page, run } = view;
-  const rows = outcomesOf(run).filter(({ worker }) => worker);
+  const isActive = run.status === "running";
+  if (!view.map) {
+    const retry = (job) => orderButton(page, "Retry …", () => redeployOrder([job], view.map.all), { style: "small" });
+    view.map = { all: jobMap(page, { sinceOf: () => "", retry }), known: null, isFinal: false };
+    readMap(view);
+  }
+  const { all, known, isFinal } = view.map;
+  if (known && isActive) all.follow(run.progress?.rollouts ?? []);
+  if (known && !isActive && !isFinal) {
+    all.follow(null);
+    all.show(resultIn(known, run));
+    view.map.isFinal = true;
+  }
+  return all.element;
+}
+
+async function readMap(view) {
+  const found = await get(view.page.path("/map"), { signal: view.page.signal }).catch(() => null);
+  if (!found) return;
+  view.map.known = found;
+  if (view.run.status === "running") view.map.all.show(found);
+  view.draw();
+}
+
+/** The map with what a deploy came to in place of what is so now; of other jobs there is nothing. */
+function resultIn(map, { result }) {
+  if (!Array.isArray(result?.jobs)) return map;
+  const workers = map.workers.map(({ worker }) => worker);
+  const jobs = result.jobs.map(({ job, wave, allocations }) => {
+    const letters = new Map(allocations.map(({ worker, outcome }) => [worker, letterOf(outcome)]));
+    const { version = "" } = map.jobs.find((one) => one.job === job) ?? {};
+    return { job, version, wave, cells: workers.map((worker) => letters.get(worker) ?? " ").join("") };
+  });
+  return { ...map, jobs };
+}
+
+function rowsOf(view, rows) {
+  const { page, run } = view;
   const columns = COLUMNS.filter((name) => rows.some((row) => (row[name] ?? "") !== ""));
   const key = `workers ${columns}`;
   view.tables[key] ??= dataTable({

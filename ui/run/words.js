@@ -43,12 +43,14 @@ export function onWorkers(names) {
 
 /** How it went or would go, by job and worker: `{ job, worker, outcome, action, why, duration_ms, … }`. */
 export function outcomesOf({ params, result, progress }) {
-  const { job, jobs, workers, waves, reconciled = [], allocations = [], scripts } = result ?? {};
+  const { job, jobs, workers, waves, reconciled = [], allocations, scripts } = result ?? {};
   if (!result) return goingOn(progress);
   if (params.dry_run) return waves ? plannedRows(result) : [];
   if (Array.isArray(jobs)) return [...jobs.flatMap(jobRows), ...reconciled.map((one) => ({ ...one, why: one.error }))];
   if (Array.isArray(workers)) return workers.flatMap(workerRows);
-  return scripts?.map((one) => ({ ...one, job, why: one.error, outcome: one.error === null ? "ok" : "failed" })) ?? allocations;
+  if (scripts) return scripts.map((one) => ({ ...one, job, why: one.error, outcome: one.error === null ? "ok" : "failed" }));
+  // A build counts its allocations.
+  return Array.isArray(allocations) ? allocations.map((one) => ({ ...one, why: one.error })) : [];
 }
 
 function goingOn(progress) {

@@ -7,8 +7,8 @@ import { item, opener } from "../parts/dialog.js";
 import { fieldsOf } from "../parts/form.js";
 import { orderButton } from "../parts/order.js";
 import { head, region } from "../parts/region.js";
-import { dataOf } from "../parts/table.js";
 import { workerChoice } from "../parts/where.js";
+import { answersOf } from "../run/results.js";
 
 const MOST_USED = 8;
 const SHOWN_CHARACTERS = 60;
@@ -50,7 +50,8 @@ export function commandView(page) {
     event.preventDefault();
     /** @type {HTMLButtonElement} */ (run.querySelector(".primary")).click();
   };
-  const draw = (found) => answersOf(page, found);
+  const folds = new Map();
+  const draw = (found) => lastOf(page, found, folds, () => last.draw());
   const last = region(() => lastAnswers(page), draw, { rows: 0 });
 
   function changed() {
@@ -66,6 +67,7 @@ export function commandView(page) {
     const done = () => {
       remember(text);
       draft.keep(key, {});
+      drawRun();
       page.refresh();
     };
     const start = orderButton(page, `Run on ${count(chosen.length, "worker")} …`, order, { style: "primary", done });
@@ -141,8 +143,11 @@ async function lastAnswers(page) {
   return { run: detail, failed: workers.filter(({ outcome }) => /failed|unreachable/.test(outcome)).map(({ worker }) => worker) };
 }
 
-function answersOf(page, found) {
+function lastOf(page, found, folds, draw) {
   if (!found) return el("p.meta", "No command has run in this bucket yet.");
   const open = el("a.button.small", { href: page.link("runs", [found.run.id]) }, "Open the run");
-  return [el("div.spread", el("h2", "Answers of the last command"), open), dataOf(found.run.result)];
+  return [
+    el("div.spread", el("h2", "Answers of the last command"), open),
+    found.run.result && answersOf({ page, run: found.run, folds, draw }),
+  ];
 }

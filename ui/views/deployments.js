@@ -1,16 +1,17 @@
 import { bucketPath, get, listOf, runsOf, unless } from "../base/api.js";
 import { el, patch } from "../base/dom.js";
 import { ago, count, elapsed, listed, number } from "../base/format.js";
-import { said } from "../base/text.js";
+import { plain, said } from "../base/text.js";
 import { command } from "../parts/copy.js";
 import { fieldsOf } from "../parts/form.js";
+import { jobMap } from "../parts/map.js";
 import { orderButton } from "../parts/order.js";
 import { empty, head, region, tabs } from "../parts/region.js";
 import { byTrouble, mark, progressBar, state } from "../parts/state.js";
 import { dataTable } from "../parts/table.js";
 import { barOf, countsOf } from "../run/head.js";
-import { canRetry, deployOrder, retryButton } from "../run/orders.js";
-import { isPlan, planInShort, planOrder } from "../run/plan.js";
+import { canRetry, deployOrder, redeployOrder, retryButton } from "../run/orders.js";
+import { isPlan, planInShort, planOrder, staleBy } from "../run/plan.js";
 import { nameOf, outcomesOf } from "../run/words.js";
 
 const LOOKED_AT = 20;
@@ -178,7 +179,7 @@ function planRow(page, run, validity) {
     { key: "plan" },
     mark(isStale ? "soon" : "ok"),
     link,
-    el("span.meta", planInShort(run), isStale && `; out of date: ${validity.reason}`),
+    el("span.meta.one-line", planInShort(run), isStale && `; out of date: ${staleBy(validity)}`),
     el("span.end", ago(run.created_at)),
     !isStale && deploy,
   );
@@ -192,7 +193,7 @@ function lastRow(page, run) {
     { key: "last" },
     mark(run.status),
     link,
-    el("span.meta", run.status, run.error && [": ", el("span.one-line", said(run.error))]),
+    el("span.meta.one-line", run.status, run.error && [": ", said(run.error)]),
     el("span.end", ago(run.created_at)),
     retry,
   );
@@ -202,14 +203,18 @@ function noJobs(page) {
   return empty("Nothing is built yet: push a workspace.", command(`ops push ${location.origin} --bucket ${page.bucketId}`));
 }
 
-/** Every allocation with its state. */
+/** Every allocation with its state: as a map, and as a table. */
 function rolloutView(page) {
+  const map = jobMap(page, {
+    sinceOf: () => "",
+    retry: (job) => orderButton(page, "Retry …", () => redeployOrder([job], map), { style: "small" }),
+  });
   const table = dataTable({
     caption: "allocations",
     columns: ["state", "job", "worker_ip", "current_version", "new_version", "last_action", "last_run", "last_reason"],
     cells: {
       state: ({ state: word }) => state(word),
-      last_reason: ({ last_reason: why }) => why && el("code.one-line", { title: why }, said(why.split("\n").at(-1))),
+      last_reason: ({ last_reason: why }) => why && el("code.one-line", { title: plain(why) }, said(why.split("\n").at(-1))),
     },
     stateColumn: "state",
     keyOf: ({ allocation_id: id }) => id,
@@ -220,19 +225,28 @@ function rolloutView(page) {
     const shown = rows.filter(({ rollout }) => rollout !== "removed").map((row) => ({ ...row, state: stateOf(row) }));
     return { rows: shown, cut: rows.cut };
   };
-  const list = region(read, ({ rows, cut }) => table.with(Object.assign(rows, { cut })));
+  const list = region(read, ({ rows, cut }) => table.with(Object.assign(rows, { cut })), { rows: 0 });
+  const order = () => orderButton(page, "Deploy …", () => deployOrder({}), { style: "primary" });
   const about = region(
     async () => page.bucket()?.summary?.counts ?? {},
-    (counts) =>
-      head({
-        title: "Rollout",
-        line: saidOf(counts),
-        controls: orderButton(page, "Deploy …", () => deployOrder({}), { style: "primary" }),
-      }),
+    (counts) => head({ title: "Rollout", line: saidOf(counts), controls: order() }),
     { rows: 1 },
   );
-  const element = el("div", about.element, tabsOf(page, "rollout"), list.element);
-  return { title: "Deployments", element, refresh: () => Promise.all([about.refresh(), list.refresh()]) };
+  // A table of many is read when somebody wants to see it.
+  const each = el(
+    "details.panel.fold",
+    { ontoggle: ({ target }) => target.open && list.refresh() },
+    el("summary", el("b", "As a table")),
+    list.element,
+  );
+  const refresh = async () => {
+    await about.refresh();
+    const found = await unless(get(page.path("/map")), null);
+    if (found?.jobs.length > 0) map.show(found);
+    if (/** @type {HTMLDetailsElement} */ (each).open) await list.refresh();
+  };
+  const element = el("div", about.element, tabsOf(page, "rollout"), el("div.stack", map.element, each));
+  return { title: "Deployments", element, refresh };
 }
 
 function stateOf({ rollout, gate, last_outcome: outcome, disabled }) {

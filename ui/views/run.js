@@ -24,7 +24,8 @@ import { nameOf, outcomesOf } from "../run/words.js";
  * @property {number | undefined} line of the log that tells why it failed
  * @property {any} earlier the revision to go back to
  * @property {{ valid: boolean, reason: string } | null} validity of a plan
- * @property {any} compared
+ * @property {any} compared the other runs of its kind, and the chosen one
+ * @property {{ all: any, known: any, isFinal: boolean }} [map]
  * @property {string} [look] of a plan
  * @property {() => any} bucket
  * @property {() => void} draw

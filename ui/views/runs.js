@@ -1,5 +1,5 @@
 import { address, keepQuery, listOf, queryOf } from "../base/api.js";
-import { el } from "../base/dom.js";
+import { el, patch } from "../base/dom.js";
 import { ago, duration, elapsed, number, words } from "../base/format.js";
 import { said } from "../base/text.js";
 import { choice } from "../parts/form.js";
@@ -27,11 +27,12 @@ export function runsView(page) {
     (data) => drawn(page, data, more),
     { name: "section.panel" },
   );
-  const total = region(
-    async () => page.bucket()?.summary?.totals?.runs ?? null,
-    (count) => el("p.meta", count !== null && `${number(count)} in all`),
-    { rows: 0 },
-  );
+  const total = el("span");
+  function refresh() {
+    const runs = page.bucket()?.summary?.totals?.runs;
+    patch(total, runs !== undefined && `${number(runs)} in all`);
+    return list.refresh();
+  }
   function more() {
     look.most += PAGE;
     list.refresh();
@@ -48,13 +49,8 @@ export function runsView(page) {
       },
     ),
   );
-  const element = el(
-    "div",
-    head({ title: "Runs", line: total.element }),
-    el("div.filters.panel.runs-filters", narrow),
-    list.element,
-  );
-  return { title: "Runs", element, fast: true, refresh: () => Promise.all([total.refresh(), list.refresh()]) };
+  const element = el("div", head({ title: "Runs", line: total }), el("div.filters.panel.runs-filters", narrow), list.element);
+  return { title: "Runs", element, fast: true, refresh };
 }
 
 function drawn(page, { items, cut }, more) {

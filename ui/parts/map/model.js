@@ -75,7 +75,8 @@ export function reached(before, rollouts) {
   return now;
 }
 
-function letterOf(state) {
+/** The letter of a state or an outcome. */
+export function letterOf(state) {
   return LETTERS[markOf(state)] ?? "w";
 }
 
