@@ -87,7 +87,7 @@ function showCard(message = "") {
 }
 
 function brand() {
-  const image = el("img", { src: "/icon.svg", alt: "", width: 20, height: 20 });
+  const image = el("img", { src: "/icon.svg", role: "presentation", width: 20, height: 20 });
   return el("p.brand-line", image, el("b", "ops"), el("span.small", location.host));
 }
 

@@ -63,17 +63,16 @@ export function tabs(names, chosen, linkTo) {
 }
 
 /**
- * A view of regions and elements below each other, which are read again together.
+ * A view: its head, and below it regions and elements, which are read again together.
  * @param {string} title of the window
+ * @param {any} top head and tabs
  * @param {any[]} parts
  */
-export function viewOf(title, ...parts) {
-  const all = parts.flat().filter(Boolean);
-  const element = el(
-    "div",
-    all.map((one) => one.element ?? one),
-  );
-  return { title, element, refresh: () => Promise.all(all.map((one) => one.refresh?.())) };
+export function viewOf(title, top, ...parts) {
+  const all = parts.flat();
+  const elements = all.map((one) => one.element ?? one);
+  const refresh = () => Promise.all(all.map((one) => one.refresh?.()));
+  return { title, element: el("div", top, el("div.stack", elements)), refresh };
 }
 
 /** What stands where there is nothing: a sentence, and the order that fills it. */

@@ -46,7 +46,8 @@ export function catalogView(page) {
   });
   const controls = name === "kv" && [secretButton(page, "Set a secret …", SET), secretButton(page, "Remove a secret …", REMOVE)];
   const top = head({ title, line: "What the last build made; for reading.", controls });
-  return viewOf(title, top, !TITLES[name] && tabs(RESOURCES, name, (one) => page.link("catalog", [one])), list);
+  const choices = tabs(RESOURCES, name, (one) => page.link("catalog", [one]));
+  return viewOf(title, [top, !TITLES[name] && choices], list);
 }
 
 function switchesOf(page, name, changed) {

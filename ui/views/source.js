@@ -31,7 +31,7 @@ export function sourceView(page) {
   const parts = PARTS[name]({ ...page, rest: page.rest.slice(1) });
   const line = prose("Read only: the source changes with `ops push` and with a rollback.");
   const choices = tabs(TABS, name, (one) => page.link("source", [one]));
-  return viewOf("Source", head({ title: "Source", line }), choices, parts);
+  return viewOf("Source", [head({ title: "Source", line }), choices], parts);
 }
 
 function pushCommand(page) {
