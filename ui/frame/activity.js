@@ -203,8 +203,14 @@ function tell(trouble) {
 
 /** The first error is the line that matters, unless all went well. */
 async function findError(source) {
-  if (state.run.status !== "succeeded") state.error = await source.seek({ errors: true }, 0, 1).catch(() => undefined);
-  if (!source.signal.aborted) draw();
+  const { signal } = source;
+  // Another run may have taken its place while it was read.
+  if (signal.aborted) return;
+  const isBad = state.run.status !== "succeeded";
+  const found = isBad ? await source.seek({ errors: true }, 0, 1).catch(() => undefined) : state.error;
+  if (signal.aborted) return;
+  state.error = found;
+  draw();
 }
 
 /** Shows the run and the lines of the address; answers whether the address is a run's. */
