@@ -71,6 +71,7 @@ function drawMenu(withCodes) {
     withCodes && state.ends.code && el("p.pad.small", "The code holds until ", ago(state.ends.code)),
     el("div.pad", colours()),
     el("hr"),
+    item("API reference", () => openGuarded("/docs/")),
     item("Sign out", signOut),
   ];
   const menu = opener(icon("person"), content, { menu: true, "aria-label": "Session" });
