@@ -49,6 +49,11 @@ export const activity = {
     draw();
   },
 
+  /** The log of a run's page is read while the page is read. */
+  arrive() {
+    followAddress();
+  },
+
   /** The newest run of the bucket is shown by itself. */
   offer(bucketId, runId) {
     if (followAddress()) return;
