@@ -215,7 +215,8 @@ function headOf(key, label, { sort, rows }, sortBy) {
   const order = { [key]: "ascending", [`-${key}`]: "descending" }[sort];
   const isNumber = rows.some((row) => typeof row[key] === "number");
   const sorter = button([label, order && (order === "ascending" ? " ↑" : " ↓")], () => sortBy(key), { class: "plain sorter" });
-  return el("th", { scope: "col", "aria-sort": order, class: isNumber && "number" }, label === "" ? el("span.unseen", words(key)) : sorter);
+  const named = label === "" ? el("span.unseen", words(key)) : sorter;
+  return el("th", { scope: "col", "aria-sort": order, class: isNumber && "number" }, named);
 }
 
 function rowOf(row, keys, cells, keyOf) {
