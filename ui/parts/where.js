@@ -48,7 +48,7 @@ export function workerChoice(page, { chosen = null, troubled = () => [], onchang
     const ticks = shown.map((one) => tickOf(one, failed));
     patch(
       element,
-      el("p.spread", el("h3", "Where"), el("span", el("b", number(look.chosen.size)), ` of ${all}`)),
+      el("p.spread", el("h2", "Where"), el("span", el("b", number(look.chosen.size)), ` of ${all}`)),
       el("div.chips", { role: "group", "aria-label": "Labels" }, chips),
       el(
         "div.controls",
