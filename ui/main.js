@@ -1,8 +1,8 @@
 // The page: signs in, shows the view of the address, follows the server, and reads again what has changed.
 import { address, bucketPath, get, pageAt, unless } from "./base/api.js";
 import { el } from "./base/dom.js";
-import { tick } from "./base/format.js";
 import { followServer } from "./base/live.js";
+import { tick } from "./base/text.js";
 import { activity } from "./frame/activity.js";
 import { startKeys } from "./frame/keys.js";
 import { drawNavigation } from "./frame/navigation.js";

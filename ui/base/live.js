@@ -1,7 +1,7 @@
 // Whether the server answers: told by a clock, so that a connection that has died in silence is noticed too.
 import { get, pause, queryOf, session } from "./api.js";
 import { button, el, patch } from "./dom.js";
-import { clockTime } from "./format.js";
+import { clockTime } from "./text.js";
 
 /** The server answers a question for changes after that long at the latest, and that much later the connection counts as slow. */
 const [WAIT_S, SLACK_MS] = [5, 3_000];

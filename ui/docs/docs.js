@@ -1,7 +1,7 @@
 import { call, curlOf, encoded } from "../base/api.js";
 import { alertPlace, el, prose, scroller, tell } from "../base/dom.js";
 import { startCodes } from "../frame/session.js";
-import { copying } from "../parts/copy.js";
+import { copying } from "../parts/dialog.js";
 import { fieldsOf } from "../parts/form.js";
 
 /** A box to tick, and a text that scrolls. */

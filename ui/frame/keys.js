@@ -2,10 +2,9 @@ import { address, link } from "../base/api.js";
 import { alertPlace, button, el, facts, tell } from "../base/dom.js";
 import { prefer, preference } from "../base/preferences.js";
 import { ask, closeDialogs } from "../parts/dialog.js";
-import { tickBox } from "../parts/form.js";
+import { colours, tickBox } from "../parts/form.js";
 import { SECTIONS } from "../routes.js";
 import { activity } from "./activity.js";
-import { colours } from "./colours.js";
 
 const CHORD_MS = 1_500;
 /** A key does the first of its orders that can be done now: an element with `data-key` of the same name is clicked. */

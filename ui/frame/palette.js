@@ -1,8 +1,7 @@
 // Ctrl+K: goes to any bucket, view, job, worker, run or line, and starts what one may start.
 import { bucketPath, get, link, listOf, pageAt } from "../base/api.js";
 import { el, patch } from "../base/dom.js";
-import { words } from "../base/format.js";
-import { plain } from "../base/text.js";
+import { plain, words } from "../base/text.js";
 import { give } from "../parts/order.js";
 import { mark, tag } from "../parts/state.js";
 import { SECTIONS } from "../routes.js";

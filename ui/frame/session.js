@@ -2,10 +2,10 @@
 // and the menu of the session (control-plane.md, Authentication). The token is held until the cookie is there, no longer.
 import { call, request, session } from "../base/api.js";
 import { alertPlace, button, el, patch, tell } from "../base/dom.js";
-import { ago } from "../base/format.js";
+import { ago } from "../base/text.js";
 import { item, opener, toast } from "../parts/dialog.js";
+import { colours } from "../parts/form.js";
 import { icon } from "../parts/state.js";
-import { colours } from "./colours.js";
 
 const SESSION = "/api/auth/session";
 const VERIFY = "/api/auth/totp/verify";

@@ -1,7 +1,7 @@
 // The log with its tools: which lines are shown, how, and the way through them.
 import { address, keepQuery, link, queryOf } from "../base/api.js";
 import { button, el, tell } from "../base/dom.js";
-import { count, number } from "../base/format.js";
+import { count, number } from "../base/text.js";
 import { ask } from "../parts/dialog.js";
 import { logEdge } from "./edge.js";
 import { logFind } from "./find.js";

@@ -1,7 +1,6 @@
 // A line of the log, or a fold of lines, as an element.
 import { button, el } from "../base/dom.js";
-import { count, number } from "../base/format.js";
-import { plain, said, styled } from "../base/text.js";
+import { count, number, plain, said, styled } from "../base/text.js";
 
 const MINUTE_MS = 60_000;
 /** Names of workers are cut after one of these only. */

@@ -1,10 +1,9 @@
 // What stands above and below the lines of the log.
 import { link } from "../base/api.js";
 import { button, el, patch } from "../base/dom.js";
-import { clockTime, count, number, size, words } from "../base/format.js";
 import { prefer, preference } from "../base/preferences.js";
-import { copying } from "../parts/copy.js";
-import { opener } from "../parts/dialog.js";
+import { clockTime, count, number, size, words } from "../base/text.js";
+import { copying, opener } from "../parts/dialog.js";
 import { tickBox } from "../parts/form.js";
 import { icon, mark } from "../parts/state.js";
 

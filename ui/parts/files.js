@@ -1,7 +1,6 @@
 import { call, encoded, listOf } from "../base/api.js";
 import { el, scroller } from "../base/dom.js";
-import { size } from "../base/format.js";
-import { said } from "../base/text.js";
+import { said, size } from "../base/text.js";
 import { region } from "./region.js";
 import { listing } from "./table.js";
 

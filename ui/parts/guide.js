@@ -1,8 +1,7 @@
 import { link } from "../base/api.js";
 import { el, prose } from "../base/dom.js";
-import { ago } from "../base/format.js";
-import { said } from "../base/text.js";
-import { copying } from "./copy.js";
+import { ago, said } from "../base/text.js";
+import { copying } from "./dialog.js";
 import { orderButton } from "./order.js";
 import { icon, mark } from "./state.js";
 

@@ -1,7 +1,6 @@
 import { button, el, patch } from "../base/dom.js";
-import { count, number } from "../base/format.js";
 import { prefer, preference } from "../base/preferences.js";
-import { plain, said } from "../base/text.js";
+import { count, number, plain, said } from "../base/text.js";
 import { choice } from "./form.js";
 import { gridOf, rowHead } from "./map/grid.js";
 import { bandsOf, cornerOf, cutNames, groupings, isWell, merged, ordered, reached, STATES, tally, total } from "./map/model.js";

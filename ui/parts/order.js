@@ -2,9 +2,8 @@
 // waits where another run goes on in the bucket.
 import { bucketPath, call, curlOf, link, pause, request } from "../base/api.js";
 import { button, el } from "../base/dom.js";
-import { since, words } from "../base/format.js";
-import { copying } from "./copy.js";
-import { ask, closeDialogs, item, opener, toast } from "./dialog.js";
+import { since, words } from "../base/text.js";
+import { ask, closeDialogs, copying, item, opener, toast } from "./dialog.js";
 import { fieldsOf } from "./form.js";
 import { icon } from "./state.js";
 

@@ -1,10 +1,8 @@
 // The rail of an overview: the last runs, files changed by hand, certificates that end soon, the source.
 import { a, el } from "../base/dom.js";
-import { ago, count, duration, number, words } from "../base/format.js";
-import { plain, said } from "../base/text.js";
-import { shortId } from "./copy.js";
-import { mark } from "./state.js";
-import { runStrip } from "./strip-of-runs.js";
+import { ago, count, duration, number, plain, said, words } from "../base/text.js";
+import { shortId } from "./dialog.js";
+import { mark, runStrip } from "./state.js";
 
 const MOST = 5;
 /** Runs that change what runs on the workers. */

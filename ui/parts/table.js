@@ -1,8 +1,7 @@
 import { address, keepQuery, link } from "../base/api.js";
 import { button, el, facts, patch } from "../base/dom.js";
-import { ago, count, duration, number, size, words } from "../base/format.js";
-import { said } from "../base/text.js";
-import { shortId } from "./copy.js";
+import { ago, count, duration, number, said, size, words } from "../base/text.js";
+import { shortId } from "./dialog.js";
 import { region } from "./region.js";
 import { byTrouble, chips, state } from "./state.js";
 

@@ -1,7 +1,6 @@
 import { listOf } from "../base/api.js";
 import { button, el, patch, scroller } from "../base/dom.js";
-import { count, number } from "../base/format.js";
-import { said } from "../base/text.js";
+import { count, number, said } from "../base/text.js";
 import { tickBox } from "./form.js";
 import { mark } from "./state.js";
 

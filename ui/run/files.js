@@ -1,7 +1,7 @@
 // Files that differ: what changed, and the difference line by line.
 import { el } from "../base/dom.js";
 import { plain, said } from "../base/text.js";
-import { fold } from "../parts/fold.js";
+import { fold } from "../parts/region.js";
 import { diffOf } from "../parts/table.js";
 
 const SIGNS = { added: "+", missing: "−", removed: "−", extra: "+", changed: "~", link: "~" };

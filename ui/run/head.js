@@ -1,8 +1,7 @@
 // The head of a run: what it is and how it is, who asked and when, waves, one bar, chips, tabs and what to press.
 import { el } from "../base/dom.js";
-import { ago, clockTime, count, duration, elapsed } from "../base/format.js";
-import { plain } from "../base/text.js";
-import { shortId } from "../parts/copy.js";
+import { ago, clockTime, count, duration, elapsed, plain } from "../base/text.js";
+import { shortId } from "../parts/dialog.js";
 import { cancelRun, moreMenu, orderButton } from "../parts/order.js";
 import { chips, mark, progressBar } from "../parts/state.js";
 import { canRetry, retryButton, rollbackOrder, runItems } from "./orders.js";

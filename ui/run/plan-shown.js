@@ -1,8 +1,7 @@
 // What a plan shows: each difference once with the workers it is on, by job or by worker.
 import { button, el } from "../base/dom.js";
-import { count, listed } from "../base/format.js";
-import { said } from "../base/text.js";
-import { fold, rest } from "../parts/fold.js";
+import { count, listed, said } from "../base/text.js";
+import { fold, rest } from "../parts/region.js";
 import { badge, mark, tag } from "../parts/state.js";
 import { fileFold } from "./files.js";
 import { ACTIONS, byHand, planOf, versionsOf } from "./plan.js";

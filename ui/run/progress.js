@@ -1,8 +1,7 @@
 // What goes on in a run: its waves with the jobs in them, failed ones first, and what it waits for.
 import { el } from "../base/dom.js";
-import { count, duration, elapsed, listed } from "../base/format.js";
-import { plain, said } from "../base/text.js";
-import { fold, rest } from "../parts/fold.js";
+import { count, duration, elapsed, listed, plain, said } from "../base/text.js";
+import { fold, rest } from "../parts/region.js";
 import { mark, markOf } from "../parts/state.js";
 import { wavesOf } from "./head.js";
 import { batchStrip, waveState } from "./strip.js";

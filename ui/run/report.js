@@ -1,10 +1,9 @@
 // What a deploy came to: what failed first, with what was said there, then what was not started, then what went well.
 import { get } from "../base/api.js";
 import { el } from "../base/dom.js";
-import { count, duration, listed } from "../base/format.js";
-import { firstLine, said } from "../base/text.js";
-import { fold, rest } from "../parts/fold.js";
+import { count, duration, firstLine, listed, said } from "../base/text.js";
 import { orderButton } from "../parts/order.js";
+import { fold, rest } from "../parts/region.js";
 import { byTrouble, mark, tag } from "../parts/state.js";
 import { evidenceOf } from "./evidence.js";
 import { changesTable, deployOrder } from "./orders.js";

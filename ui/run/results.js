@@ -1,8 +1,7 @@
 // What runs other than deploys came to, each kind in the words of its own.
 import { el } from "../base/dom.js";
-import { count } from "../base/format.js";
-import { said } from "../base/text.js";
-import { fold } from "../parts/fold.js";
+import { count, said } from "../base/text.js";
+import { fold } from "../parts/region.js";
 import { badge, byTrouble, mark } from "../parts/state.js";
 import { dataOf } from "../parts/table.js";
 import { evidenceOf } from "./evidence.js";

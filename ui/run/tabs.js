@@ -1,13 +1,12 @@
 // The other tabs of a run's page: workers, what was asked, what differs from another run, and who did what.
 import { get } from "../base/api.js";
 import { el, scroller } from "../base/dom.js";
-import { count, duration, number } from "../base/format.js";
-import { said } from "../base/text.js";
-import { fold } from "../parts/fold.js";
+import { count, duration, number, said } from "../base/text.js";
 import { choice } from "../parts/form.js";
 import { letterOf } from "../parts/map/model.js";
 import { jobMap } from "../parts/map.js";
 import { orderButton } from "../parts/order.js";
+import { fold } from "../parts/region.js";
 import { state } from "../parts/state.js";
 import { dataOf, dataTable, shown } from "../parts/table.js";
 import { redeployOrder } from "./orders.js";

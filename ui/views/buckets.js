@@ -1,13 +1,11 @@
 import { address, get, keepQuery, link, pageAt } from "../base/api.js";
 import { button, el } from "../base/dom.js";
-import { about, ago, count, duration, elapsed, listed, number, since, words } from "../base/format.js";
-import { said } from "../base/text.js";
+import { about, ago, count, duration, elapsed, listed, number, said, since, words } from "../base/text.js";
 import { guide, newBucketButton } from "../parts/guide.js";
 import { tellingLine } from "../parts/map/reason.js";
 import { orderButton } from "../parts/order.js";
 import { head, region } from "../parts/region.js";
-import { chips, mark, progressBar } from "../parts/state.js";
-import { runStrip } from "../parts/strip-of-runs.js";
+import { chips, mark, progressBar, runStrip } from "../parts/state.js";
 
 /** The groups of the table; a group with this many buckets or more, and nothing to do, is folded. */
 const GROUPS = {

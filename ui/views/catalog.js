@@ -1,5 +1,5 @@
 import { keepQuery, listOf, queryOf, unless } from "../base/api.js";
-import { ago, words } from "../base/format.js";
+import { ago, words } from "../base/text.js";
 import { tickBox } from "../parts/form.js";
 import { orderButton } from "../parts/order.js";
 import { head, tabs, viewOf } from "../parts/region.js";

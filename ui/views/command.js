@@ -1,8 +1,7 @@
 import { get, runsOf } from "../base/api.js";
 import { el, patch } from "../base/dom.js";
-import { count, listed, number } from "../base/format.js";
 import { draft } from "../base/preferences.js";
-import { plain } from "../base/text.js";
+import { count, listed, number, plain } from "../base/text.js";
 import { item, opener } from "../parts/dialog.js";
 import { fieldsOf } from "../parts/form.js";
 import { orderButton } from "../parts/order.js";

@@ -1,8 +1,7 @@
 import { bucketPath, get, listOf, runsOf, unless } from "../base/api.js";
 import { el, patch } from "../base/dom.js";
-import { ago, count, elapsed, listed, number } from "../base/format.js";
-import { plain, said } from "../base/text.js";
-import { command } from "../parts/copy.js";
+import { ago, count, elapsed, listed, number, plain, said } from "../base/text.js";
+import { command } from "../parts/dialog.js";
 import { fieldsOf } from "../parts/form.js";
 import { jobMap } from "../parts/map.js";
 import { orderButton } from "../parts/order.js";

@@ -1,7 +1,6 @@
 import { listOf, runsOf, unless } from "../base/api.js";
 import { a, el } from "../base/dom.js";
-import { ago, listed } from "../base/format.js";
-import { said } from "../base/text.js";
+import { ago, listed, said } from "../base/text.js";
 import { curlItem, moreMenu, orderButton } from "../parts/order.js";
 import { head, viewOf } from "../parts/region.js";
 import { state } from "../parts/state.js";

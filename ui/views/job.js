@@ -1,7 +1,6 @@
 import { listOf } from "../base/api.js";
 import { a, el, facts, patch } from "../base/dom.js";
-import { count, listed, number, words } from "../base/format.js";
-import { plain, said } from "../base/text.js";
+import { count, listed, number, plain, said, words } from "../base/text.js";
 import { attentionPanel, attentionRows } from "../parts/attention.js";
 import { fileParts } from "../parts/files.js";
 import { fieldsOf } from "../parts/form.js";

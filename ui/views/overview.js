@@ -1,9 +1,9 @@
 import { get, unless } from "../base/api.js";
 import { a, alertPlace, el, patch, tell } from "../base/dom.js";
-import { ago, clockTime, count, duration, elapsed, listed, number, words } from "../base/format.js";
+import { ago, clockTime, count, duration, elapsed, listed, number, words } from "../base/text.js";
 import { activity } from "../frame/activity.js";
 import { attentionPanel, attentionRows } from "../parts/attention.js";
-import { shortId } from "../parts/copy.js";
+import { shortId } from "../parts/dialog.js";
 import { fieldsOf } from "../parts/form.js";
 import { guide } from "../parts/guide.js";
 import { reasonsOf } from "../parts/map/reason.js";

@@ -1,7 +1,6 @@
 import { address, keepQuery, listOf, queryOf } from "../base/api.js";
 import { el, patch } from "../base/dom.js";
-import { ago, duration, elapsed, number, words } from "../base/format.js";
-import { said } from "../base/text.js";
+import { ago, duration, elapsed, number, said, words } from "../base/text.js";
 import { choice } from "../parts/form.js";
 import { cancelRun } from "../parts/order.js";
 import { empty, head, region } from "../parts/region.js";

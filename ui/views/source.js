@@ -1,9 +1,7 @@
 import { call, encoded, get, listOf, queryOf, unless } from "../base/api.js";
 import { a, button, el, facts, prose, scroller } from "../base/dom.js";
-import { ago, count, localTime, size } from "../base/format.js";
-import { said } from "../base/text.js";
-import { command, shortId } from "../parts/copy.js";
-import { toast } from "../parts/dialog.js";
+import { ago, count, localTime, said, size } from "../base/text.js";
+import { command, shortId, toast } from "../parts/dialog.js";
 import { fileParts } from "../parts/files.js";
 import { choice } from "../parts/form.js";
 import { NAMES } from "../parts/guide.js";

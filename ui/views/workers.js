@@ -1,7 +1,6 @@
 import { listOf, queryOf, runsOf, unless } from "../base/api.js";
 import { el } from "../base/dom.js";
-import { ago, count, duration, listed, number } from "../base/format.js";
-import { said } from "../base/text.js";
+import { ago, count, duration, listed, number, said } from "../base/text.js";
 import { item, opener } from "../parts/dialog.js";
 import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
 import { head, viewOf } from "../parts/region.js";

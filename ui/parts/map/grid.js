@@ -1,7 +1,6 @@
 // The map as a grid of elements: built anew when its rows or columns change, else only painted.
 import { el, patch } from "../../base/dom.js";
-import { number } from "../../base/format.js";
-import { plain } from "../../base/text.js";
+import { number, plain } from "../../base/text.js";
 import { mark } from "../state.js";
 import { STATES, total, worst } from "./model.js";
 

@@ -1,8 +1,7 @@
 // What opens from a cell of the map: an allocation with its last lines, or the workers of a cell that stands for many.
 import { get } from "../../base/api.js";
 import { a, button, el, facts } from "../../base/dom.js";
-import { number, since, words } from "../../base/format.js";
-import { plain, said } from "../../base/text.js";
+import { number, plain, said, since, words } from "../../base/text.js";
 import { badge, icon } from "../state.js";
 import { STATES, tally } from "./model.js";
 import { placeOf, readEvidence, showReason, tellingLine } from "./reason.js";
