@@ -27,10 +27,12 @@ export async function ui(): Promise<void> {
     const address = `#/buckets/${bucket}/runs/${run}`;
     await report("a run with the long log: first paint", () => firstPaint(console_, address));
     await report("… until its last line is there", () => lastLine(console_, address));
+    await report("… a line in the middle, by its number", () => jumped(console_));
     await console_.page.keyboard.press("Control+f");
     await report("… a text on its last line is found", () => found(console_, `line ${LINES} of`, false));
     await report("… the same with its case", () => found(console_, `line ${LINES} of`, true));
-    console.log(`… memory of a new tab after scrolling about ${(await scrolledBytes(server, address)) >> 20} MiB`);
+    const heap = await scrolled(server, address);
+    console.log(`… memory of a new tab after scrolling about ${heap.tab >> 20} MiB, its heap ${heap.heap >> 20} MiB`);
   } finally {
     await console_.close();
     await server.stop();
@@ -64,30 +66,52 @@ async function lastLine({ page, url }: ConsolePage, address: string): Promise<nu
   await page.goto("about:blank");
   return await timed(async () => {
     await page.goto(`${url}/${address}`);
-    await page.locator(".output .line", { hasText: `line ${LINES} of` }).waitFor();
+    await page.getByText(`line ${LINES} of the log`).first().waitFor();
+  });
+}
+
+let jumps = 0;
+
+/** To another line each time, far from the one before; the log is open. */
+async function jumped({ page }: ConsolePage): Promise<number> {
+  const line = 1 + ((++jumps * 387_641) % LINES);
+  if (!(await page.locator(".log .output").isVisible())) await page.keyboard.press("l");
+  await page.locator(".log .output").focus();
+  await page.keyboard.press(":");
+  await page.getByRole("spinbutton").fill(String(line));
+  return await timed(async () => {
+    await page.keyboard.press("Enter");
+    await page.locator(".log .line.chosen", { hasText: `line ${line} of` }).waitFor();
   });
 }
 
 async function found({ page }: ConsolePage, text: string, exact: boolean): Promise<number> {
-  await page.getByLabel("Match case").setChecked(exact);
-  await page.getByLabel("Find in the log").fill("");
+  const [field, match] = [page.getByLabel("Find in the log"), page.getByLabel("Match case")];
+  if (((await match.getAttribute("aria-pressed")) === "true") !== exact) await match.click();
+  await field.fill("");
   await page.keyboard.press("Enter");
-  await page.getByLabel("Find in the log").fill(text);
+  await page.locator(".log .count", { hasText: "of" }).waitFor({ state: "detached" });
+  await field.fill(text);
+  await field.focus();
   return await timed(async () => {
     await page.keyboard.press("Enter");
-    await page.locator(".find .count", { hasText: "1 of 1" }).waitFor();
+    await page.locator(".log .count", { hasText: "1 of 1" }).waitFor();
   });
 }
 
 /** What a tab uses that has shown nothing but this run. */
-async function scrolledBytes(server: LocalServer, address: string): Promise<number> {
+async function scrolled(server: LocalServer, address: string): Promise<{ tab: number; heap: number }> {
   const console_ = await ConsolePage.open(server.url, { width: 1440, height: 900 });
   try {
     await console_.goTo("");
     await console_.signIn(server.token);
     await lastLine(console_, address);
+    if (!(await console_.page.locator(".log .output").isVisible())) await console_.page.keyboard.press("l");
     await scrollAround(console_);
-    return await tabBytes(console_);
+    const session = await console_.page.context().newCDPSession(console_.page);
+    await session.send("HeapProfiler.collectGarbage");
+    const { usedSize: heap } = await session.send("Runtime.getHeapUsage");
+    return { tab: await tabBytes(console_), heap };
   } finally {
     await console_.close();
   }
@@ -96,7 +120,7 @@ async function scrolledBytes(server: LocalServer, address: string): Promise<numb
 async function scrollAround({ page }: ConsolePage): Promise<void> {
   for (let place = 0; place < 100; place++) {
     await page.evaluate(
-      `(() => { const log = document.querySelector(".output"); log.scrollTop = ${place / 100} * log.scrollHeight; })()`,
+      `(() => { const log = document.querySelector(".log .output"); log.scrollTop = ${place / 100} * log.scrollHeight; })()`,
     );
     await page.waitForTimeout(30);
   }

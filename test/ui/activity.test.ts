@@ -349,7 +349,7 @@ test("CP-184 CP-185 what is added is followed until somebody scrolls up; a pill 
   await bar()
     .getByText(`…${run.slice(-8)}`)
     .waitFor();
-  await press("l");
+  // The panel was open when a log was closed last, and opens by itself while something runs.
   await until("the log", () => output().isVisible());
   await hide(true);
   take("one");
@@ -392,9 +392,6 @@ test("CP-184 CP-185 what is added is followed until somebody scrolls up; a pill 
   await pill.click();
   await seen("second 200");
   assert.equal(await pill.isVisible(), false);
-  await output()
-    .getByRole("button", { name: /^Open / })
-    .count();
 });
 
 test("CP-186 the active run is cancelled from the status bar, and asked about first", async () => {

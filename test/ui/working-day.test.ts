@@ -69,58 +69,64 @@ async function push(): Promise<void> {
   assert.equal(code, 0, stderr);
 }
 
-const activity = () => ui.page.locator("#activity");
-const ended = (kind: string, state: string) =>
-  Promise.all([
-    activity()
-      .locator(".subject", { hasText: `${kind} in` })
-      .waitFor(),
-    activity().locator(".status", { hasText: state }).waitFor(),
-  ]);
-const part = (title: string) =>
-  ui.page.locator("section.part", { has: ui.page.getByRole("heading", { name: title, exact: true }) });
+const main = () => ui.page.getByRole("main");
+const dialog = () => ui.page.getByRole("dialog");
+const row = (text: string) => main().locator("tbody tr", { hasText: text }).first();
+
+/** The status bar tells of the newest run of the bucket that it has ended so. */
+async function ended(kind: string, state: string): Promise<void> {
+  const bar = ui.page.locator("#status", { has: ui.page.getByRole("img", { name: state, exact: true }) });
+  await bar.filter({ hasText: kind }).waitFor();
+}
+
+async function choose(name: string): Promise<void> {
+  await main().locator(".head .more").first().click();
+  await ui.page.getByRole("menuitem", { name, exact: true }).click();
+}
 
 test("a morning: sign in with a code, create a bucket, give it a key, watch a push", async () => {
   await ui.goTo("");
   await ui.page.getByLabel("API token").fill(server.token);
   await ui.button("Sign in").click();
   await ui.page.getByLabel("Code of your authenticator app").fill(await freshCode());
-  await ui.button("Verify").click();
-  await ui.button("Sign out").waitFor();
-  await ui.button("Create bucket …").click();
-  const dialog = ui.page.getByRole("dialog");
-  await dialog.getByLabel("Project").fill("shop");
-  await dialog.getByLabel("Name").fill("production");
+  await ui.page.locator("body:not(.signed-out)").waitFor();
+  await ui.button("New bucket …").click();
+  await dialog().getByLabel("Project").fill("shop");
+  await dialog().getByLabel("Name").fill("production");
   await ui.confirm("Create bucket");
-  await ui.heading("Overview").waitFor();
+  await ui.page.waitForURL(/buckets\/[0-9a-f-]{36}/);
   bucket = /buckets\/([0-9a-f-]{36})/.exec(ui.page.url())?.[1] ?? "";
   await ui.view(bucket, "source/ssh_key");
   const key = makeKey(base, "id");
-  await ui.button("Upload key …").click();
-  await dialog.getByLabel(/^Private key/).fill(readFileSync(key, "utf8"));
-  await ui.confirm("Upload key");
+  await ui.button("Upload a key …").click();
+  await dialog()
+    .getByLabel(/^Private key/)
+    .fill(readFileSync(key, "utf8"));
+  await ui.confirm("Store the key");
   await ui.page.getByText("SHA256:").waitFor();
   write("1.0.0");
-  await Promise.all([push(), activity().locator(".subject", { hasText: "push in shop / production" }).waitFor()]);
-  await ended("push", "succeeded");
+  await Promise.all([push(), ended("Push", "succeeded")]);
 });
 
-test("before noon: build, plan, deploy what was planned, and see it in the grid", async () => {
+test("before noon: build, plan, deploy what was planned, and see that all is well", async () => {
   await ui.view(bucket, "");
-  await ui.button("Build").click();
-  await ended("build", "succeeded");
+  await choose("Build");
+  await ended("Build", "succeeded");
   await ui.view(bucket, "deployments");
-  await ui.button("Dry run").click();
-  await ended("deploy", "succeeded");
-  await part("Last plan").getByText("2 of 2 jobs would be rolled out").waitFor();
-  await part("Last plan").locator("tr", { hasText: "base" }).getByText("start").first().waitFor();
-  await part("Last plan").locator("pre.diff .added").first().waitFor();
-  await ui.button("Deploy …").click();
-  await ui.confirm("Deploy", "production");
-  await part("Last deploy").locator("tr", { hasText: "base" }).getByText("changed").first().waitFor();
-  await ended("deploy", "succeeded");
+  await ui.button("Plan").click();
+  await ui.heading("Plan: 4 changes on 2 workers").waitFor();
+  await main().locator("pre.diff .added").first().waitFor();
+  await ui.button("Deploy this plan …").click();
+  await ui.confirm("Deploy this plan", "production");
+  await ui.view(bucket, "deployments");
+  await ui.heading("Everything is deployed").waitFor();
+  await ended("Deploy", "succeeded");
   await ui.view(bucket, "");
-  assert.equal(await ui.page.locator(".grid .promoted").count(), 4);
+  await ui.heading("All well").waitFor();
+  await main()
+    .locator(".map")
+    .getByRole("button", { name: /^4 changed/ })
+    .waitFor();
 });
 
 test("at noon: a new version is pushed, its deploy hangs and is cancelled", async () => {
@@ -129,50 +135,53 @@ test("at noon: a new version is pushed, its deploy hangs and is cancelled", asyn
   await ui.view(bucket, "deployments");
   await ui.button("Deploy …").click();
   await ui.confirm("Deploy", "production");
-  await ended("deploy", "running");
-  await activity().getByRole("button", { name: "Cancel run" }).click();
-  await ui.button("Yes, cancel it").click();
-  await ended("deploy", "cancelled");
+  await main().locator(".last").getByRole("link", { name: "Deploy", exact: true }).click();
+  await main().locator(".waits").getByText("make restart").waitFor();
+  await main().getByRole("button", { name: "Cancel …" }).click();
+  await ui.button("Cancel the run").click();
+  await ui.heading("Deploy cancelled").waitFor();
   await ui.view(bucket, "deployments/rollout");
-  await ui.page.locator("tr", { hasText: "base" }).getByText("update").first().waitFor();
+  await main().getByText("As a table").click();
+  await main()
+    .getByRole("row", { name: /base 127\.0\.0\.2 1\.0\.0 1\.1\.0/ })
+    .waitFor();
 });
 
 test("in the afternoon: a health check fails, and the source is rolled back", async () => {
   service.close();
   await ui.view(bucket, "jobs/base");
   await ui.button("Health check").click();
-  await ended("health_check", "failed");
-  assert.notEqual(await activity().locator(".why").textContent(), "");
+  await ended("Health check", "failed");
   await ui.view(bucket, "source");
-  await ui.link("Overview").waitFor();
-  await ui.page.locator("tbody tr").nth(1).getByRole("link").first().click();
-  await ui.page.getByText("page of 1.0.0").first().waitFor();
-  await ui.button("Roll back to this …").click();
-  await ui.confirm("Roll back to this", "production");
-  await ended("rollback", "succeeded");
-  await ui.page.locator("tbody tr").nth(1).getByText("current").waitFor();
+  await main().locator("tbody th a").nth(1).click();
+  await main().getByText("page of 1.0.0").first().waitFor({ state: "attached" });
+  await ui.button("Roll back …").first().click();
+  await ui.confirm("Roll back", "production");
+  await ended("Rollback", "succeeded");
+  await ui.view(bucket, "source");
+  await main().locator("tbody tr").nth(1).getByText("current").waitFor();
 });
 
 test("in the evening: a command, the catalog, a snapshot and its restore, and sign out", async () => {
   await ui.view(bucket, "command");
   await ui.page.getByLabel(/^Command/).fill("echo the same everywhere");
-  await ui.button("Run command …").click();
-  await ui.confirm("Run command", "production");
-  await ended("run_command", "succeeded");
-  await part("Last command").getByText("2 workers").waitFor();
-  await part("Last command").getByText("the same everywhere", { exact: true }).waitFor();
+  await ui.button("Run on 2 workers …").click();
+  await ui.confirm("Run on 2 workers", "production");
+  await ended("Run command", "succeeded");
+  await main().locator(".answers", { hasText: "2 workers" }).locator("pre", { hasText: "the same everywhere" }).waitFor();
   await ui.view(bucket, "catalog/allocations");
-  await ui.page.getByLabel("Filter Catalog: allocations").fill("app 127.0.0.2");
-  await ui.page.getByText("1 of 4 rows").waitFor();
+  await main().getByRole("searchbox").first().fill("app 127.0.0.2");
+  await main().getByText("1 of 4").waitFor();
   await ui.view(bucket, "source/snapshots");
-  await ui.button("Create snapshot …").click();
-  await ui.page.getByRole("dialog").getByLabel(/^Note/).fill("before the night");
-  await ui.confirm("Create snapshot");
-  await ended("snapshot_create", "succeeded");
-  await ui.page.locator("tr", { hasText: "before the night" }).getByRole("button", { name: "Restore …" }).click();
+  await ui.button("Create a snapshot …").click();
+  await dialog().getByLabel("Note").fill("before the night");
+  await ui.confirm("Create");
+  await ended("Snapshot create", "succeeded");
+  await row("before the night").getByRole("button", { name: "Restore …" }).click();
   await ui.confirm("Restore", "production");
-  await ended("snapshot_restore", "succeeded");
-  await ui.button("Sign out").click();
+  await ended("Snapshot restore", "succeeded");
+  await ui.page.locator("#who button").click();
+  await ui.page.getByRole("menuitem", { name: "Sign out" }).click();
   await ui.page.getByLabel("API token").waitFor();
   ui.checkPeace();
 });

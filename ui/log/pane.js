@@ -11,7 +11,7 @@ import { LogView } from "./view.js";
 
 const MAP_MS = 2_000;
 const COPIED_BYTES = 8 * 1024 * 1024;
-const NO_FILTER = { job: "", worker: "", errors: false, stderr: false, only: false };
+const NO_FILTER = { job: "", worker: "", errors: false, only: false };
 
 export class LogPane {
   /** @type {import("./source.js").LogSource | null} */
@@ -219,7 +219,8 @@ export class LogPane {
   /** Where the lines that are shown can be had as a file. */
   download() {
     if (!this.source) return "";
-    return this.source.path("/logs/text", { ...this.#filterOfLines(), times: this.looks.times !== "" });
+    const { errors: _, ...lines } = this.#filterOfLines();
+    return this.source.path("/logs/text", { ...lines, times: this.looks.times !== "" });
   }
 
   isNarrowed() {
@@ -238,9 +239,9 @@ export class LogPane {
 
   #filterOfLines() {
     const { q, case: exact } = this.find.state;
-    const { job, worker, errors, stderr, only } = this.filter;
+    const { job, worker, errors, only } = this.filter;
     const text = only && q !== "" ? { q, case: exact } : {};
-    return { job, worker, errors, stream: stderr ? "stderr" : "", ...text };
+    return { job, worker, errors, ...text };
   }
 
   #showLines(line = this.view.place()) {
@@ -276,7 +277,7 @@ export class LogPane {
       cut: this.#workers.cut,
       escapes: looks.escapes,
       find: this.find.state,
-      open: (fold) => this.view.open(fold),
+      open: (line) => this.view.open(line),
       whole: (line) => this.#wholeOf(line),
     });
   }

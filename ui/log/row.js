@@ -46,7 +46,7 @@ function commonOf(one, other) {
  * @param {number} look.cut how many letters of a worker's name are left out
  * @param {boolean} look.escapes sequences for terminals are shown as what they are
  * @param {{ q?: string, case?: boolean }} look.find
- * @param {(row: import("./fold.js").Row) => void} look.open
+ * @param {(line: number) => void} look.open
  * @param {(row: import("./fold.js").Row) => Promise<string>} look.whole
  */
 export function rowOf(row, look) {
@@ -77,7 +77,7 @@ function foldOf(row, { open, cut }) {
   const place = isMany ? count(workers.size, "worker") : placeOf(job, worker?.slice(cut));
   return el(
     "div.line.folded",
-    button(`▸ ${number(row.count)}`, () => open(row), {
+    button(`▸ ${number(row.count)}`, () => open(row.line), {
       class: "plain number",
       "aria-label": `Open ${count(row.count, "line")}`,
     }),

@@ -15,7 +15,7 @@ const SEARCH_MS = 30_000;
  *   stream: string | null, error: boolean, text: string, length: number }} Line
  *
  * Which lines are wanted: those that match every field that is set.
- * @typedef {{ q?: string, case?: boolean, job?: string, worker?: string, errors?: boolean, stream?: string }} Filter
+ * @typedef {{ q?: string, case?: boolean, job?: string, worker?: string, errors?: boolean }} Filter
  */
 
 export class LogSource {

@@ -85,10 +85,7 @@ function placeField(pane, name, narrow) {
 function kindsOf(pane) {
   const { filter, map } = pane;
   const errors = [mark("failed"), "Errors ", el("b", number(map?.errors ?? 0))];
-  return [
-    toggle(errors, filter.errors, () => pane.set({ errors: !filter.errors })),
-    toggle("stderr", filter.stderr, () => pane.set({ stderr: !filter.stderr })),
-  ];
+  return toggle(errors, filter.errors, () => pane.set({ errors: !filter.errors }));
 }
 
 function waysOf(pane) {

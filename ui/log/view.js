@@ -169,16 +169,20 @@ export class LogView {
     this.options.onChoose(this.chosen);
   }
 
-  /** Opens a fold. @param {Row} row */
-  async open(row) {
+  /** Opens the fold that begins with a line. */
+  async open(line) {
+    const isMeant = (row) => row.fold !== undefined && row.line === line;
+    const fold = this.#rows.find(isMeant);
+    if (!fold) return;
     this.#follow(false);
     const turn = ++this.#turn;
-    const { lines } = await this.#source.after(row.line, Math.min(row.count, KEPT - 100), this.#filter);
-    const own = lines.filter(({ line }) => line <= row.last);
-    const at = this.#rows.indexOf(row);
+    const { lines } = await this.#source.after(line, Math.min(fold.count, KEPT - 100), this.#filter);
+    const own = lines.filter((one) => one.line <= fold.last);
+    const at = this.#rows.findIndex(isMeant);
     if (turn !== this.#turn || at < 0 || own.length === 0) return;
-    this.#opened.push([row.line, own.at(-1).line]);
-    const rest = { ...row, line: own.at(-1).line + 1, count: row.count - own.length };
+    const end = own.at(-1).line;
+    this.#opened.push([line, end]);
+    const rest = { ...fold, line: end + 1, count: fold.count - own.length };
     this.#set(this.#rows.toSpliced(at, 1, ...rowsOf(own), ...(rest.count > 0 ? [rest] : [])), this.#first, this.#next);
     this.element.focus({ preventScroll: true });
   }

@@ -298,7 +298,7 @@ function variantFold(view, { job }, { file, workers, first, of }, isMany) {
   const isSame = file === first;
   const isRare = workers.length < of / 10;
   const where =
-    workers.length === of
+    workers.length === of && of > 1
       ? `same ${onWorkers(workers)}`
       : isSame || workers.length === 1
         ? onWorkers(workers)
