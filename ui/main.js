@@ -75,6 +75,7 @@ async function open() {
   shown.leaving = new AbortController();
   const { signal } = shown.leaving;
   closeDialogs();
+  activity.arrive();
   const [make] = await Promise.all([viewAt(place), readBucket().catch(() => {})]);
   if (signal.aborted || !shown.session) return;
   const page = pageAt(place, {

@@ -49,6 +49,11 @@ export const activity = {
     draw();
   },
 
+  /** The log of a run's page is read while the page is read. */
+  arrive() {
+    followAddress();
+  },
+
   /** The newest run of the bucket is shown by itself. */
   offer(bucketId, runId) {
     if (followAddress()) return;
@@ -203,8 +208,14 @@ function tell(trouble) {
 
 /** The first error is the line that matters, unless all went well. */
 async function findError(source) {
-  if (state.run.status !== "succeeded") state.error = await source.seek({ errors: true }, 0, 1).catch(() => undefined);
-  if (!source.signal.aborted) draw();
+  const { signal } = source;
+  // Another run may have taken its place while it was read.
+  if (signal.aborted) return;
+  const isBad = state.run.status !== "succeeded";
+  const found = isBad ? await source.seek({ errors: true }, 0, 1).catch(() => undefined) : state.error;
+  if (signal.aborted) return;
+  state.error = found;
+  draw();
 }
 
 /** Shows the run and the lines of the address; answers whether the address is a run's. */

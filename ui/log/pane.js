@@ -216,15 +216,19 @@ export class LogPane {
     return view === "runs" && rest[0] === this.source?.runId && bucketId === this.source.bucketId;
   }
 
-  /** Where the lines that are shown can be had as a file. */
+  /** Where the lines of the text, the job and the worker can be had as a file. */
   download() {
-    if (!this.source) return "";
-    const { errors: _, ...lines } = this.#filterOfLines();
-    return this.source.path("/logs/text", { ...lines, times: this.looks.times !== "" });
+    const times = this.looks.times !== "";
+    return this.source?.path("/logs/text", { ...this.#filterOfFile(), times }) ?? "";
   }
 
   isNarrowed() {
-    return queryOf(this.#filterOfLines()).size > 0;
+    return queryOf(this.#filterOfFile()).size > 0;
+  }
+
+  #filterOfFile() {
+    const { errors: _, ...filter } = this.#filterOfLines();
+    return filter;
   }
 
   /** The text of the lines that are chosen. */

@@ -21,10 +21,13 @@ const SAYS = {
   sync: ["could not be brought to"],
   promote: ["could not be promoted on"],
   restore: ["could not be put back on"],
-  restored: ["failed its gate on", "it was put back"],
+  restored: ["failed on", "it was put back"],
   remove: ["could not be removed from"],
   gc: ["could not be removed from"],
 };
+
+/** How the reason of a gate begins; its action is the one that the gate came after. */
+const OF_GATE = /^\S+ after \d+ attempts?: /;
 
 /** What tells a problem from another one, in this browser. */
 function keyOf(bucketId, { kind, job, action, workers }) {
@@ -40,16 +43,18 @@ function keyOf(bucketId, { kind, job, action, workers }) {
 export function attentionRows(bucketId, { items, cut }, withDismissed = false) {
   const dismissed = preference("dismissed", {});
   const isDismissed = (one) => dismissed[keyOf(bucketId, one)] === one.run_id;
-  const rows = folded(items.filter((one) => withDismissed || !isDismissed(one)));
-  return { rows, dismissed: items.filter(isDismissed).length, total: rows.length + cut, cut };
+  const causes = items.filter((one) => !isLeftBy(one, items));
+  const rows = folded(causes.filter((one) => withDismissed || !isDismissed(one)));
+  return { rows, dismissed: causes.filter(isDismissed).length, total: rows.length + cut, cut };
 }
 
 /** What a failure has left half-way belongs to its row. */
-function folded(all) {
-  const isLeft = (one) =>
-    one.kind === "unsettled" &&
-    all.some(({ kind, job, run_id: runId }) => kind === "failed" && job === one.job && runId === one.run_id);
-  const items = all.filter((one) => !isLeft(one));
+function isLeftBy(one, items) {
+  const isCause = ({ kind, job, run_id: runId }) => kind === "failed" && job === one.job && runId === one.run_id;
+  return one.kind === "unsettled" && items.some(isCause);
+}
+
+function folded(items) {
   const silent = items.filter(({ kind }) => kind === "unreachable");
   if (silent.length <= EACH) return items;
   const [first] = silent;
@@ -136,12 +141,13 @@ function probeOrder(workers) {
   return { path: "/workers/uptime", body: { workers } };
 }
 
-function sentenceOf(page, { kind, job, action, workers, worker_count: many }) {
+function sentenceOf(page, { kind, job, action, reason, workers, worker_count: many }) {
   const named = job && a(page.link("jobs", [job]), el("b", said(job)));
   const where = namesOf(workers, many);
   if (kind === "unreachable") return [where, " cannot be reached"];
   if (kind === "unsettled") return [named, " was left half-way on ", where];
   const [before, after] = SAYS[action] ?? [`did not end ${plain(action)} on`];
+  if (OF_GATE.test(reason)) return [named, ` ${SAYS.gate} `, where, action === "restored" && `: ${after}`];
   return [named, ` ${before} `, where, after && `: ${after}`];
 }
 

@@ -10,7 +10,7 @@ import { chips } from "./state.js";
 import { dataTable } from "./table.js";
 
 /** More workers stand in cells together; on a phone all do. */
-const [MOST_WORKERS, MOST_COLUMNS, ON_PHONE] = [60, 40, 6];
+const [MOST_WORKERS, MOST_COLUMNS, ON_PHONE] = [60, 28, 6];
 /** More rows fold where nothing is the matter with them; more cells are never drawn. */
 const [MOST_ROWS, ROWS_ON_PHONE, MOST_CELLS] = [40, 8, 2_400];
 const WORDS = { w: "waiting for a deploy" };
@@ -25,6 +25,7 @@ const phone = matchMedia("(width < 700px)");
  */
 export function jobMap(page, options) {
   const look = {
+    sinceOf: options.sinceOf,
     map: null,
     jobs: [],
     reached: new Map(),
@@ -86,7 +87,7 @@ export function jobMap(page, options) {
     grid.element.hidden = isTable;
     table.element.hidden = !isTable;
     if (isTable) table.show(chosenIn(look));
-    else grid.show(modelOf(page, look, options, draw));
+    else grid.show(modelOf(page, look, draw));
     panel.hidden = look.opened === null;
     if (!look.opened) return;
     patch(panel, panelOf(page, look, options, { openOne, close }));
@@ -178,7 +179,7 @@ function byOf(look, draw) {
   return el("span.by", "by ", el("span.choice", { role: "group", "aria-label": "Workers by" }, buttons));
 }
 
-function modelOf(page, look, { sinceOf }, draw) {
+function modelOf(page, look, draw) {
   const { workers } = look.map;
   const isMany = phone.matches || workers.length > MOST_WORKERS;
   const most = phone.matches ? ON_PHONE : MOST_COLUMNS;
@@ -189,14 +190,14 @@ function modelOf(page, look, { sinceOf }, draw) {
   const isWhole = look.jobs.length <= limit;
   const well = isWhole ? [] : look.jobs.filter(isWell);
   const shown = (isWhole || look.isUnfolded ? look.jobs : look.jobs.filter((one) => !isWell(one))).slice(0, fit);
-  const rows = shown.map((job) => rowOf(page, job, columns, look, sinceOf));
+  const rows = shown.map((job) => rowOf(page, job, columns, look));
   if (well.length > 0) rows.push(foldOf(look, well, columns, draw));
   const left = look.jobs.length - shown.length - (look.isUnfolded ? 0 : well.length);
   if (left > 0) rows.push(moreOf(page, left, columns));
   return { bands, corner: isMany ? "" : cornerOf(cutNames(workers.map(({ worker }) => worker))), rows, isMany };
 }
 
-function rowOf(page, { job, cells, counts }, columns, { map }, sinceOf) {
+function rowOf(page, { job, cells, counts }, columns, { map, sinceOf }) {
   const tallies = columns.map(({ of }) => tally(of.map((at) => cells[at]).join("")));
   const spoken = (column) => {
     const { of, label, band } = columns[column];

@@ -37,20 +37,7 @@ export function deploymentsView(page) {
 function jobsView(page) {
   const options = fieldsOf(OPTIONS);
   const ticked = new Set();
-  const table = dataTable({
-    caption: "jobs",
-    columns: ["tick", "state", "job", "version", "wave", "due", "allocations"],
-    labels: { tick: "", wave: "Wave", due: "To be deployed" },
-    cells: {
-      tick: ({ job }) =>
-        el("input", { type: "checkbox", "aria-label": job, onchange: ({ target }) => tick(job, target.checked) }),
-      state: ({ state: word, settled }) => state(word, settled),
-      job: ({ job }) => el("a", { href: page.link("jobs", [job]) }, job),
-    },
-    stateColumn: "state",
-    keyOf: ({ job }) => job,
-    none: "Nothing is built yet.",
-  });
+  const table = tableOfJobs(page, tick);
   const top = region(
     () => unless(readAbout(page), null),
     (data) => drawTop(page, data, orders),
@@ -88,6 +75,23 @@ function jobsView(page) {
   );
   const element = el("div", top.element, tabs(page, "deployments", TABS, "jobs"), el("div.stack", choices, list.element));
   return { title: "Deployments", element, fast: true, refresh: () => Promise.all([top.refresh(), list.refresh()]) };
+}
+
+function tableOfJobs(page, tick) {
+  return dataTable({
+    caption: "jobs",
+    columns: ["tick", "state", "job", "version", "wave", "due", "allocations"],
+    labels: { tick: "", wave: "Wave", due: "To be deployed" },
+    cells: {
+      tick: ({ job }) =>
+        el("input", { type: "checkbox", "aria-label": job, onchange: ({ target }) => tick(job, target.checked) }),
+      state: ({ state: word, settled }) => state(word, settled),
+      job: ({ job }) => el("a", { href: page.link("jobs", [job]) }, job),
+    },
+    stateColumn: "state",
+    keyOf: ({ job }) => job,
+    none: "Nothing is built yet.",
+  });
 }
 
 async function readJobs(page) {

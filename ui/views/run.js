@@ -4,7 +4,8 @@ import { prefer, preference } from "../base/preferences.js";
 import { activity } from "../frame/activity.js";
 import { ghosts } from "../parts/region.js";
 import { runHead } from "../run/head.js";
-import { isPlan, planBody, planTitle } from "../run/plan.js";
+import { isPlan, planTitle } from "../run/plan.js";
+import { planBody } from "../run/plan-shown.js";
 import { progressOf } from "../run/progress.js";
 import { summaryOf } from "../run/results.js";
 import { auditTab, compareTab, definitionTab, workersTab } from "../run/tabs.js";
@@ -38,23 +39,7 @@ export function runView(page) {
   const [runId] = page.rest;
   const [problem, body] = [el("p.error", { role: "alert", hidden: true }), el("div", ghosts(6))];
   const log = Object.assign(el("div.run-log", { key: "log" }), { own: true });
-  /** @type {RunPage} */
-  const view = {
-    page,
-    run: null,
-    rows: [],
-    folds: new Map(),
-    chosen: new Set(),
-    evidence: new Map(),
-    tables: {},
-    usual: null,
-    line: undefined,
-    earlier: null,
-    validity: null,
-    compared: undefined,
-    bucket: page.bucket,
-    draw,
-  };
+  const view = sharedOf(page, draw);
   const shown = { title: "Run", element: el("article.run", problem, body), fast: true, refresh };
   addEventListener("hashchange", () => view.run && draw(), { signal: page.signal });
   page.showRun(runId);
@@ -91,6 +76,26 @@ export function runView(page) {
     if (isBeside && !log.firstChild) activity.mount(log);
   }
   return shown;
+}
+
+/** @returns {RunPage} */
+function sharedOf(page, draw) {
+  return {
+    page,
+    run: null,
+    rows: [],
+    folds: new Map(),
+    chosen: new Set(),
+    evidence: new Map(),
+    tables: {},
+    usual: null,
+    line: undefined,
+    earlier: null,
+    validity: null,
+    compared: undefined,
+    bucket: page.bucket,
+    draw,
+  };
 }
 
 const DRAWN = {

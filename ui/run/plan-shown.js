@@ -1,0 +1,222 @@
+// What a plan shows: each difference once with the workers it is on, by job or by worker.
+import { button, el } from "../base/dom.js";
+import { count, listed } from "../base/format.js";
+import { said } from "../base/text.js";
+import { fold, rest } from "../parts/fold.js";
+import { badge, mark, tag } from "../parts/state.js";
+import { fileFold } from "./files.js";
+import { ACTIONS, byHand, planOf, versionsOf } from "./plan.js";
+import { inShort, onWorkers } from "./words.js";
+
+/** With more files in a job all differences are folded. */
+const MANY_FILES = 50;
+
+const LOOKS = { job: "By job", worker: "By worker", differences: "Only differences" };
+
+/** @param {import("../views/run.js").RunPage} view */
+export function planBody(view) {
+  const { look = "job" } = view;
+  const choose = (name) => () => {
+    view.look = name;
+    view.draw();
+  };
+  const looks = Object.entries(LOOKS).map(([name, text]) =>
+    button(text, choose(name), { "aria-pressed": String(name === look), key: name }),
+  );
+  const body = { job: byJob, worker: byWorker, differences: onlyDifferences }[look](view, planOf(view.run));
+  return [
+    view.run.error && el("p.error.says", { key: "error" }, said(view.run.error)),
+    el("div.choice", { key: "look", role: "group", "aria-label": "How it is shown" }, looks),
+    el("section.panel.plan", { key: look }, body),
+  ];
+}
+
+/** Whether a job is among the chosen chips; without any all are. */
+function isChosen({ chosen }, job) {
+  if (chosen.size === 0) return true;
+  const words = [
+    job.changing.length > 0 ? "changed" : "skipped",
+    ...job.changing.map(({ action }) => action),
+    byHand([job]).length > 0 && "hand",
+  ];
+  return words.some((word) => chosen.has(word));
+}
+
+function byJob(view, { jobs, reconcile, unreachable }) {
+  const { chosen } = view;
+  const isFull = ({ changing, outcome }) =>
+    changing.length > 0 || /^(failed|not_started)$/.test(outcome) || chosen.has("skipped") || chosen.has("hand");
+  const { full = [], skipped = [] } = Object.groupBy(
+    jobs.filter((job) => isChosen(view, job)),
+    (job) => (isFull(job) ? "full" : "skipped"),
+  );
+  const names = skipped.map(({ job }) => job);
+  const text = [
+    mark("ok", { label: "skipped" }),
+    el("b", `${count(names.length, "job")} skipped`),
+    el("span.meta", `nothing to do: ${listed(names, 6)}`),
+  ];
+  const isShown = (word) => chosen.size === 0 || chosen.has(word);
+  return [
+    full.map((job, index) => jobFold(view, job, index === 0)),
+    isShown("stop") && reconcile.map(stopRow),
+    names.length > 0 && rest(view, "skipped", text, names),
+    isShown("unreachable") && unreachable.map(lostRow),
+  ];
+}
+
+function stopRow({ job, worker, action, hooks }) {
+  const then = el("span.meta", hooks.length > 0 && `then ${hooks.join(", ")}`);
+  return el("p.row-line", { key: `stop ${job}@${worker}` }, mark("stopped"), el("b", job), ` on ${worker}`, tag(action), then);
+}
+
+function lostRow({ worker, error }) {
+  const why = el("span.meta", said(error), " What is there is planned from what was promoted.");
+  const sign = mark("unreachable", { label: "unreachable" });
+  return el("p.row-line.unreachable", { key: worker }, sign, el("b", `${worker} gave no answer`), why);
+}
+
+function jobFold(view, job, open) {
+  const { allocations, changing, phases, outcome, reason, wave, hooks } = job;
+  const hand = byHand([job]);
+  const files = variantsOf(job);
+  const paths = new Set(files.map(({ file }) => file.path)).size;
+  const batches = phases.map(({ action, batches: own }) =>
+    tag(`${action}, ${count(own.length, "batch")}${own.length > 1 ? ` of ${own[0].length}` : ""}`),
+  );
+  const isBad = outcome === "failed" || outcome === "not_started";
+  const kinds = files.length > paths ? `${files.length} variants` : changing.length > 1 && files.length > 0 && "all the same";
+  const summary = [
+    isBad && mark(outcome, { label: outcome.replaceAll("_", " ") }),
+    el("b", job.job),
+    el("span", said(versionsOf(job))),
+    tag(`wave ${wave}`),
+    batches,
+    isBad && el("span.error", said(reason)),
+    outcome === "roll_out" && reason !== "needs work" && el("span.meta", said(reason)),
+    hand.length > 0 && badge("hand", `changed by hand ${onWorkers(hand.map(({ worker }) => worker))}`),
+    el(
+      "span.end",
+      [changing.length > 0 && `on ${count(changing.length, "worker")}`, paths > 0 && count(paths, "file"), kinds]
+        .filter(Boolean)
+        .join(", "),
+    ),
+  ];
+  const gates = changing.filter(({ is_gate_open: isOpen }) => isOpen).map(({ worker }) => worker);
+  const body = () => [
+    hooks.length > 0 && el("p.meta.row-line", hooks.map(({ event, names }) => `${event}: ${names.join(", ")}`).join("; ")),
+    gates.length > 0 && el("p.meta.row-line", `An open health gate comes first ${onWorkers(gates)}.`),
+    files.map((one) => variantFold(view, job, one, files.length > MANY_FILES)),
+    byHandFiles(view, job, hand),
+    moreFiles(allocations),
+  ];
+  return fold(view, `job ${job.job}`, summary, body, { open, kind: isBad && "bad" });
+}
+
+function moreFiles(allocations) {
+  const more = allocations.reduce((sum, one) => sum + (one.more_files ?? 0), 0);
+  return more > 0 && el("p.meta.row-line", `${count(more, "more file")}: plan.json of the run names all.`);
+}
+
+function byHandFiles(view, { job }, hand) {
+  return hand.flatMap(({ worker, drift }) =>
+    drift.files.map((file) =>
+      fileFold(view, `${job} ${worker} ${file.path}`, file, { where: ["by hand on ", worker], open: true }),
+    ),
+  );
+}
+
+/** Each file of a job once for each way in which it changes, most frequent first: `{ file, workers, first }`. */
+function variantsOf({ changing }) {
+  const files = changing.flatMap(({ worker, files: own }) => own.map((file) => ({ worker, file })));
+  return [...Map.groupBy(files, ({ file }) => file.path).values()].flatMap((own) => {
+    const kinds = [
+      ...Map.groupBy(own, ({ file }) => `${file.change} ${changedLines(file).join("\n") || (file.note ?? "")}`).values(),
+    ];
+    const sorted = kinds.sort((one, other) => other.length - one.length);
+    return sorted.map((some) => ({
+      file: some[0].file,
+      workers: some.map(({ worker }) => worker),
+      first: sorted[0][0].file,
+      of: own.length,
+    }));
+  });
+}
+
+/** What a difference adds and removes, whatever stands around it. */
+function changedLines({ diff = "" }) {
+  return diff.split("\n").filter((line) => /^[+-]/.test(line));
+}
+
+function variantFold(view, { job }, { file, workers, first, of }, isMany) {
+  const isSame = file === first;
+  const isRare = workers.length < of / 10;
+  const where =
+    workers.length === of && of > 1
+      ? `same ${onWorkers(workers)}`
+      : isSame || workers.length === 1
+        ? onWorkers(workers)
+        : `${onWorkers(workers)}: ${inShort(workers)}`;
+  const { diff, before } = isSame ? file : besides(file, first);
+  const open = !isMany && (isRare || workers.length === of || isSame);
+  return fileFold(view, `${job} ${file.path} ${workers[0]}`, { ...file, diff }, { where, before, open });
+}
+
+/** A difference without the hunks that the first variant has too. */
+function besides(file, first) {
+  const known = new Set(changedLines(first));
+  const own = changedLines(file);
+  const isMore = own.length > known.size && [...known].every((line) => own.includes(line));
+  if (!isMore) return { diff: file.diff };
+  const hunks = file.diff.split(/^(?=@@)/m).filter((hunk) => changedLines({ diff: hunk }).some((line) => !known.has(line)));
+  return { diff: hunks.join(""), before: `As above, and in ${count(own.length - known.size, "more line")}` };
+}
+
+function byWorker(view, { jobs, unreachable }) {
+  const rows = jobs.flatMap((job) => (isChosen(view, job) ? job.changing.map((one) => ({ ...one, job })) : []));
+  const lost = new Map(unreachable.map(({ worker, error }) => [worker, error]));
+  const workers = [...Map.groupBy(rows, ({ worker }) => worker)].sort(([one], [other]) =>
+    one.localeCompare(other, "en", { numeric: true }),
+  );
+  return workers.map(([worker, own]) => {
+    const groups = [...Map.groupBy(own, ({ action }) => action)].map(
+      ([action, some]) => `${some.length} ${ACTIONS[action] ?? action}`,
+    );
+    const summary = [
+      lost.has(worker) && mark("unreachable", { label: "unreachable" }),
+      el("b", worker),
+      el("span.meta", said(lost.get(worker) ?? groups.join(", "))),
+      el("span.end", count(own.length, "job")),
+    ];
+    const row = ({ job, action, reason, files }) =>
+      el(
+        "li",
+        el("b", job.job),
+        ` ${versionsOf(job)} `,
+        tag(ACTIONS[action] ?? action),
+        el(
+          "span.meta",
+          ` ${reason}; ${listed(
+            files.map(({ path }) => path),
+            5,
+          )}`,
+        ),
+      );
+    return fold(view, `worker ${worker}`, summary, () => el("ul.names", own.map(row)));
+  });
+}
+
+function onlyDifferences(view, { jobs }) {
+  const rows = jobs.filter((job) => isChosen(view, job)).flatMap((job) => variantsOf(job).map((one) => ({ job, one })));
+  if (rows.length === 0) return el("p.notice", "No file differs.");
+  return rows.map(({ job, one: { file, workers, first } }) => {
+    const where = [el("b", job.job), ` ${onWorkers(workers)}`];
+    const { diff, before } = file === first ? { diff: file.diff, before: "" } : besides(file, first);
+    return fileFold(
+      view,
+      `difference ${job.job} ${file.path} ${workers[0]}`,
+      { ...file, diff },
+      { where, before, open: rows.length <= MANY_FILES },
+    );
+  });
+}
