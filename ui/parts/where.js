@@ -11,7 +11,7 @@ import { mark } from "./state.js";
  * @param {{ chosen?: string[] | null, troubled?: () => string[], onchange?: () => void }} [options] `troubled`: who failed last
  */
 export function workerChoice(page, { chosen = null, troubled = () => [], onchange = () => {} } = {}) {
-  const look = { workers: [], chosen: new Set(chosen ?? []), isFirst: chosen === null, typed: "" };
+  const look = { workers: [], chosen: new Set(chosen ?? []), isFirst: chosen === null, typed: "", failed: "" };
   const element = el("div.where");
   element.own = true;
 
@@ -50,6 +50,7 @@ export function workerChoice(page, { chosen = null, troubled = () => [], onchang
         ),
       );
     const failed = troubled().filter((worker) => names.includes(worker));
+    look.failed = troubled().join();
     const wanted = look.typed.toLowerCase();
     const shown = look.workers.filter(({ worker, hostname }) => `${worker} ${hostname ?? ""}`.toLowerCase().includes(wanted));
     const search = el("input", {
@@ -111,6 +112,10 @@ export function workerChoice(page, { chosen = null, troubled = () => [], onchang
   return {
     element,
     refresh,
+    /** Draws again where other workers have failed last. */
+    update() {
+      if (look.failed !== troubled().join()) draw();
+    },
     /** The names of the chosen workers, in the order of the catalog. */
     chosen: () => look.workers.map(({ worker }) => worker).filter((worker) => look.chosen.has(worker)),
     total: () => look.workers.length,
