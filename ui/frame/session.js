@@ -71,6 +71,7 @@ function drawMenu(withCodes) {
     withCodes && state.ends.code && el("p.pad.small", "The code holds until ", ago(state.ends.code)),
     el("div.pad", colours()),
     el("hr"),
+    item("API reference", () => openGuarded("/docs/")),
     item("Sign out", signOut),
   ];
   const menu = opener(icon("person"), content, { menu: true, "aria-label": "Session" });
@@ -87,7 +88,7 @@ function showCard(message = "") {
 }
 
 function brand() {
-  const image = el("img", { src: "/icon.svg", alt: "", width: 20, height: 20 });
+  const image = el("img", { src: "/icon.svg", role: "presentation", width: 20, height: 20 });
   return el("p.brand-line", image, el("b", "ops"), el("span.small", location.host));
 }
 

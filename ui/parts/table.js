@@ -3,12 +3,14 @@ import { button, el, facts, patch } from "../base/dom.js";
 import { ago, count, duration, number, size, words } from "../base/format.js";
 import { said } from "../base/text.js";
 import { shortId } from "./copy.js";
+import { region } from "./region.js";
 import { byTrouble, chips, state } from "./state.js";
 
 /** So many rows are on the page at first, and come with each `Show more`. */
 const PAGE = 200;
 const ORDER = new Intl.Collator("en", { numeric: true });
 const LABELS = {
+  size_bytes: "Size",
   worker_ip: "Worker",
   deployment_seq: "Wave",
   cpu: "CPU",
@@ -36,7 +38,7 @@ const FORMS = [
 ];
 
 /** The name of a column for people. */
-export function labelOf(name) {
+function labelOf(name) {
   return LABELS[name] ?? words(name);
 }
 
@@ -175,6 +177,12 @@ export function dataTable({
   };
 }
 
+/** A table that reads its rows. @param {() => Promise<any[]>} read @param {Parameters<typeof dataTable>[0]} options */
+export function listing(read, options) {
+  const table = dataTable(options);
+  return region(read, (rows) => table.with(rows));
+}
+
 function statesIn(rows, column) {
   const found = Map.groupBy(rows, (row) => String(row[column] ?? ""));
   const words = [...found.keys()].filter(Boolean).sort(byTrouble);
@@ -207,7 +215,8 @@ function headOf(key, label, { sort, rows }, sortBy) {
   const order = { [key]: "ascending", [`-${key}`]: "descending" }[sort];
   const isNumber = rows.some((row) => typeof row[key] === "number");
   const sorter = button([label, order && (order === "ascending" ? " ↑" : " ↓")], () => sortBy(key), { class: "plain sorter" });
-  return el("th", { scope: "col", "aria-sort": order, class: isNumber && "number" }, label === "" ? "" : sorter);
+  const named = label === "" ? el("span.unseen", words(key)) : sorter;
+  return el("th", { scope: "col", "aria-sort": order, class: isNumber && "number" }, named);
 }
 
 function rowOf(row, keys, cells, keyOf) {

@@ -34,6 +34,10 @@ export function deploymentsView(page) {
   return page.rest[0] === "rollout" ? rolloutView(page) : jobsView(page);
 }
 
+function tabsOf(page, chosen) {
+  return tabs(TABS, chosen, (name) => page.link("deployments", [name]));
+}
+
 function jobsView(page) {
   const options = fieldsOf(OPTIONS);
   const ticked = new Set();
@@ -73,7 +77,7 @@ function jobsView(page) {
     el("summary", el("b", "Options"), el("span.meta", "build, force, only files, hooks")),
     el("div.row.pad", options.labels),
   );
-  const element = el("div", top.element, tabs(page, "deployments", TABS, "jobs"), el("div.stack", choices, list.element));
+  const element = el("div", top.element, tabsOf(page, "jobs"), el("div.stack", choices, list.element));
   return { title: "Deployments", element, fast: true, refresh: () => Promise.all([top.refresh(), list.refresh()]) };
 }
 
@@ -245,7 +249,7 @@ function rolloutView(page) {
     if (found?.jobs.length > 0) map.show(found);
     if (/** @type {HTMLDetailsElement} */ (each).open) await list.refresh();
   };
-  const element = el("div", about.element, tabs(page, "deployments", TABS, "rollout"), el("div.stack", map.element, each));
+  const element = el("div", about.element, tabsOf(page, "rollout"), el("div.stack", map.element, each));
   return { title: "Deployments", element, refresh };
 }
 

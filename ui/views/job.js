@@ -115,7 +115,7 @@ function topOf(page, look, tab) {
   ];
   return [
     head({ title: said(job), mark: mark(state, { large: true, label: state }), line, controls: controlsOf(page, look) }),
-    tabs(page, "jobs", names, tab, [job]),
+    tabs(names, tab, (name) => page.link("jobs", [job, name])),
     tab === "" &&
       chosen.size > 0 &&
       el("p.meta", { role: "status" }, `Orders are for ${count(chosen.size, "ticked worker")} of ${number(rows.length)}.`),

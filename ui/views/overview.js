@@ -56,7 +56,7 @@ export function overviewView(page) {
     const isNew = !summary?.built_at;
     columns.hidden = isNew;
     if (isNew) return patch(top, guide(page, { ...bucket, workers: summary?.workers ?? 0 }));
-    const attention = attentionRows(page.bucketId, summary.problems ?? { items: [], total: 0, cut: 0 }, look.withDismissed);
+    const attention = attentionRows(page.bucketId, summary.problems, look.withDismissed);
     const show = () => {
       look.withDismissed = !look.withDismissed;
       draw();

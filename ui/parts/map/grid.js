@@ -133,7 +133,7 @@ function headOf(label, isTurned) {
   return el(
     "div.head-of",
     { role: "columnheader", class: isTurned && "turned", title: plain(label) },
-    plain(label).slice(0, LONGEST),
+    isTurned ? plain(label).slice(0, LONGEST) : plain(label),
   );
 }
 
