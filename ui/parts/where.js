@@ -10,7 +10,7 @@ import { mark } from "./state.js";
  * @param {{ chosen?: string[] | null, troubled?: () => string[], onchange?: () => void }} [options] `troubled`: who failed last
  */
 export function workerChoice(page, { chosen = null, troubled = () => [], onchange = () => {} } = {}) {
-  const look = { workers: [], chosen: new Set(chosen ?? []), isFirst: chosen === null, typed: "" };
+  const look = { workers: [], chosen: new Set(chosen ?? []), isFirst: chosen === null, typed: "", failed: "" };
   const element = el("div.where");
   element.own = true;
 
@@ -39,6 +39,7 @@ export function workerChoice(page, { chosen = null, troubled = () => [], onchang
     const labels = [...new Set(look.workers.flatMap((one) => one.labels))].sort();
     const chips = labels.map((label) => chipOf(label));
     const failed = troubled().filter((worker) => names.includes(worker));
+    look.failed = troubled().join();
     const wanted = look.typed.toLowerCase();
     const shown = look.workers.filter(({ worker, hostname }) => `${worker} ${hostname ?? ""}`.toLowerCase().includes(wanted));
     const all = count(names.length, "worker");
@@ -89,6 +90,10 @@ export function workerChoice(page, { chosen = null, troubled = () => [], onchang
   return {
     element,
     refresh,
+    /** Draws again where other workers have failed last. */
+    update() {
+      if (look.failed !== troubled().join()) draw();
+    },
     /** The names of the chosen workers, in the order of the catalog. */
     chosen: () => look.workers.map(({ worker }) => worker).filter((worker) => look.chosen.has(worker)),
     total: () => look.workers.length,

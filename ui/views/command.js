@@ -79,6 +79,7 @@ export function commandView(page) {
 
   async function refresh() {
     await Promise.all([where.total() === 0 && where.refresh().then(drawRun), last.refresh()]);
+    where.update();
   }
   drawRun();
   return { title: "Run command", element: el("div", head({ title: "Run command" }), form, last.element), refresh, fast: true };
