@@ -4,16 +4,16 @@ import { el } from "./dom.js";
 
 /** What shows nothing or turns the direction: controls but tab and newline, formats, and marks without width but of emoji. */
 const HIDDEN = /(?![\t\n]|\ufe0e|\ufe0f)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
-const NAMES = { 0: "NUL", 7: "BEL", 8: "BS", 13: "CR", 27: "ESC", 127: "DEL" };
+const MARK_NAMES = { 0: "NUL", 7: "BEL", 8: "BS", 13: "CR", 27: "ESC", 127: "DEL" };
 
-function nameOf(mark) {
+function markName(mark) {
   const code = mark.codePointAt(0);
-  return NAMES[code] ?? `U+${code.toString(16).toUpperCase().padStart(4, "0")}`;
+  return MARK_NAMES[code] ?? `U+${code.toString(16).toUpperCase().padStart(4, "0")}`;
 }
 
 /** Text as one string, for titles and labels: what cannot be seen is named. */
 export function plain(text) {
-  return String(text ?? "").replace(HIDDEN, (mark) => `‹${nameOf(mark)}›`);
+  return String(text ?? "").replace(HIDDEN, (mark) => `‹${markName(mark)}›`);
 }
 
 /** Text as content of an element: what cannot be seen is a small boxed name. */
@@ -22,7 +22,7 @@ export function said(text) {
   let at = 0;
   const whole = String(text ?? "");
   for (const { index, 0: mark } of whole.matchAll(HIDDEN)) {
-    pieces.push(whole.slice(at, index), el("span.mark-name", nameOf(mark)));
+    pieces.push(whole.slice(at, index), el("span.mark-name", markName(mark)));
     at = index + mark.length;
   }
   return [...pieces, whole.slice(at)];

@@ -7,8 +7,8 @@ import { mark, tag } from "../parts/state.js";
 import { SECTIONS } from "../routes.js";
 import { activity } from "./activity.js";
 
-const MOST = 12;
-const NAMES = 5_000;
+const MOST_SHOWN = 12;
+const MOST_NAMES = 5_000;
 
 /** Runs that need no answer to a question of their own, by their path. */
 const STARTS = [
@@ -95,7 +95,7 @@ function matching(entries, typed) {
   const wanted = typed.split(/\s+/);
   const found = entries.filter(({ label, more = "" }) => wanted.every((word) => `${label} ${more}`.toLowerCase().includes(word)));
   const begins = ({ label }) => (label.toLowerCase().startsWith(wanted[0]) ? 0 : 1);
-  return found.sort((one, other) => begins(one) - begins(other)).slice(0, MOST);
+  return found.sort((one, other) => begins(one) - begins(other)).slice(0, MOST_SHOWN);
 }
 
 function entryOf(kind, label, hash, about = {}) {
@@ -121,7 +121,7 @@ function fixedEntries({ place: { bucketId }, buckets, bucket }) {
 
 /** Jobs, workers and runs of the bucket; the runs are found by the ends of their ids. */
 async function readEntries({ place: { bucketId }, buckets }) {
-  const read = (rest, most = NAMES) => listOf(bucketPath(bucketId, rest), most).catch(() => []);
+  const read = (rest, most = MOST_NAMES) => listOf(bucketPath(bucketId, rest), most).catch(() => []);
   const known = buckets.length > 0 ? [] : bucketEntries((await get("/api/buckets?limit=500")).items);
   if (!bucketId) return known;
   const [jobs, workers, runs] = await Promise.all([read("/cat/jobs"), read("/cat/workers"), read("/runs?limit=500", 500)]);

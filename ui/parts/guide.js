@@ -78,7 +78,7 @@ function planStep(page, isPushed) {
 }
 
 /** The names of a bucket, to fill in. */
-export const NAMES = [
+export const BUCKET_NAMES = [
   { name: "project", label: "Project", required: true },
   { name: "name", label: "Name", required: true },
 ];
@@ -88,7 +88,7 @@ export function newBucketButton(page, style) {
   const create = {
     path: "/api/buckets",
     says: ["The source comes with the first push."],
-    asks: [...NAMES, { name: "id", label: "Id", hint: "A UUID; empty for a new one" }],
+    asks: [...BUCKET_NAMES, { name: "id", label: "Id", hint: "A UUID; empty for a new one" }],
     action: "Create bucket",
   };
   const done = ({ id }) => {

@@ -104,11 +104,11 @@ export async function give(page, label, order, { done, after } = /** @type {any}
   try {
     await (given.says ? ask(questionOf(page, label, { ...given, submit, after })) : submit());
   } catch (error) {
-    toast(`${nameOf(label)}: ${error.message}`, { error: true, controls: [error.way].flat().filter(Boolean) });
+    toast(`${withoutDots(label)}: ${error.message}`, { error: true, controls: [error.way].flat().filter(Boolean) });
   }
 }
 
-function nameOf(label) {
+function withoutDots(label) {
   return label.replace(/ …$/, "");
 }
 
@@ -153,7 +153,7 @@ function explain(trigger, page, queue) {
 async function startAfter(bucketId, runId, label, start) {
   const state = { waits: true };
   const takeBack = button("Take back", () => told.close());
-  const told = toast(`${nameOf(label)} starts after the run that goes on.`, { controls: [takeBack] });
+  const told = toast(`${withoutDots(label)} starts after the run that goes on.`, { controls: [takeBack] });
   const close = told.close;
   told.close = () => {
     state.waits = false;
@@ -169,7 +169,7 @@ async function startAfter(bucketId, runId, label, start) {
       after = error.runId;
       if (after) continue;
       told.close();
-      toast(`${nameOf(label)} was not started: ${error.message}`, { error: true });
+      toast(`${withoutDots(label)} was not started: ${error.message}`, { error: true });
       return;
     }
   }
@@ -184,7 +184,7 @@ async function endOf(bucketId, runId, state) {
 }
 
 function questionOf(page, label, given) {
-  const { action = nameOf(label), title = `${action}?`, danger, after } = given;
+  const { action = withoutDots(label), title = `${action}?`, danger, after } = given;
   return {
     ...{ ...given, title, action: after ? "Queue after it" : action, danger: Boolean(danger) },
     foot: copying("Copy as curl", () => commandOf(page, given), { class: "quiet" }),

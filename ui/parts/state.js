@@ -114,7 +114,7 @@ export function progressBar({ total, ...counts }, label = "Progress") {
 }
 
 const [WIDTH, GAP, UP, DOWN] = [5, 2, 14, 7];
-const KINDS = { succeeded: "changed", failed: "failed", running: "running", cancelled: "cancelled" };
+const BAR_MARKS = { succeeded: "changed", failed: "failed", running: "running", cancelled: "cancelled" };
 
 /**
  * The last runs as bars, the oldest first: up went well, down failed, low and grey was cancelled, an open one goes on. The
@@ -128,10 +128,10 @@ export function runStrip(recent) {
     const isDown = status === "failed";
     const says = `${isDry ? "Dry run" : words(kind)}, ${status}, ${duration(ms)}`;
     const size = { x: index * (WIDTH + GAP), y: isDown ? UP : UP - height, width: WIDTH, height: isDown ? DOWN : height };
-    return svg("rect", { class: KINDS[status], rx: 1, ...size }, svg("title", plain(says)));
+    return svg("rect", { class: BAR_MARKS[status], rx: 1, ...size }, svg("title", plain(says)));
   });
   const total = (word) => recent.filter(({ status }) => status === word).length;
-  const told = Object.keys(KINDS).filter((word) => total(word) > 0);
+  const told = Object.keys(BAR_MARKS).filter((word) => total(word) > 0);
   const label = `Last ${recent.length} runs: ${told.map((word) => `${total(word)} ${word}`).join(", ")}`;
   const [width, height] = [20 * (WIDTH + GAP), UP + DOWN];
   return svg("svg.strip", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label }, bars);

@@ -6,7 +6,7 @@ import { region } from "./region.js";
 import { byTrouble, chips, state } from "./state.js";
 
 /** So many rows are on the page at first, and come with each `Show more`. */
-const PAGE = 200;
+const ROWS_AT_ONCE = 200;
 const ORDER = new Intl.Collator("en", { numeric: true });
 const LABELS = {
   size_bytes: "Size",
@@ -112,7 +112,7 @@ export function dataTable({
     typed: given("q"),
     chosen: new Set(given("state").split(",").filter(Boolean)),
     sort: given("sort"),
-    visible: PAGE,
+    visible: ROWS_AT_ONCE,
   };
   const search = el("input", { type: "search", placeholder: "Filter", "aria-label": `Filter ${caption}`, oninput: typed });
   search.value = look.typed;
@@ -126,7 +126,7 @@ export function dataTable({
   }
 
   function changed() {
-    look.visible = PAGE;
+    look.visible = ROWS_AT_ONCE;
     keepQuery({ [inQuery("q")]: look.typed, [inQuery("state")]: [...look.chosen].join(), [inQuery("sort")]: look.sort });
     draw();
   }
@@ -146,18 +146,18 @@ export function dataTable({
     if (look.cut) tally.textContent += ", cut: filter for the rest";
     if (look.rows.length === 0) return patch(body, el("div.notice", none));
     if (found.length === 0) return patch(body, el("p.notice", "Nothing matches the filter."));
-    const heads = keys.map((key) => headOf(key, labels[key] ?? labelOf(key), look, sortBy));
-    const rows = found.slice(0, look.visible).map((row) => rowOf(row, keys, cells, keyOf));
+    const heads = keys.map((key) => columnHead(key, labels[key] ?? labelOf(key), look, sortBy));
+    const rows = found.slice(0, look.visible).map((row) => tableRow(row, keys, cells, keyOf));
     const more = found.length - look.visible;
     patch(
       body,
       el("div.table", el("table", el("caption.unseen", caption), el("thead", el("tr", heads)), el("tbody", rows))),
-      more > 0 && button(`Show ${number(Math.min(PAGE, more))} more of ${number(more)}`, showMore, { class: "quiet" }),
+      more > 0 && button(`Show ${number(Math.min(ROWS_AT_ONCE, more))} more of ${number(more)}`, showMore, { class: "quiet" }),
     );
   }
 
   function showMore() {
-    look.visible += PAGE;
+    look.visible += ROWS_AT_ONCE;
     draw();
   }
 
@@ -210,7 +210,7 @@ function sorted(rows, sort, stateColumn = "") {
   return rows.toSorted((one, other) => by * compare(textOf(one[key]), textOf(other[key])));
 }
 
-function headOf(key, label, { sort, rows }, sortBy) {
+function columnHead(key, label, { sort, rows }, sortBy) {
   const order = { [key]: "ascending", [`-${key}`]: "descending" }[sort];
   const isNumber = rows.some((row) => typeof row[key] === "number");
   const sorter = button([label, order && (order === "ascending" ? " ↑" : " ↓")], () => sortBy(key), { class: "plain sorter" });
@@ -218,7 +218,7 @@ function headOf(key, label, { sort, rows }, sortBy) {
   return el("th", { scope: "col", "aria-sort": order, class: isNumber && "number" }, named);
 }
 
-function rowOf(row, keys, cells, keyOf) {
+function tableRow(row, keys, cells, keyOf) {
   const all = keys.map((key, index) => {
     const attributes = { scope: index === 0 && "row", class: typeof row[key] === "number" && "number" };
     return el(index === 0 ? "th" : "td", attributes, cells[key] ? cells[key](row) : shown(key, row[key]));

@@ -32,17 +32,17 @@ export function bucketsView(page) {
   const buckets = region(() => get("/api/summary"), draw, { name: "div" });
 
   function draw({ items }) {
-    const all = items.map((bucket) => ({ ...bucket, state: stateOf(bucket) }));
+    const all = items.map((bucket) => ({ ...bucket, state: stateIn(bucket) }));
     if (all.length === 0) return guide(page, null);
     if (all.length === 1 && all[0].state === "waiting" && !all[0].workers)
       return guide({ ...page, ...pageAt({ bucketId: all[0].id }) }, all[0]);
-    return [headOf(page, all), filtersOf(all, look, buckets.draw), tableOf(page, all, look, buckets.draw)];
+    return [bucketsHead(page, all), filtersOf(all, look, buckets.draw), tableOf(page, all, look, buckets.draw)];
   }
   return { title: "Buckets", element: buckets.element, refresh: buckets.refresh };
 }
 
 /** failed, unreachable, running, ok or waiting: worked out from the allocations, not from the last run. */
-function stateOf({ problems, problem_count: problemCount, active_run: active, last_deploy: deploy, initialized, unavailable }) {
+function stateIn({ problems, problem_count: problemCount, active_run: active, last_deploy: deploy, initialized, unavailable }) {
   if (unavailable) return "failed";
   if (problems.some(({ kind }) => kind !== "unreachable")) return "failed";
   if (problemCount > 0) return "unreachable";
@@ -50,7 +50,7 @@ function stateOf({ problems, problem_count: problemCount, active_run: active, la
   return initialized && deploy ? "ok" : "waiting";
 }
 
-function headOf(page, all) {
+function bucketsHead(page, all) {
   const broken = all.filter(({ state }) => state === "failed" || state === "unreachable");
   const title =
     broken.length === 0
@@ -99,7 +99,7 @@ function tableOf(page, all, look, changed) {
     const title = `${name} ${number(own.length)}`;
     const shown = isFolded ? button(`${title}, show`, unfold, { class: "plain" }) : title;
     const row = el("tr.group", { key: name }, el("th", { colspan: HEADS.length, scope: "rowgroup" }, shown));
-    return [all.length > 1 && row, ...(isFolded ? [] : own.map((bucket) => rowOf(page, bucket)))];
+    return [all.length > 1 && row, ...(isFolded ? [] : own.map((bucket) => bucketRow(page, bucket)))];
   });
   if (rows.length === 0) return el("p.notice.panel", "No bucket matches the filter.");
   const columns = HEADS.map((text) => {
@@ -116,7 +116,7 @@ function byAge(one, other) {
   return from.localeCompare(to) || `${one.project}/${one.name}`.localeCompare(`${other.project}/${other.name}`);
 }
 
-function rowOf(page, bucket) {
+function bucketRow(page, bucket) {
   const { id, project, name, state, jobs, workers, last_deploy: deploy, recent } = bucket;
   const size = workers > 0 ? `${number(jobs)} × ${number(workers)}` : "–";
   const word = deploy?.status === "succeeded" ? "ok" : deploy?.status;
@@ -130,7 +130,7 @@ function rowOf(page, bucket) {
     el("td.number", size),
     el("td.meta", ended ?? "never"),
     el("td", recent?.length > 0 && runStrip(recent)),
-    el("td.number", orderOf({ ...page, ...pageAt({ bucketId: id }), nameOfBucket: () => name }, bucket)),
+    el("td.number", nextOrder({ ...page, ...pageAt({ bucketId: id }), nameOfBucket: () => name }, bucket)),
   );
 }
 
@@ -182,7 +182,7 @@ function nextOf({ certs_soon: certs, next_cert: next, drifted }) {
   return el("span.meta", "All well");
 }
 
-function orderOf(page, { state, problems, active_run: active }) {
+function nextOrder(page, { state, problems, active_run: active }) {
   if (active) return null;
   if (state === "waiting") return el("a.button.small", { href: page.link() }, "Set up");
   if (state === "unreachable") {

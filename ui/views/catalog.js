@@ -7,7 +7,7 @@ import { state, tag } from "../parts/state.js";
 import { listing } from "../parts/table.js";
 
 /** More rows than this are not read: the table says that it is cut. */
-const MOST = 20_000;
+const MOST_ROWS = 20_000;
 const RESOURCES = [
   ["workers", "Workers"],
   ["jobs", "Jobs"],
@@ -35,7 +35,7 @@ export function catalogView(page) {
   const title = TITLES[name] ?? "Catalog";
   const read = () => {
     const on = Object.fromEntries(["active", "deleted"].map((key) => [key, page.query.get(key) ?? ""]));
-    return unless(listOf(page.path(`/cat/${name}?${queryOf(on)}`), MOST), []);
+    return unless(listOf(page.path(`/cat/${name}?${queryOf(on)}`), MOST_ROWS), []);
   };
   const list = listing(read, {
     caption: TITLES[name] ?? words(name),

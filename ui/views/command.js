@@ -62,7 +62,7 @@ export function commandView(page) {
     const chosen = where.chosen();
     const { command: text, concurrency = 1 } = fields.values();
     const isReady = chosen.length > 0 && text?.trim();
-    const order = () => orderOf(fields.values(), where);
+    const order = () => commandOrder(fields.values(), where);
     const done = () => {
       remember(text);
       draft.keep(key, {});
@@ -91,7 +91,7 @@ function restore(input, value) {
   else input.value = value;
 }
 
-function orderOf(values, where) {
+function commandOrder(values, where) {
   const chosen = where.chosen();
   const isAll = chosen.length === where.total();
   const many = count(chosen.length, "worker");

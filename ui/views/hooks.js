@@ -8,7 +8,7 @@ import { listing } from "../parts/table.js";
 
 /** The hooks on the event `cli`, which people run (control-plane.md, UI). */
 export function hooksView(page) {
-  const list = listing(() => read(page), {
+  const list = listing(() => readHooks(page), {
     caption: "Hooks",
     columns: ["hook", "job", "last_run", "demands", "actions"],
     labels: { actions: "" },
@@ -16,7 +16,7 @@ export function hooksView(page) {
       hook: ({ hook }) => el("b", said(hook)),
       last_run: ({ last }) => last && a(page.link("runs", [last.id]), state(last.status), " ", ago(last.created_at)),
       demands: ({ demands }) => el("span.meta", listed(demands)),
-      actions: (row) => actionsOf(page, orderOf(row)),
+      actions: (row) => actionsOf(page, hookOrder(row)),
     },
     keyOf: ({ job, hook }) => `${job} ${hook}`,
     none: "No job has a hook on the event cli. A hook is a script in the job's folder _hooks, named in its manifest.",
@@ -25,7 +25,7 @@ export function hooksView(page) {
   return viewOf("Hooks", head({ title: "Hooks", line }), list);
 }
 
-async function read(page) {
+async function readHooks(page) {
   const [rows, runs] = await Promise.all([
     unless(listOf(page.path("/cat/hooks")), []),
     runsOf(page.bucketId, { kind: "hooks", limit: 50 }),
@@ -39,7 +39,7 @@ async function read(page) {
   });
 }
 
-function orderOf({ job, hook }) {
+function hookOrder({ job, hook }) {
   const says = [`Runs ${hook} on the server, once for each allocation of ${job}.`];
   return { path: "/hooks", body: { hook, job, verbose: true }, says, danger: job, action: "Run the hook", title: `Run ${hook}?` };
 }

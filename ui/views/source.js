@@ -4,7 +4,7 @@ import { ago, count, localTime, said, size } from "../base/text.js";
 import { command, shortId, toast } from "../parts/dialog.js";
 import { fileParts } from "../parts/files.js";
 import { choice } from "../parts/form.js";
-import { NAMES } from "../parts/guide.js";
+import { BUCKET_NAMES } from "../parts/guide.js";
 import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
 import { empty, head, region, tabs, viewOf } from "../parts/region.js";
 import { badge, state, tag } from "../parts/state.js";
@@ -254,7 +254,7 @@ function schema(page) {
     action: "Initialise or upgrade",
   };
   const rename = () => {
-    const asks = NAMES.map((field) => ({ ...field, value: page.bucket()[field.name] }));
+    const asks = BUCKET_NAMES.map((field) => ({ ...field, value: page.bucket()[field.name] }));
     return { method: "PUT", path: "", says: ["Only the name changes."], asks, action: "Rename" };
   };
   const remove = {

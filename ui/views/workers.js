@@ -14,7 +14,7 @@ const BARS = "▁▂▃▄▅▆▇█";
 /** The workers: what workers.json says of each, and what the last readings found (control-plane.md, UI). */
 export function workersView(page) {
   const look = { chosen: null };
-  const list = listing(() => read(page), {
+  const list = listing(() => readWorkers(page), {
     caption: "Workers",
     stateColumn: "state",
     columns: ["worker", "state", "jobs", "behind", "drift", "host_key", "load", "cpu", "memory", "labels", "actions"],
@@ -92,12 +92,12 @@ function detailsOf(page, row) {
     orderItem(page, "Check for drift", { path: "/drift", body: one }),
     item("Run a command there", () => (location.hash = page.link("command", [], { workers: row.worker }))),
     el("hr"),
-    el("div.pad.known", dataOf({ root, connection }), dataOf(row.facts ?? { facts: "not read yet" })),
+    el("div.pad.known", dataOf({ root, connection }), dataOf(row.facts ?? { facts: "not readWorkers yet" })),
   ];
   return moreMenu(items, `Orders for ${row.worker}`);
 }
 
-async function read(page) {
+async function readWorkers(page) {
   const { bucketId, path } = page;
   const lastOf = async (kind) => {
     const [run] = await runsOf(bucketId, { kind });
