@@ -181,7 +181,7 @@ test("what was changed by hand is shown as differences, and readings, checks, ho
   await fold("base").getByText("make status: exit code 0").first().waitFor();
   for (const [kind, text] of [
     ["gc", "Purged kv rows"],
-    ["snapshots", "Size bytes"],
+    ["snapshots", "Program version"],
   ] as const) {
     const { id } = await server.run(bucket, kind);
     await show(id);
