@@ -121,3 +121,11 @@ export function timeOf(at, how, began) {
   const from = { UTC: 0, local: zone, run: Date.parse(began) }[how];
   return new Date(Math.max(0, written - from)).toISOString().slice(11, -1);
 }
+
+/** Makes elements the children of a list; those that stay are not touched. */
+export function arrange(list, elements) {
+  const wanted = new Set(elements);
+  for (const old of [...list.children]) if (!wanted.has(old)) old.remove();
+  for (const [index, element] of elements.entries())
+    if (list.children[index] !== element) list.insertBefore(element, list.children[index] ?? null);
+}

@@ -83,12 +83,10 @@ export function empty(sentence, ...controls) {
 /**
  * A fold whose content is made while it is open.
  * @param {{ folds: Map<string, boolean>, draw: () => void }} view remembers which folds are open, and draws again
- * @param {string} key
- * @param {any} summary
+ * @param {{ key: string, summary: any, open?: boolean, kind?: string | false }} about `open` at first, and a class
  * @param {() => any} content
- * @param {{ open?: boolean, kind?: string | false }} [options] whether it is open at first, and a class
  */
-export function fold(view, key, summary, content, { open = false, kind } = {}) {
+export function fold(view, { key, summary, open = false, kind }, content) {
   const isOpen = view.folds.get(key) ?? open;
   const ontoggle = ({ target }) => {
     if (target.open === (view.folds.get(key) ?? open)) return;
@@ -96,15 +94,11 @@ export function fold(view, key, summary, content, { open = false, kind } = {}) {
     view.draw();
   };
   // What becomes open by itself is another element: a patch leaves it to persons what is open.
-  return el(
-    "details.fold",
-    { key: open ? `${key}, open` : key, open: isOpen, class: kind, ontoggle },
-    el("summary", summary),
-    isOpen && content(),
-  );
+  const attributes = { key: open ? `${key}, open` : key, open: isOpen, class: kind, ontoggle };
+  return el("details.fold", attributes, el("summary", summary), isOpen && content());
 }
 
 /** Rows that stand for so many equal things: names, cut after some; a click shows the rest. */
-export function rest(view, key, summary, names, draw = (name) => el("li", name)) {
-  return fold(view, key, summary, () => el("ul.names", names.map(draw)));
+export function rest(view, about, names, draw = (name) => el("li", name)) {
+  return fold(view, about, () => el("ul.names", names.map(draw)));
 }

@@ -28,5 +28,5 @@ export function fileFold(view, key, file, { open = false, where, before } = {}) 
     ),
   ];
   if (!diff) return el("p.row-line.file", { key }, summary);
-  return fold(view, key, summary, () => [before && el("p.before", before), diffOf(diff)], { open, kind: "file" });
+  return fold(view, { key, summary, open, kind: "file" }, () => [before && el("p.before", before), diffOf(diff)]);
 }

@@ -20,7 +20,7 @@ export function workersTab(view) {
   const rows = outcomesOf(view.run).filter(({ worker }) => worker);
   if (view.run.kind !== "deploy" || view.run.params.dry_run) return rowsOf(view, rows);
   const summary = [el("b", "As a table"), el("span.meta", count(rows.length, "row"))];
-  const table = fold(view, "rows", summary, () => rowsOf(view, rows));
+  const table = fold(view, { key: "rows", summary }, () => rowsOf(view, rows));
   return [mapOf(view), el("section.panel", { key: "rows" }, table)];
 }
 
