@@ -5,10 +5,10 @@ import { MOST, measure, scriptsOf, sentBytes } from "../../scripts/measure.ts";
 /** The bounds of lib and ui: one person can read all of it. README.md names them. */
 const PROMISED = {
   lib: { codeLines: 29_000, files: 250, linesOfFile: 350 },
-  ui: { codeLines: 7_750, files: 70, linesOfFile: 360 },
+  ui: { codeLines: 7_700, files: 65, linesOfFile: 350 },
 };
 /** Everything of the console as it is sent: each file compressed by itself. */
-const SENT_BYTES = 143_000;
+const SENT_BYTES = 142_000;
 
 const lib = measure(scriptsOf("lib"));
 const ui = measure(scriptsOf("ui"));
@@ -26,16 +26,18 @@ test("the console as it is sent stays as small as it is promised", () => {
   assert.ok(bytes <= SENT_BYTES, `${bytes} bytes, at most ${SENT_BYTES}`);
 });
 
-test("a name of the top level is defined in at most two files of lib", () => {
-  assert.deepEqual(lib.sharedNames, []);
-});
+for (const [folder, found] of Object.entries({ lib, ui })) {
+  test(`a name of the top level is defined in at most two files of ${folder}`, () => {
+    assert.deepEqual(found.sharedNames, []);
+  });
 
-test("lib has no import cycle, no crowded room, and no function that is too long or has too many parameters", () => {
-  assert.deepEqual(lib.cycles, []);
-  assert.deepEqual(lib.crowded, []);
-  assert.deepEqual(lib.longFunctions, []);
-  assert.deepEqual(lib.wideFunctions, []);
-});
+  test(`${folder} has no import cycle, no crowded room, and no function that is too long or has too many parameters`, () => {
+    assert.deepEqual(found.cycles, []);
+    assert.deepEqual(found.crowded, []);
+    assert.deepEqual(found.longFunctions, []);
+    assert.deepEqual(found.wideFunctions, []);
+  });
+}
 
 const ONE = `// A comment.
 import { b } from "./b.ts";
@@ -51,11 +53,6 @@ export function one(a: number, c: string): string {
   return inner() + b((x: number) => x);
 }
 `;
-
-test("ui has no import cycle and no crowded room", () => {
-  assert.deepEqual(ui.cycles, []);
-  assert.deepEqual(ui.crowded, []);
-});
 
 test("measure() counts code lines, functions with a block, parameters and imports", () => {
   const found = measure([

@@ -35,6 +35,7 @@ const state = {
 const pane = new LogPane({ onWhole: () => activity.fill(), onClose: () => activity.toggle() });
 const edge = separator();
 
+/** Activity: the one place for the log of a run, below the views or in them. */
 export const activity = {
   /** Starts Activity; `onChange` hears when a run ends. */
   start({ onChange }) {

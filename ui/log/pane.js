@@ -13,6 +13,7 @@ const MAP_MS = 2_000;
 const COPIED_BYTES = 8 * 1024 * 1024;
 const NO_FILTER = { job: "", worker: "", errors: false, only: false };
 
+/** The log of a run: its head and tools, its lines, and the marks of its errors. */
 export class LogPane {
   /** @type {import("./source.js").LogSource | null} */
   source = null;

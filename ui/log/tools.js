@@ -27,6 +27,7 @@ const TICKS = [
   ["escapes", "Sequences for terminals as they are"],
 ];
 
+/** How the log looks, as this browser remembers. */
 export function keptLooks() {
   const kept = preference("log", {});
   return Object.fromEntries(Object.entries(LOOKS).map(([name, otherwise]) => [name, kept[name] ?? otherwise]));

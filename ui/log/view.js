@@ -15,6 +15,7 @@ const NEAR_PX = 24;
 
 /** @typedef {import("./fold.js").Row} Row @typedef {import("./source.js").Line} Line */
 
+/** The list of lines, which follows the end of a log or stays where a person is. */
 export class LogView {
   following = true;
   /** The first and the last line that are chosen; none at first. @type {number[]} */

@@ -12,7 +12,7 @@ import { dataOf, dataTable, shown } from "../parts/table.js";
 import { redeployOrder } from "./orders.js";
 import { aboutOf, byOf, outcomesOf } from "./words.js";
 
-const LOOKED_AT = 20;
+const COMPARED_WITH = 20;
 const COLUMNS = ["worker", "job", "outcome", "action", "batch", "duration_ms", "exit_code", "why"];
 
 /** Each worker, or each job on it, with its state; of a deploy the map first. @param {import("../views/run.js").RunPage} view */
@@ -141,7 +141,7 @@ export function compareTab(view) {
 async function readOthers(view) {
   const { page, run } = view;
   view.compared = false;
-  const { items } = await get(page.path(`/runs?kind=${run.kind}&limit=${LOOKED_AT}`));
+  const { items } = await get(page.path(`/runs?kind=${run.kind}&limit=${COMPARED_WITH}`));
   const others = items.filter(
     (one) => one.id !== run.id && one.status !== "running" && Boolean(one.params.dry_run) === Boolean(run.params.dry_run),
   );

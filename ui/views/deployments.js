@@ -33,7 +33,7 @@ export function deploymentsView(page) {
   return page.rest[0] === "rollout" ? rolloutView(page) : jobsView(page);
 }
 
-function tabsOf(page, chosen) {
+function deploymentTabs(page, chosen) {
   return tabs(TABS, chosen, (name) => page.link("deployments", [name]));
 }
 
@@ -76,7 +76,7 @@ function jobsView(page) {
     el("summary", el("b", "Options"), el("span.meta", "build, force, only files, hooks")),
     el("div.row.pad", options.labels),
   );
-  const element = el("div", top.element, tabsOf(page, "jobs"), el("div.stack", choices, list.element));
+  const element = el("div", top.element, deploymentTabs(page, "jobs"), el("div.stack", choices, list.element));
   return { title: "Deployments", element, fast: true, refresh: () => Promise.all([top.refresh(), list.refresh()]) };
 }
 
@@ -225,7 +225,7 @@ function rolloutView(page) {
   });
   const read = async () => {
     const rows = await unless(listOf(page.path("/cat/deployments?limit=1000"), MOST), []);
-    const shown = rows.filter(({ rollout }) => rollout !== "removed").map((row) => ({ ...row, state: stateOf(row) }));
+    const shown = rows.filter(({ rollout }) => rollout !== "removed").map((row) => ({ ...row, state: allocationState(row) }));
     return { rows: shown, cut: rows.cut };
   };
   const list = region(read, ({ rows, cut }) => table.with(Object.assign(rows, { cut })), { rows: 0 });
@@ -248,11 +248,11 @@ function rolloutView(page) {
     if (found?.jobs.length > 0) map.show(found);
     if (/** @type {HTMLDetailsElement} */ (each).open) await list.refresh();
   };
-  const element = el("div", about.element, tabsOf(page, "rollout"), el("div.stack", map.element, each));
+  const element = el("div", about.element, deploymentTabs(page, "rollout"), el("div.stack", map.element, each));
   return { title: "Deployments", element, refresh };
 }
 
-function stateOf({ rollout, gate, last_outcome: outcome, disabled }) {
+function allocationState({ rollout, gate, last_outcome: outcome, disabled }) {
   if (disabled) return "disabled";
   if (outcome === "failed" || outcome === "unreachable") return outcome;
   return rollout === "promoted" && /^(failed|pending)$/.test(gate) ? `health_${gate}` : rollout;

@@ -107,7 +107,7 @@ export function overviewView(page) {
 
 function topOf(page, bucket, attention, { map, show, isShown }) {
   const { summary, active_run: runId } = bucket;
-  const [word, title] = titleOf(bucket, attention);
+  const [word, title] = overviewTitle(bucket, attention);
   const { dismissed } = attention;
   const hidden =
     dismissed > 0 &&
@@ -128,11 +128,11 @@ function topOf(page, bucket, attention, { map, show, isShown }) {
     hidden,
   ];
   const line = parts.filter(Boolean).flatMap((part, index) => (index > 0 ? [" · ", part] : part));
-  return head({ title, mark: mark(word, { large: true }), line, controls: controlsOf(page, bucket, attention, map) });
+  return head({ title, mark: mark(word, { large: true }), line, controls: overviewControls(page, bucket, attention, map) });
 }
 
 /** What is the matter with the bucket: a state, and a sentence. */
-function titleOf({ active_run: runId, last_run: last, summary }, { rows, total, dismissed }) {
+function overviewTitle({ active_run: runId, last_run: last, summary }, { rows, total, dismissed }) {
   const { counts } = summary;
   const waiting = counts.new + counts.update;
   if (total > 0)
@@ -172,7 +172,7 @@ function lastDeploy({ last_deploy: last, revision }) {
   return ["last deploy ", ago(last.created_at), took && `, ${took}`, revision && [", revision ", shortId(revision.id)]];
 }
 
-function controlsOf(page, bucket, { rows }, map) {
+function overviewControls(page, bucket, { rows }, map) {
   const isBroken = rows.length > 0;
   const jobs = [...new Set(rows.filter(({ kind }) => kind !== "unreachable").map(({ job }) => job))];
   const silent = rows.filter(({ kind }) => kind === "unreachable").flatMap(({ workers }) => workers);

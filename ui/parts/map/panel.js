@@ -26,7 +26,7 @@ export function allocationPanel(page, one, { onClose, controls }) {
   const versions = now === target ? target : `${now || "none"}, to be ${target}`;
   const head = [el("h3", a(page.link("jobs", [job]), el("b", said(job))), " on ", el("b", said(worker))), badge(state)];
   return [
-    headOf(head, [controls, log], onClose),
+    panelHead(head, [controls, log], onClose),
     el(
       "div.pad",
       facts([
@@ -70,10 +70,10 @@ export function placesPanel(page, { job, name }, places, { onOpen, onClose, cont
     const content = [el("span.cell", { class: word }), plain(label), el("span.unseen", ` ${name}`)];
     return button(content, () => onOpen(worker), { title: name, key: worker, class: "plain place" });
   };
-  return [headOf(head, controls, onClose), el("div.pad.places", places.filter(({ letter }) => letter !== " ").map(placeOf))];
+  return [panelHead(head, controls, onClose), el("div.pad.places", places.filter(({ letter }) => letter !== " ").map(placeOf))];
 }
 
-function headOf(head, controls, onClose) {
+function panelHead(head, controls, onClose) {
   const close = button(icon("close"), onClose, { class: "small quiet", "aria-label": "Close" });
   return el("header.panel-head", el("div.row", head), el("div.controls", controls, close));
 }
