@@ -141,9 +141,14 @@ class Measurement {
 
   /** A deploy as most are: all files new, then with one template changed. */
   async mainJob(): Promise<void> {
-    const reach = { ...this.#plan, hosts: HOSTS.slice(0, JOB_WORKERS) };
-    const others = new Contenders(path.join(this.#folder, "main"), reach);
-    const job = await MainJob.make(path.join(this.#folder, "main-job"), reach);
+    await this.#mainJob("OpenSSH's own key exchange", "own", {});
+    await this.#mainJob(CLASSIC.KexAlgorithms, "classic", CLASSIC);
+  }
+
+  async #mainJob(what: string, name: string, options: Reach["options"]): Promise<void> {
+    const reach = { ...this.#plan, hosts: HOSTS.slice(0, JOB_WORKERS), options };
+    const others = new Contenders(path.join(this.#folder, `${name}-main`), reach);
+    const job = await MainJob.make(path.join(this.#folder, `${name}-job`), reach);
     const script = "rsync, ssh and curl";
     const ways = {
       "ops deploy": () => job.deploy(),
@@ -151,7 +156,7 @@ class Measurement {
       ...this.#with("ansible", { "ansible-playbook": () => job.playbook(others, "linear") }),
       ...this.#with("mitogen", { "ansible with mitogen": () => job.playbook(others, "mitogen_linear") }),
     };
-    const title = `the main job to ${JOB_WORKERS} workers`;
+    const title = `the main job to ${JOB_WORKERS} workers, ${what}`;
     const first = await compare(`${title}, for the first time`, 1, ways, { warmUp: false });
     const changed = await compare(`${title}, one template changed`, 3, ways, { warmUp: false, before: () => job.change() });
     for (const found of [first, changed]) {

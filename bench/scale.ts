@@ -35,15 +35,15 @@ export async function scale(): Promise<void> {
   const place = existsSync("/dev/shm") ? "/dev/shm" : tmpdir();
   const folder = mkdtempSync(path.join(place, "ops-"));
   // Short names: the path of a control socket has at most 108 bytes.
-  const most = Number(process.env.OPS_BENCH_MOST ?? Number.POSITIVE_INFINITY);
+  const parts = (process.env.OPS_BENCH_PARTS ?? "").split(",").filter(Boolean);
+  const isWanted = (part: string) => parts.length === 0 || parts.includes(part);
+  const counts = WORKERS.filter((count) => isWanted(String(count)));
   try {
-    await byWorkers(
-      path.join(folder, "w"),
-      WORKERS.filter((count) => count <= most),
-    );
-    const isSmall = ({ jobs, workers }: Size) => jobs * workers <= most * 100;
-    await byAllocations("builds", path.join(folder, "builds"), BUILDS.filter(isSmall), builds);
-    await byAllocations("deploys on local workers", path.join(folder, "deploys"), DEPLOYS.filter(isSmall), deploys);
+    if (counts.length > 0) await byWorkers(path.join(folder, "w"), counts);
+    const sizes = (part: string, all: readonly Size[]) =>
+      all.filter(({ jobs, workers }) => isWanted(part) || parts.includes(`${part}${jobs * workers}`));
+    await byAllocations("builds", path.join(folder, "builds"), sizes("builds", BUILDS), builds);
+    await byAllocations("deploys on local workers", path.join(folder, "deploys"), sizes("deploys", DEPLOYS), deploys);
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
@@ -100,6 +100,7 @@ async function byAllocations(
   sizes: readonly Size[],
   measure: (bucket: BenchBucket) => Promise<Row>,
 ) {
+  if (sizes.length === 0) return;
   const rows: Row[] = [];
   for (const { jobs, workers } of sizes) {
     const bucket = await BenchBucket.local(path.join(folder, `${jobs}x${workers}`), workers);

@@ -2,6 +2,7 @@
 import { globSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
+import { brotliCompressSync } from "node:zlib";
 import type { AnyNode } from "acorn";
 import { cyclesOf, importsOf, lineAt, readSources, type Source } from "../test/helpers/imports.ts";
 import { childrenOf, syntaxOf } from "../test/helpers/syntax.ts";
@@ -79,6 +80,13 @@ export function measure(sources: readonly Source[]): Measures {
 export function rooms(folder: string): Room[] {
   const files = globSync(`${folder}/**/*.{ts,js,sh,py,html,css}`, { cwd: ROOT }).sort();
   return roomsOf(files.map((file) => ({ file, text: readFileSync(path.join(ROOT, file), "utf8") })));
+}
+
+/** The bytes of the pages, styles, scripts and drawings below a folder as they are sent, each compressed by itself. */
+export function sentBytes(folder: string): number {
+  const files = globSync(`${folder}/**/*.{js,css,html,svg}`, { cwd: ROOT });
+  // Brotli's best quality is what it uses by default, as the server does (lib/server/static.ts).
+  return sum(files.map((file) => brotliCompressSync(readFileSync(path.join(ROOT, file))).length));
 }
 
 function roomsOf(sources: readonly Source[]): Room[] {
@@ -173,4 +181,4 @@ function tableRow(...cells: (string | number)[]): string {
   return `| ${cells.join(" | ")} |`;
 }
 
-if (import.meta.main) console.log(report(["lib", "ui"]));
+if (import.meta.main) console.log(`${report(["lib", "ui"])}\n\nui as it is sent: ${sentBytes("ui")} bytes`);

@@ -36,6 +36,12 @@ const ROOMS: Record<string, readonly string[]> = {
   transport: ["base", "ssh", "files", "ask", "trust"],
 };
 
+/**
+ * The folders of ui, from the lowest to the highest: a module imports from its own folder and from lower ones. A name with a
+ * slash is one file: Activity is part of the frame, and views show runs in it.
+ */
+const UI_FOLDERS = ["base", "parts", "log", "frame/activity", "run", "views", "routes", "frame", "main", "docs"];
+
 /** Files that an auditor keeps apart in the mind. */
 const MOST_FILES = 15;
 
@@ -105,7 +111,30 @@ function roomProblem(folder: string, from: string, to: string): string | undefin
   return `imports ${to}; ${own} lies below ${other}: move the code or pass the value in`;
 }
 
-/** Folders of lib with too many files. */
+/** Where a module of ui stands in {@link UI_FOLDERS}. */
+function heightOf(file: string): number {
+  const place = file.replace(/^ui\/|\.js$/g, "");
+  const whole = UI_FOLDERS.indexOf(place);
+  return whole >= 0 ? whole : UI_FOLDERS.indexOf(place.split("/")[0] as string);
+}
+
+/** What is wrong with the imports of the console. */
+function uiProblems(sources: readonly Source[]): string[] {
+  const files = new Set(sources.map(({ file }) => file));
+  return sources.flatMap((source) =>
+    importsOf(source).flatMap(({ line, target }) => {
+      // Views are loaded by the name of their module.
+      if (target === undefined) return source.file === "ui/routes.js" ? [] : [`${source.file}:${line} imports a computed name`];
+      const to = path.posix.join(path.posix.dirname(source.file), target);
+      if (!files.has(to)) return [`${source.file}:${line} imports ${target}, which is no module of ui`];
+      if (heightOf(source.file) < 0) return [`${source.file} is in a folder that the table of this test does not know`];
+      if (heightOf(to) <= heightOf(source.file)) return [];
+      return [`${source.file}:${line} imports ${to}, which lies above: move the code or pass the value in`];
+    }),
+  );
+}
+
+/** Folders with too many files. */
 function crowdProblems(files: readonly string[]): string[] {
   const crowded = [...Map.groupBy(files, path.posix.dirname)].filter(([, own]) => own.length > MOST_FILES);
   return crowded.map(([folder, own]) => `${folder} has ${own.length} files: merge some, or make a room`);
@@ -156,10 +185,10 @@ function textProblems(sources: readonly Source[]): string[] {
   });
 }
 
-/** Exports of lib without a docstring, and exports of what another file made. */
+/** Exports of lib and ui without a docstring, and exports of what another file made. */
 function exportProblems(sources: readonly Source[]): string[] {
   return sources
-    .filter(({ file }) => file.startsWith("lib/"))
+    .filter(({ file }) => !file.startsWith("bin/"))
     .flatMap(({ file, text }) => {
       const lines = text.split("\n");
       const code = codeOf(text, true).split("\n");
@@ -187,6 +216,8 @@ function assertNone(problems: readonly string[]): void {
 }
 
 const project = readSources(ROOT, "bin", "lib");
+const consoleModules = readSources(ROOT, "ui");
+const everything = [...project, ...consoleModules];
 
 test("every file of bin and lib imports only what its folder may reach, by full name", () => {
   assert.ok(project.length > 15, "the sources were not found");
@@ -209,20 +240,25 @@ test("docs/internals/modules.md has the same tables of folders and rooms", () =>
   }
 });
 
-test("no folder of lib has more files than one keeps apart", () => {
-  assertNone(crowdProblems(project.map(({ file }) => file)));
+test("every module of ui imports only from its own folder and from lower ones", () => {
+  assert.ok(consoleModules.length > 15, "the modules were not found");
+  assertNone(uiProblems(consoleModules));
+});
+
+test("no folder of lib and ui has more files than one keeps apart", () => {
+  assertNone(crowdProblems(everything.map(({ file }) => file)));
 });
 
 test("no file imports itself through others", () =>
-  assertNone(cyclesOf(project).map((files) => `${files.join(" -> ")} is a cycle; move what both need`)));
+  assertNone(cyclesOf(everything).map((files) => `${files.join(" -> ")} is a cycle; move what both need`)));
 
 test("Node's sensitive parts each have their one owner", () => assertNone(textProblems(project)));
 
-test("every export of lib says what it promises, and nothing is exported twice", () => {
-  assertNone(exportProblems(project));
+test("every export of lib and ui says what it promises, and nothing is exported twice", () => {
+  assertNone(exportProblems(everything));
 });
 
-test("no file is longer than an auditor reads at once", () => assertNone(lengthProblems(project, LONG_FILES)));
+test("no file is longer than an auditor reads at once", () => assertNone(lengthProblems(everything, LONG_FILES)));
 
 test("the program needs no package to run", () => {
   const manifest = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8"));
@@ -264,6 +300,32 @@ for (const [what, file, text, expected] of refusedImports)
     assert.equal(problems.length, 1, problems.join("\n"));
     assert.match(problems[0] as string, expected);
   });
+
+const refusedOfUi: [string, string, string, RegExp][] = [
+  ["a folder above", "ui/parts/a.js", 'import { b } from "../views/b.js";', /lies above/],
+  ["the frame in a view", "ui/views/a.js", 'import { b } from "../frame/b.js";', /lies above/],
+  ["a file that is not there", "ui/base/a.js", 'import "./gone.js";', /no module of ui/],
+  ["a computed import", "ui/views/a.js", "await import(name);", /computed/],
+  ["a folder nobody knows", "ui/misc/a.js", 'import "../views/b.js";', /does not know/],
+];
+
+for (const [what, file, text, expected] of refusedOfUi)
+  test(`the check of the console finds ${what}`, () => {
+    const others = ["ui/views/b.js", "ui/frame/b.js"].map((name) => ({ file: name, text: "" }));
+    const problems = uiProblems([{ file, text }, ...others]);
+    assert.equal(problems.length, 1, problems.join("\n"));
+    assert.match(problems[0] as string, expected);
+  });
+
+test("the check of the console lets views show runs in Activity, and routes load views by their names", () => {
+  const sources = [
+    { file: "ui/views/a.js", text: 'import { activity } from "../frame/activity.js";' },
+    { file: "ui/frame/activity.js", text: 'import "../log/pane.js";' },
+    { file: "ui/log/pane.js", text: "" },
+    { file: "ui/routes.js", text: "await import(name);" },
+  ];
+  assert.deepEqual(uiProblems(sources), []);
+});
 
 test("the check of imports accepts what is allowed and does not read comments or strings", () => {
   const text = [

@@ -1,8 +1,8 @@
 // The page: signs in, shows the view of the address, follows the server, and reads again what has changed.
-import { address, bucketPath, get, unless } from "./base/api.js";
+import { address, bucketPath, get, pageAt, unless } from "./base/api.js";
 import { el } from "./base/dom.js";
-import { tick } from "./base/format.js";
 import { followServer } from "./base/live.js";
+import { tick } from "./base/text.js";
 import { activity } from "./frame/activity.js";
 import { startKeys } from "./frame/keys.js";
 import { drawNavigation } from "./frame/navigation.js";
@@ -10,7 +10,7 @@ import { startPalette } from "./frame/palette.js";
 import { startSession } from "./frame/session.js";
 import { closeDialogs } from "./parts/dialog.js";
 import { blockStarts, onStarted } from "./parts/order.js";
-import { pageAt, viewAt } from "./routes.js";
+import { viewAt } from "./routes.js";
 
 const [TICK_MS, POLL_MS, FAST_MS] = [1_000, 10_000, 1_000];
 
@@ -78,13 +78,14 @@ async function open() {
   activity.arrive();
   const [make] = await Promise.all([viewAt(place), readBucket().catch(() => {})]);
   if (signal.aborted || !shown.session) return;
-  const page = pageAt(place, {
+  const page = {
+    ...pageAt(place),
     ...{ signal, refresh },
     bucket: () => shown.bucket,
     nameOfBucket: () => shown.bucket?.name ?? shown.buckets.find(({ id }) => id === place.bucketId)?.name ?? place.bucketId,
     buckets: () => shown.buckets,
     showRun: (runId, at) => activity.show(place.bucketId, runId, at),
-  });
+  };
   shown.view = make(page);
   main.replaceChildren(shown.view.element);
   if (before.path !== place.path) main.focus({ preventScroll: true });

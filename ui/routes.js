@@ -1,4 +1,3 @@
-import { bucketPath, link } from "./base/api.js";
 import { el } from "./base/dom.js";
 import { bucketsView } from "./views/buckets.js";
 import { overviewView } from "./views/overview.js";
@@ -80,14 +79,4 @@ export async function viewAt(place) {
   }
   const way = el("p", el("a", { href: "#/" }, "Go to the buckets"));
   return () => ({ title: "No such page", element: el("div", el("h1", "There is no such page"), way) });
-}
-
-/** What a view gets, for an address. */
-export function pageAt({ bucketId, view, rest, query }, shared) {
-  return {
-    ...{ bucketId, view, rest, query },
-    path: (path = "") => (bucketId ? bucketPath(bucketId, path) : path),
-    link: (name, ...more) => link(bucketId, name, ...more),
-    ...shared,
-  };
 }

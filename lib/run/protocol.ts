@@ -324,14 +324,9 @@ export interface Orders {
   by: string;
 }
 
-/** A short task of the server that writes a database or takes long: a process of the same kind does it, without a run. */
-export interface Task {
-  type: "task";
-  name: "init" | "job_secret" | "verify_snapshot";
-  bucketDir: string;
-  bucketId: string;
-  input: unknown;
-}
+/** A task of the server that writes a database or takes long: a process of the same kind does it, without a run. */
+export type Task = { type: "task"; name: TaskName; input: unknown } & Pick<Orders, "bucketDir" | "bucketId">;
+type TaskName = "init" | "job_secret" | "verify_snapshot";
 
 /** Server to run process. */
 export type ToWorker = Orders | { type: "cancel" } | Task;

@@ -1,6 +1,7 @@
 // Reads that may take long: they run in a thread beside the event loop of the server, which has this file as its program
 // (see beside.ts). An answer is JSON that is ready to be sent.
 
+import { statSync } from "node:fs";
 import { parentPort } from "node:worker_threads";
 import { type Layout, layoutOf } from "../bucket/base/layout.ts";
 import { knownFacts, validPlan } from "../bucket/catalog/info.ts";
@@ -26,6 +27,15 @@ import { RunList, type RunQuery, shownRun } from "./run-list.ts";
 const readers = new Readers();
 const runList = new RunList();
 const drifts = new Drifts();
+
+interface PlanAnswer {
+  valid: boolean;
+  reason: string | null;
+}
+
+/** What was answered of plans, and of which version of the database: the check reads all that is promoted. */
+const plans = new Map<string, { version: string; answer: PlanAnswer }>();
+const MOST_PLANS = 100;
 
 const READS = {
   /** A page of a view of the catalog. */
@@ -133,13 +143,13 @@ const READS = {
   /** Whether a deploy can still carry out the plan of a dry run. */
   async plan(layout: Layout, id: string) {
     if (!readRecordHead(layout, id)) throw runNotFound(id);
-    try {
-      await readers.read(layout, (db) => validPlan(layout, db, id));
-      return { valid: true, reason: null };
-    } catch (error) {
-      if (error instanceof Failure && error.code === "plan_stale") return { valid: false, reason: error.message };
-      throw error;
-    }
+    const [key, version] = [`${layout.root} ${id}`, databaseVersion(layout)];
+    const known = plans.get(key);
+    if (known?.version === version) return known.answer;
+    const answer = await planAnswer(layout, id);
+    if (plans.size >= MOST_PLANS) plans.clear();
+    plans.set(key, { version, answer });
+    return answer;
   },
 
   /** Throws what is wrong with the names in the parameters of a run, or with the plan that they name. */
@@ -154,6 +164,22 @@ const READS = {
 
 function shownRevision({ id, created_at, build_status, last_successful }: Revision) {
   return { id, created_at, build_status, last_successful };
+}
+
+async function planAnswer(layout: Layout, id: string): Promise<PlanAnswer> {
+  try {
+    await readers.read(layout, (db) => validPlan(layout, db, id));
+    return { valid: true, reason: null };
+  } catch (error) {
+    if (error instanceof Failure && error.code === "plan_stale") return { valid: false, reason: error.message };
+    throw error;
+  }
+}
+
+/** What is another one after each transaction: SQLite writes it to one of the two files. */
+function databaseVersion({ database }: Layout): string {
+  const states = [database, `${database}-wal`].map((file) => statSync(file, { bigint: true, throwIfNoEntry: false }));
+  return states.map((state) => `${state?.ino} ${state?.size} ${state?.mtimeNs}`).join(" ");
 }
 
 /** The reads, by name. */

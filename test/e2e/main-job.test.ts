@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import path from "node:path";
-import { type TestContext, test } from "node:test";
+import { after, type TestContext, test } from "node:test";
 import { freePorts } from "../../scripts/example.ts";
 import { LocalServer, type Run } from "../../scripts/local-server.ts";
 import { runningConfiguration, type ServiceOptions, serviceHistory, WORKERS, writeServices } from "../helpers/service.ts";
@@ -14,10 +14,12 @@ interface JobResult {
   allocations: { worker: string; action: string; outcome: string; error: string | null }[];
 }
 
+/** One for all tests, each of which has a bucket of its own. */
+const server = await LocalServer.start(path.join(temporaryFolder(), "root"));
+after(() => server.stop("SIGKILL"));
+
 async function setUp(t: TestContext) {
   const folder = temporaryFolder(t);
-  const server = await LocalServer.start(path.join(folder, "root"));
-  t.after(() => server.stop("SIGKILL"));
   const bucket = await server.createBucket();
   const workers = path.join(folder, "workers");
   const source = path.join(folder, "source");
@@ -34,11 +36,11 @@ async function setUp(t: TestContext) {
   };
   const running = (job: string) => WORKERS.map((host) => runningConfiguration(workers, host, bucket, job));
   const history = (job: string) => WORKERS.map((host) => serviceHistory(workers, host, bucket, job));
-  return { folder, server, bucket, workers, push, deploy, running, history };
+  return { folder, bucket, workers, push, deploy, running, history };
 }
 
 test("CP-151 CP-163 CP-164 HR-087 HR-099 HR-104 HR-105 HR-119 push, build, deploy, skip, force and upgrade", async (t) => {
-  const { server, bucket, push, deploy, running, history } = await setUp(t);
+  const { bucket, push, deploy, running, history } = await setUp(t);
   const pushed = await push({ version: "1.0.0" });
   assert.equal(pushed.code, 0, pushed.stderr);
   assert.deepEqual(running("base"), [undefined, undefined], "a push never deploys");
@@ -193,7 +195,7 @@ test("a gate that fails keeps later batches from starting; it is passed first wh
 });
 
 test("HR-095 HR-096 HR-098 what was disabled or removed is stopped once, the rest of its folder stays", async (t) => {
-  const { folder, server, bucket, workers, push, deploy, running, history } = await setUp(t);
+  const { folder, bucket, workers, push, deploy, running, history } = await setUp(t);
   await push({ version: "1.0.0" });
   await deploy();
   const { writeFileSync, existsSync } = await import("node:fs");
@@ -221,7 +223,7 @@ test("HR-095 HR-096 HR-098 what was disabled or removed is stopped once, the res
 });
 
 test("CP-130 CP-131 CP-136 CP-212 CP-213 CP-268 a cancelled deploy ends its commands and goes on later", async (t) => {
-  const { server, bucket, workers, push, deploy, history } = await setUp(t);
+  const { bucket, workers, push, deploy, history } = await setUp(t);
   await push({ version: "1.0.0", before: "\t@touch ../../begun; test -f ../../go || sleep 300\n" });
   const id = await server.startRun(bucket, "deploy");
   const begun = path.join(workers, "127.0.0.1", bucket, "begun");

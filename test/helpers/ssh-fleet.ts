@@ -7,6 +7,7 @@ import type { TestContext } from "node:test";
 import { hasMembers, signalProcess } from "../../lib/core/process.ts";
 import { Launcher } from "../../lib/core/spawn.ts";
 import type { Transport, WorkerAddress } from "../../lib/transport/base/transport.ts";
+import { SSH_PLACES } from "../../lib/transport/ssh/folder.ts";
 import type { SshSettings } from "../../lib/transport/ssh/openssh.ts";
 import { SshConnections } from "../../lib/transport/ssh/ssh.ts";
 import { makeKey, type PrivateSshd, publicPart } from "../../scripts/private-sshd.ts";
@@ -181,10 +182,10 @@ export class SshFleet {
 
 /** The folders of ssh connections whose known hosts lie below this folder. */
 export function sshFolders(below: string): string[] {
-  const names = readdirSync("/tmp").filter((name) => /^ops-ssh-/.test(name));
-  return names
-    .map((name) => path.join("/tmp", name))
-    .filter((folder) => linkOf(path.join(folder, "known_hosts")).startsWith(below));
+  const folders = SSH_PLACES.flatMap((place) => readdirSync(place).map((name) => path.join(place, name)));
+  return folders.filter((folder) => {
+    return path.basename(folder).startsWith("ops-ssh-") && linkOf(path.join(folder, "known_hosts")).startsWith(below);
+  });
 }
 
 /** The keepers of buckets below this folder. */

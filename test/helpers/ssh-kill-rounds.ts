@@ -105,7 +105,10 @@ class Rig {
   }
 
   async #kill(victim: Victim, random: () => number): Promise<boolean> {
-    const lock = await readLock(layoutOf(path.join(this.#folder, "root", this.#bucket)));
+    const layout = layoutOf(path.join(this.#folder, "root", this.#bucket));
+    // Between two commands nothing is at work there.
+    if (victim === "runner") while (this.#fleet.processes.length === 0 && (await readLock(layout)) !== undefined) await sleep(5);
+    const lock = await readLock(layout);
     const isAtWork = lock !== undefined && lock !== "unreadable";
     if (victim === "server") {
       await this.#server.stop("SIGKILL");

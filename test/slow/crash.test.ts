@@ -117,9 +117,11 @@ test("CP-168 CP-169 CP-170 CP-216 CP-217 a server that is killed at any step of 
           RUN.includes(point) ? [[what, "failed", "server restarted before run completed"]] : [],
         );
         assert.equal((await server.call("GET", at)).body.active_run, null);
+        assert.equal(path.basename(layout.root), id);
+        // The others leave the same as one of these.
+        if (![...RUN, "swap: staged", "swap: journal"].includes(point)) return;
         const next = await server.call("POST", `${at}/build`);
         assert.equal((await server.ended(at, next.body.run_id)).status, "succeeded");
-        assert.equal(path.basename(layout.root), id);
       });
 });
 

@@ -6,10 +6,10 @@ import { readLock } from "../../lib/bucket/base/lock.ts";
 import { isAlive } from "../../lib/core/process.ts";
 import { TestServer } from "../helpers/server.ts";
 
-const BUCKETS = 20;
+const BUCKETS = 12;
 const ROUNDS = 4;
 
-test("CP-116 CP-370 80 starts over 20 buckets all end, with no more processes at a time than there are slots", async (t) => {
+test("CP-116 CP-370 48 starts over 12 buckets all end, with no more processes at a time than there are slots", async (t) => {
   const server = await TestServer.start(t);
   const buckets: Awaited<ReturnType<typeof server.createBucket>>[] = [];
   for (let index = 0; index < BUCKETS; index++) buckets.push(await server.createBucket());

@@ -341,6 +341,10 @@ test("the panel is made higher by keys and by its edge, and keeps its size; the 
 });
 
 test("CP-184 CP-185 what is added is followed until somebody scrolls up; a pill counts and leads back", async () => {
+  await console.goTo(`#/buckets/${bucket}`);
+  await bar().waitFor();
+  if (!(await output().isVisible())) await press("l");
+  await output().waitFor();
   const run = await server.startRun(bucket, "deploy");
   const hide = (isHidden: boolean) =>
     console.page.evaluate(`(() => { Object.defineProperty(document, "hidden", { value: ${isHidden}, configurable: true });

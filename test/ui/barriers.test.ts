@@ -64,7 +64,7 @@ test("no view keeps anybody out, in light and dark colours, or is wider than its
   await ui.page.locator("tbody tr, .guide").first().waitFor();
   await check("buckets");
   const ofRun = TABS.map((tab) => `runs/${run}/${tab}`);
-  for (const name of [...VIEWS, "jobs/base", "jobs/base/Makefile", ...ofRun]) {
+  for (const name of [...VIEWS, "jobs/base", "jobs/base/files", "jobs/base/definition", ...ofRun]) {
     await ui.view(bucket, name);
     await check(name);
     await checkWidths(name);

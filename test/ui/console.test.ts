@@ -7,7 +7,7 @@ import { patience } from "../../scripts/patience.ts";
 import { ConsolePage } from "../helpers/browser.ts";
 import { FrozenConnection } from "../helpers/frozen-connection.ts";
 import { writeServices } from "../helpers/service.ts";
-import { temporaryFolder } from "../helpers/temporary.ts";
+import { temporaryFolder, until } from "../helpers/temporary.ts";
 
 const HOSTILE = '<img src=x onerror="document.title=1">\u202e';
 
@@ -46,6 +46,7 @@ async function bucketWithServices(name: string): Promise<string> {
 const gateOf = (name: string) => path.join(base, "gates", name);
 const openGate = (name: string, word: "ok" | "no") => writeFileSync(gateOf(name), word);
 const rows = () => ui.page.locator(".buckets tbody tr:not(.group)");
+const at = (view: string) => ui.page.locator("#sections [aria-current]", { hasText: view });
 const rowOf = (name: string) => rows().filter({ hasText: name });
 
 test("CP-171 a wrong token is said to be wrong, beside the field, which is empty again", async () => {
@@ -149,6 +150,8 @@ test("CP-187 CP-188 T-91 orders wait only for a run of their own bucket; they sa
   openGate("alpha", "ok");
   await server.follow(alpha, run);
   await ui.page.locator("#status", { hasText: "Hooks" }).waitFor();
+  const active = async () => (await server.call<{ active_run: string | null }>("GET", `/api/buckets/${alpha}`)).body.active_run;
+  await until("the end of the hooks", async () => (await active()) === null);
 });
 
 test("the palette goes to a job by its name, and starts a run", async () => {
@@ -169,12 +172,18 @@ test("the back button and a reload show the view of their address, scrolled as i
   await ui.goTo(`#/buckets/${alpha}/catalog/kv`);
   await ui.page.locator("tbody tr").first().waitFor();
   await ui.page.evaluate("document.getElementById('view').scrollTop = 120");
-  await ui.page.waitForFunction("document.getElementById('view').scrollTop === 120");
+  await until(
+    "the place in the scroll",
+    async () => (await ui.page.evaluate("document.getElementById('view').scrollTop")) === 120,
+  );
   await ui.goTo(`#/buckets/${alpha}/runs`);
   await ui.heading("Runs").waitFor();
   await ui.page.goBack();
   await ui.heading("Keys and values").waitFor();
-  await ui.page.waitForFunction("document.getElementById('view').scrollTop === 120");
+  await until(
+    "the place in the scroll",
+    async () => (await ui.page.evaluate("document.getElementById('view').scrollTop")) === 120,
+  );
 });
 
 test("an address that leads nowhere says so", async () => {
@@ -205,7 +214,7 @@ test("keys lead to the views, and ? tells which; they can be changed, turned off
   await ui.heading("Source").waitFor();
   await ui.page.keyboard.press("g");
   await ui.page.keyboard.press("x");
-  await ui.heading("Jobs").waitFor();
+  await at("Jobs").waitFor();
   await ui.page.keyboard.press("?");
   await dialog.getByRole("button", { name: "Reset the keys" }).click();
   assert.equal(await jobs.inputValue(), "j");
@@ -214,7 +223,7 @@ test("keys lead to the views, and ? tells which; they can be changed, turned off
   await dialog.waitFor({ state: "hidden" });
   await ui.page.keyboard.press("g");
   await ui.page.keyboard.press("r");
-  await ui.heading("Jobs").waitFor();
+  await at("Jobs").waitFor();
   await ui.page.keyboard.press("?");
   await dialog.getByLabel(/^Keys of one letter/).check();
   await ui.page.keyboard.press("Escape");
@@ -227,7 +236,7 @@ test("light or dark is chosen in the menu of the session, and remembered", async
   await ui.page.getByLabel("Colours").selectOption("dark");
   assert.notEqual(await ink(), light);
   await ui.page.reload();
-  await ui.heading("Jobs").waitFor();
+  await at("Jobs").waitFor();
   assert.notEqual(await ink(), light);
   await ui.button("Session").click();
   await ui.page.getByLabel("Colours").selectOption("");

@@ -33,7 +33,7 @@ test("CP-020 CP-022 every operation of the server is there, with and without the
     await console.page.getByText(`${ROUTES.length} of ${ROUTES.length} operations`).waitFor();
     assert.equal(await console.page.locator(".operation").count(), ROUTES.length);
   }
-  const paths = await console.page.locator(".operation > summary code").allTextContents();
+  const paths = await console.page.locator(".operation > summary > code").allTextContents();
   assert.deepEqual(paths.sort(), ROUTES.map((route) => route.path.replace("*}", "}")).sort());
 });
 

@@ -164,6 +164,7 @@ test("what was changed by hand is shown as differences, and readings, checks, ho
   writeFileSync(page, "changed by hand\n");
   const drift = await server.run(bucket, "drift");
   await show(drift.id);
+  await ui.heading("Files differ on 1 worker").waitFor();
   await fold("base on 127.0.0.1").getByText("+changed by hand").waitFor();
   await main().getByText("1 worker as promoted").waitFor();
   const facts = await server.run(bucket, "workers/facts");
@@ -180,7 +181,7 @@ test("what was changed by hand is shown as differences, and readings, checks, ho
   await fold("base").getByText("make status: exit code 0").first().waitFor();
   for (const [kind, text] of [
     ["gc", "Purged kv rows"],
-    ["snapshots", "Size bytes"],
+    ["snapshots", "Program version"],
   ] as const) {
     const { id } = await server.run(bucket, kind);
     await show(id);

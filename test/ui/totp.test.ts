@@ -137,7 +137,8 @@ test("CP-193 the way to the API reference asks for a code, and so does a request
   await giveCode(await freshCode());
   await signedIn();
   await forget();
-  await page.getByRole("link", { name: /^API/ }).click();
+  await button("Session").click();
+  await page.getByRole("menuitem", { name: "API reference" }).click();
   await giveCode(await freshCode());
   await page.waitForURL("**/docs/");
   await page.locator("#get_buckets summary").first().click();

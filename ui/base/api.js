@@ -88,7 +88,7 @@ export function curlOf(method, path, content, headers = { "Content-Type": "appli
 }
 
 /** A word for the shell. */
-export function quoted(text) {
+function quoted(text) {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
@@ -147,6 +147,18 @@ export function link(bucketId, view = "", rest = [], query = {}) {
   const path = ["buckets", bucketId, view, ...rest].filter((part) => part !== "").map(encodeURIComponent);
   const search = queryOf(query);
   return `#/${path.join("/")}${search.size > 0 ? `?${search}` : ""}`;
+}
+
+/**
+ * What a view gets of its address.
+ * @param {{ bucketId: string, view?: string, rest?: string[], query?: URLSearchParams }} place
+ */
+export function pageAt({ bucketId, view = "", rest = [], query = new URLSearchParams() }) {
+  return {
+    ...{ bucketId, view, rest, query },
+    path: (path = "") => (bucketId ? bucketPath(bucketId, path) : path),
+    link: (name, ...more) => link(bucketId, name, ...more),
+  };
 }
 
 /** The present address. `known` is false where it can be no view. */

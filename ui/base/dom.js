@@ -6,12 +6,7 @@
  * @returns {HTMLElement & Record<string, any>}
  */
 export function el(name, ...children) {
-  const [tag, ...classes] = name.split(".");
-  const element = document.createElement(tag);
-  const attributes = children[0]?.constructor === Object ? children.shift() : {};
-  setAll(element, attributes, classes);
-  element.append(...flat(children));
-  return element;
+  return made(name, children, (tag) => document.createElement(tag));
 }
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -21,15 +16,13 @@ const SVG = "http://www.w3.org/2000/svg";
  * @returns {SVGElement & Record<string, any>}
  */
 export function svg(name, ...children) {
-  const [tag, ...classes] = name.split(".");
-  const element = document.createElementNS(SVG, tag);
-  const attributes = children[0]?.constructor === Object ? children.shift() : {};
-  setAll(element, attributes, classes);
-  element.append(...flat(children));
-  return element;
+  return made(name, children, (tag) => document.createElementNS(SVG, tag));
 }
 
-function setAll(element, attributes, classes) {
+function made(name, children, create) {
+  const [tag, ...classes] = name.split(".");
+  const element = create(tag);
+  const attributes = children[0]?.constructor === Object ? children.shift() : {};
   for (const [key, value] of Object.entries(attributes)) {
     if (typeof value === "function") listen(element, key, value);
     else if (key === "class") classes.push(value);
@@ -38,6 +31,8 @@ function setAll(element, attributes, classes) {
   }
   const names = classes.filter(isThere).join(" ");
   if (names !== "") element.setAttribute("class", names);
+  element.append(...flat(children));
+  return element;
 }
 
 /** A listener is a property, so that {@link patch} can hand it over. */
@@ -103,6 +98,11 @@ function renew(old, now) {
   if (old.nodeName !== "TEXTAREA") patch(old, ...now.childNodes);
 }
 
+/** Text in which backticks mark code. */
+export function prose(text) {
+  return text.split("`").map((part, index) => (index % 2 === 1 ? el("code", part) : part));
+}
+
 /** Shows a sentence, or nothing. */
 export function tell(place, ...message) {
   patch(place, ...message);
@@ -133,9 +133,4 @@ export function scroller(label, content, name = "div.scroll") {
 export function facts(pairs) {
   const rows = pairs.filter(([, value]) => isThere(value)).map(([name, value]) => el("div", el("dt", name), el("dd", value)));
   return el("dl.facts", rows);
-}
-
-/** Calls `listener` for an event of an element until the signal aborts. */
-export function on(target, name, listener, options) {
-  target.addEventListener(name, listener, options);
 }

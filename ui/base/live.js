@@ -1,7 +1,7 @@
 // Whether the server answers: told by a clock, so that a connection that has died in silence is noticed too.
 import { get, pause, queryOf, session } from "./api.js";
-import { el, patch } from "./dom.js";
-import { clockTime } from "./format.js";
+import { button, el, patch } from "./dom.js";
+import { clockTime } from "./text.js";
 
 /** The server answers a question for changes after that long at the latest, and that much later the connection counts as slow. */
 const [WAIT_S, SLACK_MS] = [5, 3_000];
@@ -19,12 +19,11 @@ export async function followServer({ badge, banner, onChange, signal }) {
   session.heard = () => {
     state.heard = Date.now();
   };
-  const retry = new EventTarget();
-  const clock = setInterval(() => show(state, badge, banner, () => retry.dispatchEvent(new Event("now"))), 500);
+  let tryNow = () => {};
+  const draw = () => show(state, badge, banner, () => tryNow());
+  const clock = setInterval(draw, 500);
   signal.addEventListener("abort", () => clearInterval(clock));
-  const tryNow = () => retry.dispatchEvent(new Event("now"));
-  addEventListener("online", tryNow, { signal });
-  addEventListener("focus", tryNow, { signal });
+  for (const event of ["online", "focus"]) addEventListener(event, () => tryNow(), { signal });
   for (let after = ""; !signal.aborted; ) {
     const timeout = state.isLive ? WAIT_S : 0;
     const limitMs = state.isLive ? WAIT_S * 1000 + SLACK_MS : ATTEMPT_MS;
@@ -33,12 +32,13 @@ export async function followServer({ badge, banner, onChange, signal }) {
       const wasLive = state.isLive;
       Object.assign(state, { isLive: true, heard: Date.now() });
       after = next;
-      show(state, badge, banner, tryNow);
+      draw();
       if (items.length > 0 || reset || !wasLive) onChange();
     } catch {
       state.isLive = false;
-      if (!signal.aborted)
-        await Promise.race([pause(RETRY_MS, signal), new Promise((done) => retry.addEventListener("now", done, { once: true }))]);
+      const asked = Promise.withResolvers();
+      tryNow = () => asked.resolve(undefined);
+      if (!signal.aborted) await Promise.race([pause(RETRY_MS, signal), asked.promise]);
     }
   }
 }
@@ -53,12 +53,8 @@ function show({ heard, isLive }, badge, banner, tryNow) {
       : ["late", "catching up"];
   if (badge.textContent !== text) patch(badge, el(`span.live.${kind}`, text));
   document.documentElement.classList.toggle("stale", isStale);
-  const asOf = new Date(heard);
-  const again = el("button", { type: "button", onclick: tryNow }, "Try now");
-  const says = `The server has not answered since ${clockTime(asOf.toISOString())}. What is shown is from then; it is asked again every 2 s.`;
   banner.hidden = !isStale;
-  if (isStale && banner.dataset.since !== String(heard)) {
-    banner.dataset.since = String(heard);
-    patch(banner, el("span", says), again);
-  }
+  if (!isStale) return;
+  const says = `The server has not answered since ${clockTime(heard)}. What is shown is from then; it is asked again every 2 s.`;
+  patch(banner, el("span", says), button("Try now", tryNow));
 }

@@ -1,38 +1,32 @@
 /** What this browser remembers: no token, nothing of a bucket but the rows that were dismissed. */
 export function preference(name, otherwise) {
-  try {
-    return JSON.parse(localStorage.getItem(`ops.${name}`)) ?? otherwise;
-  } catch {
-    return otherwise;
-  }
+  return kept(() => localStorage, name) ?? otherwise;
 }
 
-/** Remembers, where the browser lets it. */
+/** Remembers. */
 export function prefer(name, value) {
-  try {
-    localStorage.setItem(`ops.${name}`, JSON.stringify(value));
-  } catch {}
+  keep(() => localStorage, name, value);
 }
 
 /** Keeps what is typed into a form of this tab, until it is sent. */
 export const draft = {
-  read(name) {
-    try {
-      return JSON.parse(sessionStorage.getItem(`ops.draft.${name}`)) ?? {};
-    } catch {
-      return {};
-    }
-  },
-  keep(name, values) {
-    try {
-      sessionStorage.setItem(`ops.draft.${name}`, JSON.stringify(values));
-    } catch {}
-  },
-  drop(name) {
-    try {
-      sessionStorage.removeItem(`ops.draft.${name}`);
-    } catch {}
-  },
+  read: (name) => kept(() => sessionStorage, `draft.${name}`) ?? {},
+  keep: (name, values) => keep(() => sessionStorage, `draft.${name}`, values),
 };
+
+/** A browser may refuse its storage: then nothing is remembered. */
+function kept(storage, name) {
+  try {
+    return JSON.parse(storage().getItem(`ops.${name}`));
+  } catch {
+    return null;
+  }
+}
+
+function keep(storage, name, value) {
+  try {
+    storage().setItem(`ops.${name}`, JSON.stringify(value));
+  } catch {}
+}
 
 document.documentElement.style.colorScheme = preference("colours", "");

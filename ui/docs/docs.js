@@ -1,7 +1,7 @@
 import { call, curlOf, encoded } from "../base/api.js";
-import { alertPlace, el, scroller, tell } from "../base/dom.js";
+import { alertPlace, el, prose, scroller, tell } from "../base/dom.js";
 import { startCodes } from "../frame/session.js";
-import { copying } from "../parts/copy.js";
+import { copying } from "../parts/dialog.js";
 import { fieldsOf } from "../parts/form.js";
 
 /** A box to tick, and a text that scrolls. */
@@ -92,11 +92,6 @@ function contentOf(operation) {
     ...[el("h3", "Try it"), tryForm(operation)],
     ...[el("h3", "Answers"), Object.entries(responses).map(answer)],
   ];
-}
-
-/** Text in which backticks mark code. */
-function prose(text) {
-  return text.split("`").map((part, index) => (index % 2 === 1 ? el("code", part) : part));
 }
 
 function named(name, type, required, what) {

@@ -2,9 +2,8 @@
 // window, or in the page of its run (control-plane.md, UI).
 import { address, bucketPath, get } from "../base/api.js";
 import { button, el, patch } from "../base/dom.js";
-import { count, words } from "../base/format.js";
 import { prefer, preference } from "../base/preferences.js";
-import { said } from "../base/text.js";
+import { count, said, words } from "../base/text.js";
 import { LogPane } from "../log/pane.js";
 import { LogSource } from "../log/source.js";
 import { cancelRun } from "../parts/order.js";
@@ -36,6 +35,7 @@ const state = {
 const pane = new LogPane({ onWhole: () => activity.fill(), onClose: () => activity.toggle() });
 const edge = separator();
 
+/** Activity: the one place for the log of a run, below the views or in them. */
 export const activity = {
   /** Starts Activity; `onChange` hears when a run ends. */
   start({ onChange }) {

@@ -2,10 +2,9 @@ import { address, link } from "../base/api.js";
 import { alertPlace, button, el, facts, tell } from "../base/dom.js";
 import { prefer, preference } from "../base/preferences.js";
 import { ask, closeDialogs } from "../parts/dialog.js";
-import { tickBox } from "../parts/form.js";
+import { colours, tickBox } from "../parts/form.js";
 import { SECTIONS } from "../routes.js";
 import { activity } from "./activity.js";
-import { colours } from "./colours.js";
 
 const CHORD_MS = 1_500;
 /** A key does the first of its orders that can be done now: an element with `data-key` of the same name is clicked. */
@@ -48,7 +47,7 @@ const ARROWS = { ArrowUp: ["#sections", -1], ArrowDown: ["#sections", 1], ArrowL
 
 const chord = { since: 0 };
 const isOn = () => preference("letters", true);
-const keyOf = ({ label, key }) => preference("keys", {})[label] ?? key;
+const keyFor = ({ label, key }) => preference("keys", {})[label] ?? key;
 
 /** Listens to the keys of the page. */
 export function startKeys() {
@@ -66,7 +65,7 @@ export function startKeys() {
 function act({ key }) {
   const isChord = Date.now() - chord.since < CHORD_MS;
   chord.since = 0;
-  const one = (isChord ? VIEWS : PLAIN).find((known) => keyOf(known) === key);
+  const one = (isChord ? VIEWS : PLAIN).find((known) => keyFor(known) === key);
   if (!one || !(isOn() || one.act === showKeys)) return false;
   return /** @type {any} */ (one.act()) !== false;
 }
@@ -114,13 +113,13 @@ function step(by) {
 export function showKeys() {
   const problem = alertPlace();
   const fieldOf = (group) => (one) => {
-    const field = el("input.key", { maxlength: 1, "aria-label": one.label, value: keyOf(one), onfocus: () => field.select() });
+    const field = el("input.key", { maxlength: 1, "aria-label": one.label, value: keyFor(one), onfocus: () => field.select() });
     field.oninput = () => {
       const key = field.value.trim();
-      const taken = group.find((other) => other !== one && keyOf(other) === key);
+      const taken = group.find((other) => other !== one && keyFor(other) === key);
       tell(problem, taken ? `${key} is taken: ${taken.label}` : "");
       if (key && !taken) prefer("keys", { ...preference("keys", {}), [one.label]: key });
-      field.value = keyOf(one);
+      field.value = keyFor(one);
       field.select();
     };
     return [field, one.label];

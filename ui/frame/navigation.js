@@ -1,6 +1,6 @@
 import { link } from "../base/api.js";
 import { el, patch } from "../base/dom.js";
-import { number } from "../base/format.js";
+import { number } from "../base/text.js";
 import { item, opener } from "../parts/dialog.js";
 import { icon, mark } from "../parts/state.js";
 import { SECTIONS, sectionAt } from "../routes.js";

@@ -1,15 +1,14 @@
 // Ctrl+K: goes to any bucket, view, job, worker, run or line, and starts what one may start.
-import { get, link, listOf, pause } from "../base/api.js";
+import { bucketPath, get, link, listOf, pageAt } from "../base/api.js";
 import { el, patch } from "../base/dom.js";
-import { words } from "../base/format.js";
-import { plain } from "../base/text.js";
+import { plain, words } from "../base/text.js";
 import { give } from "../parts/order.js";
 import { mark, tag } from "../parts/state.js";
-import { pageAt, SECTIONS } from "../routes.js";
+import { SECTIONS } from "../routes.js";
 import { activity } from "./activity.js";
 
-const MOST = 12;
-const NAMES = 5_000;
+const MOST_SHOWN = 12;
+const MOST_NAMES = 5_000;
 
 /** Runs that need no answer to a question of their own, by their path. */
 const STARTS = [
@@ -21,6 +20,12 @@ const STARTS = [
   { label: "Read uptime of all workers", path: "/workers/uptime" },
   { label: "Read load of all workers", path: "/workers/sysstat" },
   { label: "Create a snapshot", path: "/snapshots" },
+];
+
+const FORMS = [
+  ["Deploy …", "deployments"],
+  ["Run a command …", "command"],
+  ["Run a hook …", "hooks"],
 ];
 
 /** Opens the palette on Ctrl+K and on its button; `shownOf` says what the page shows. */
@@ -61,13 +66,11 @@ function openPalette(shown) {
   function draw(at) {
     const typed = input.value.trim().toLowerCase();
     Object.assign(look, { found: matching(look.entries, typed), at });
-    const items = look.found.map((entry, index) =>
-      el(
-        "li",
-        { role: "option", id: `palette-${index}`, "aria-selected": String(index === at), onclick: () => choose(entry) },
-        ...[entry.state && mark(entry.state), el("span", plain(entry.label)), tag(entry.kind)],
-      ),
-    );
+    const items = look.found.map((entry, index) => {
+      const chosen = { id: `palette-${index}`, "aria-selected": String(index === at), onclick: () => choose(entry) };
+      const signs = [entry.state && mark(entry.state), el("span", plain(entry.label)), tag(entry.kind)];
+      return el("li", { role: "option", ...chosen }, signs);
+    });
     patch(list, items.length > 0 ? items : el("li.meta", "Nothing is called so."));
     input.setAttribute("aria-activedescendant", look.found.length > 0 ? `palette-${at}` : "");
     list.children[at]?.scrollIntoView({ block: "nearest" });
@@ -92,68 +95,40 @@ function matching(entries, typed) {
   const wanted = typed.split(/\s+/);
   const found = entries.filter(({ label, more = "" }) => wanted.every((word) => `${label} ${more}`.toLowerCase().includes(word)));
   const begins = ({ label }) => (label.toLowerCase().startsWith(wanted[0]) ? 0 : 1);
-  return found.sort((one, other) => begins(one) - begins(other)).slice(0, MOST);
+  return found.sort((one, other) => begins(one) - begins(other)).slice(0, MOST_SHOWN);
 }
 
-function go(hash) {
-  return () => {
-    location.hash = hash;
-  };
+function entryOf(kind, label, hash, about = {}) {
+  return { kind, label, ...about, act: () => (location.hash = hash) };
+}
+
+function bucketEntries(buckets) {
+  return buckets.map(({ id, project, name }) => entryOf("bucket", `${project} / ${name}`, link(id), { more: id }));
 }
 
 /** What is known without asking: views, buckets, and what can be started. */
 function fixedEntries({ place: { bucketId }, buckets, bucket }) {
-  const views = bucketId
-    ? SECTIONS.map(({ name, rest, label }) => ({ label, kind: "view", act: go(link(bucketId, name, rest)) }))
-    : [];
-  const others = buckets.map(({ id, project, name }) => ({
-    label: `${project} / ${name}`,
-    more: id,
-    kind: "bucket",
-    act: go(link(id)),
-  }));
-  const page =
-    bucketId && pageAt({ bucketId, view: "", rest: [], query: new URLSearchParams() }, { nameOfBucket: () => bucket?.name });
-  const starts = page ? STARTS.map(({ label, ...order }) => ({ label, kind: "start", act: () => give(page, label, order) })) : [];
-  const forms = page
-    ? [
-        ["Deploy …", "deployments"],
-        ["Run a command …", "command"],
-        ["Run a hook …", "hooks"],
-      ]
-    : [];
-  const asked = forms.map(([label, view]) => ({ label, kind: "start", act: go(link(bucketId, view)) }));
-  return [...views, { label: "All buckets", kind: "view", act: go("#/") }, ...starts, ...asked, ...others];
+  const all = [entryOf("view", "All buckets", "#/"), ...bucketEntries(buckets)];
+  if (!bucketId) return all;
+  const page = { ...pageAt({ bucketId }), nameOfBucket: () => bucket?.name };
+  return [
+    ...SECTIONS.map(({ name, rest, label }) => entryOf("view", label, link(bucketId, name, rest))),
+    ...STARTS.map(({ label, ...order }) => ({ kind: "start", label, act: () => give(page, label, order) })),
+    ...FORMS.map(([label, view]) => entryOf("start", label, link(bucketId, view))),
+    ...all,
+  ];
 }
 
 /** Jobs, workers and runs of the bucket; the runs are found by the ends of their ids. */
 async function readEntries({ place: { bucketId }, buckets }) {
-  const read = (rest, most = NAMES) => listOf(`/api/buckets/${bucketId}${rest}`, most).catch(() => []);
-  const known = buckets.length > 0 ? [] : (await get("/api/buckets?limit=500")).items;
-  const more = known.map(({ id, project, name }) => ({
-    label: `${project} / ${name}`,
-    more: id,
-    kind: "bucket",
-    act: go(link(id)),
-  }));
-  if (!bucketId) return more;
-  const [jobs, workers, runs] = await Promise.race([
-    Promise.all([read("/cat/jobs"), read("/cat/workers"), read("/runs?limit=500", 500)]),
-    pause(10_000).then(() => [[], [], []]),
-  ]);
-  return [
-    ...more,
-    ...jobs.map(({ job }) => ({ label: job, kind: "job", act: go(link(bucketId, "jobs", [job])) })),
-    ...workers.map(({ worker_ip: worker, hostname }) => ({
-      ...{ label: worker, more: hostname ?? "", kind: "worker" },
-      act: go(link(bucketId, "workers", [], { q: worker })),
-    })),
-    ...runs.map(({ id, kind, status }) => ({
-      label: `${words(kind)} …${id.slice(-8)}`,
-      more: id,
-      state: status,
-      kind: "run",
-      act: go(link(bucketId, "runs", [id])),
-    })),
-  ];
+  const read = (rest, most = MOST_NAMES) => listOf(bucketPath(bucketId, rest), most).catch(() => []);
+  const known = buckets.length > 0 ? [] : bucketEntries((await get("/api/buckets?limit=500")).items);
+  if (!bucketId) return known;
+  const [jobs, workers, runs] = await Promise.all([read("/cat/jobs"), read("/cat/workers"), read("/runs?limit=500", 500)]);
+  const workerOf = ({ worker_ip: worker, hostname: more = "" }) =>
+    entryOf("worker", worker, link(bucketId, "workers", [], { q: worker }), { more });
+  const runOf = ({ id, kind, status }) =>
+    entryOf("run", `${words(kind)} …${id.slice(-8)}`, link(bucketId, "runs", [id]), { more: id, state: status });
+  const jobOf = ({ job }) => entryOf("job", job, link(bucketId, "jobs", [job]));
+  return [...known, ...jobs.map(jobOf), ...workers.map(workerOf), ...runs.map(runOf)];
 }

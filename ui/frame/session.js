@@ -2,17 +2,17 @@
 // and the menu of the session (control-plane.md, Authentication). The token is held until the cookie is there, no longer.
 import { call, request, session } from "../base/api.js";
 import { alertPlace, button, el, patch, tell } from "../base/dom.js";
-import { ago } from "../base/format.js";
+import { ago } from "../base/text.js";
 import { item, opener, toast } from "../parts/dialog.js";
+import { colours } from "../parts/form.js";
 import { icon } from "../parts/state.js";
-import { colours } from "./colours.js";
 
 const SESSION = "/api/auth/session";
 const VERIFY = "/api/auth/totp/verify";
 /** So long before its end a code is asked for again; of a short session a quarter. */
 const AHEAD_MS = 60_000;
 
-const state = {
+const signing = {
   signedIn: false,
   /** The code that requests wait for: a promise with its functions. */
   wanted: null,
@@ -26,7 +26,7 @@ const state = {
 
 /** Starts the session: by the cookie of an earlier one, else with the card. */
 export async function startSession({ onSignIn, onSignOut, onEnd }) {
-  Object.assign(state, { onSignIn, onSignOut, onEnd });
+  Object.assign(signing, { onSignIn, onSignOut, onEnd });
   startCodes();
   session.end = ended;
   try {
@@ -44,33 +44,34 @@ async function startAgain() {
 /** Asks for a code whenever a request needs one; all requests wait for the same. */
 export function startCodes() {
   session.askForCode = () => {
-    if (state.wanted) return state.wanted.promise;
-    state.wanted = Promise.withResolvers();
+    if (signing.wanted) return signing.wanted.promise;
+    signing.wanted = Promise.withResolvers();
     const done = (ends) => {
       verified(ends);
       dialog.close();
     };
-    const dialog = over(codeForm({ verified: done }), () => state.wanted?.reject(new Error("No code was entered")));
-    return state.wanted.promise.finally(() => {
-      state.wanted = null;
+    const dialog = over(codeForm({ verified: done }), () => signing.wanted?.reject(new Error("No code was entered")));
+    return signing.wanted.promise.finally(() => {
+      signing.wanted = null;
     });
   };
 }
 
 function begin({ expires_at: ends, totp }) {
-  state.signedIn = true;
-  state.ends.session = ends;
+  signing.signedIn = true;
+  signing.ends.session = ends;
   drawMenu(totp.enabled);
-  state.onSignIn();
+  signing.onSignIn();
 }
 
 function drawMenu(withCodes) {
   const content = () => [
     el("p.pad.small", "Signed in with the token"),
-    state.ends.session && el("p.pad.small", "The session ends ", ago(state.ends.session)),
-    withCodes && state.ends.code && el("p.pad.small", "The code holds until ", ago(state.ends.code)),
+    signing.ends.session && el("p.pad.small", "The session ends ", ago(signing.ends.session)),
+    withCodes && signing.ends.code && el("p.pad.small", "The code holds until ", ago(signing.ends.code)),
     el("div.pad", colours()),
     el("hr"),
+    item("API reference", () => openGuarded("/docs/")),
     item("Sign out", signOut),
   ];
   const menu = opener(icon("person"), content, { menu: true, "aria-label": "Session" });
@@ -79,29 +80,29 @@ function drawMenu(withCodes) {
 }
 
 function showCard(message = "") {
-  state.signedIn = false;
-  state.onSignOut();
+  signing.signedIn = false;
+  signing.onSignOut();
   const place = document.getElementById("view");
   place.replaceChildren(el("div.card.panel", brand(), signInForm(begin, message)));
   place.querySelector("input").focus();
 }
 
 function brand() {
-  const image = el("img", { src: "/icon.svg", alt: "", width: 20, height: 20 });
+  const image = el("img", { src: "/icon.svg", role: "presentation", width: 20, height: 20 });
   return el("p.brand-line", image, el("b", "ops"), el("span.small", location.host));
 }
 
 /** The session has ended under a page: what is shown and typed stays. */
 function ended() {
-  if (!state.signedIn || state.wanted) return;
-  state.signedIn = false;
-  state.onEnd();
+  if (!signing.signedIn || signing.wanted) return;
+  signing.signedIn = false;
+  signing.onEnd();
   document.getElementById("live").replaceChildren(el("span.live.gone", "signed out"));
   const form = signInForm((answer) => {
     dialog.close();
     begin(answer);
   }, "Your session has ended. What is on this page stays.");
-  const dialog = over(form, () => state.signedIn || showCard());
+  const dialog = over(form, () => signing.signedIn || showCard());
 }
 
 /** A dialog over the page, without a question. */
@@ -183,11 +184,11 @@ function codeForm({ token, verified: done, foot, isSmall = false } = /** @type {
 
 /** A code was right: whoever waits goes on, and a new one is asked for in time. */
 function verified(ends) {
-  state.ends.code = ends;
-  clearTimeout(state.renewal);
+  signing.ends.code = ends;
+  clearTimeout(signing.renewal);
   const left = Date.parse(ends) - Date.now();
-  state.renewal = setTimeout(askAhead, left - Math.min(AHEAD_MS, left / 4), ends);
-  state.wanted?.resolve();
+  signing.renewal = setTimeout(askAhead, left - Math.min(AHEAD_MS, left / 4), ends);
+  signing.wanted?.resolve();
 }
 
 /** Asks for the next code in a toast, which takes no focus. */
@@ -208,8 +209,8 @@ async function signOut() {
     // The server signs out without a code too.
     if (error.code !== "totp_required") return void toast(`Not signed out: ${error.message}`, { error: true });
   }
-  clearTimeout(state.renewal);
-  state.wanted?.reject(new Error("Signed out"));
+  clearTimeout(signing.renewal);
+  signing.wanted?.reject(new Error("Signed out"));
   showCard();
 }
 

@@ -1,6 +1,6 @@
 // The map of the log along its edge: errors, matches and what is in sight.
 import { patch, svg } from "../base/dom.js";
-import { count } from "../base/format.js";
+import { count } from "../base/text.js";
 
 /** @param {(line: number) => void} go */
 export function logEdge(go) {

@@ -1,6 +1,6 @@
 // Finds text and errors in the whole log.
 import { button, el } from "../base/dom.js";
-import { number } from "../base/format.js";
+import { number } from "../base/text.js";
 import { icon } from "../parts/state.js";
 
 const TYPING_MS = 150;

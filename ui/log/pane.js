@@ -1,7 +1,7 @@
 // The log with its tools: which lines are shown, how, and the way through them.
 import { address, keepQuery, link, queryOf } from "../base/api.js";
 import { button, el, tell } from "../base/dom.js";
-import { count, number } from "../base/format.js";
+import { count, number } from "../base/text.js";
 import { ask } from "../parts/dialog.js";
 import { logEdge } from "./edge.js";
 import { logFind } from "./find.js";
@@ -13,6 +13,7 @@ const MAP_MS = 2_000;
 const COPIED_BYTES = 8 * 1024 * 1024;
 const NO_FILTER = { job: "", worker: "", errors: false, only: false };
 
+/** The log of a run: its head and tools, its lines, and the marks of its errors. */
 export class LogPane {
   /** @type {import("./source.js").LogSource | null} */
   source = null;

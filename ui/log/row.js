@@ -1,7 +1,6 @@
 // A line of the log, or a fold of lines, as an element.
 import { button, el } from "../base/dom.js";
-import { count, number } from "../base/format.js";
-import { plain, said, styled } from "../base/text.js";
+import { count, number, plain, said, styled } from "../base/text.js";
 
 const MINUTE_MS = 60_000;
 /** Names of workers are cut after one of these only. */
@@ -121,4 +120,12 @@ export function timeOf(at, how, began) {
   const zone = new Date(written).getTimezoneOffset() * MINUTE_MS;
   const from = { UTC: 0, local: zone, run: Date.parse(began) }[how];
   return new Date(Math.max(0, written - from)).toISOString().slice(11, -1);
+}
+
+/** Makes elements the children of a list; those that stay are not touched. */
+export function arrange(list, elements) {
+  const wanted = new Set(elements);
+  for (const old of [...list.children]) if (!wanted.has(old)) old.remove();
+  for (const [index, element] of elements.entries())
+    if (list.children[index] !== element) list.insertBefore(element, list.children[index] ?? null);
 }

@@ -18,6 +18,7 @@ const SEARCH_MS = 30_000;
  * @typedef {{ q?: string, case?: boolean, job?: string, worker?: string, errors?: boolean }} Filter
  */
 
+/** Reads the lines of a run from the server. */
 export class LogSource {
   total = 0;
   size = 0;

@@ -1,10 +1,9 @@
 // What stands above and below the lines of the log.
 import { link } from "../base/api.js";
 import { button, el, patch } from "../base/dom.js";
-import { clockTime, count, number, size, words } from "../base/format.js";
 import { prefer, preference } from "../base/preferences.js";
-import { copying } from "../parts/copy.js";
-import { opener } from "../parts/dialog.js";
+import { clockTime, count, number, size, words } from "../base/text.js";
+import { copying, opener } from "../parts/dialog.js";
 import { tickBox } from "../parts/form.js";
 import { icon, mark } from "../parts/state.js";
 
@@ -28,6 +27,7 @@ const TICKS = [
   ["escapes", "Sequences for terminals as they are"],
 ];
 
+/** How the log looks, as this browser remembers. */
 export function keptLooks() {
   const kept = preference("log", {});
   return Object.fromEntries(Object.entries(LOOKS).map(([name, otherwise]) => [name, kept[name] ?? otherwise]));

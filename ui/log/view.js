@@ -1,6 +1,7 @@
 // The lines in sight and some around them, between two empty spaces that stand for all others.
 import { el } from "../base/dom.js";
 import { folded, rowsOf } from "./fold.js";
+import { arrange } from "./row.js";
 import { isFilter } from "./source.js";
 
 /** So many lines are read at a time, and so many rows are on the page at most. */
@@ -14,6 +15,7 @@ const NEAR_PX = 24;
 
 /** @typedef {import("./fold.js").Row} Row @typedef {import("./source.js").Line} Line */
 
+/** The list of lines, which follows the end of a log or stays where a person is. */
 export class LogView {
   following = true;
   /** The first and the last line that are chosen; none at first. @type {number[]} */
@@ -345,12 +347,4 @@ export class LogView {
     const isSeen = row.offsetTop >= scrollTop && row.offsetTop + row.offsetHeight <= scrollTop + clientHeight;
     if (!isSeen || row.offsetTop - scrollTop < NEAR_PX) this.#scrollTo(Math.max(0, row.offsetTop - clientHeight / 3));
   }
-}
-
-/** Makes elements the children of a list; those that stay are not touched. */
-function arrange(list, elements) {
-  const wanted = new Set(elements);
-  for (const old of [...list.children]) if (!wanted.has(old)) old.remove();
-  for (const [index, element] of elements.entries())
-    if (list.children[index] !== element) list.insertBefore(element, list.children[index] ?? null);
 }

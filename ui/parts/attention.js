@@ -1,8 +1,7 @@
 // What needs attention in a bucket: one row for each cause, what happened in words, the worker's own line, what to press.
 import { a, button, el } from "../base/dom.js";
-import { count, listed, number, since } from "../base/format.js";
 import { prefer, preference } from "../base/preferences.js";
-import { plain, said } from "../base/text.js";
+import { count, listed, number, plain, said, since } from "../base/text.js";
 import { item } from "./dialog.js";
 import { showReason } from "./map/reason.js";
 import { curlItem, moreMenu, orderButton } from "./order.js";

@@ -1,9 +1,8 @@
 import { call, encoded, listOf } from "../base/api.js";
 import { el, scroller } from "../base/dom.js";
-import { size } from "../base/format.js";
-import { said } from "../base/text.js";
+import { said, size } from "../base/text.js";
 import { region } from "./region.js";
-import { dataTable } from "./table.js";
+import { listing } from "./table.js";
 
 /** A longer file is for download only. */
 const MOST_SHOWN = 512 * 1024;
@@ -14,19 +13,15 @@ const MOST_SHOWN = 512 * 1024;
  * @param {{ base: string, chosen?: string, linkTo: (path: string) => string }} options `base`: of the API, below the bucket
  */
 export function fileParts(page, { base, chosen, linkTo }) {
-  const table = dataTable({
+  const list = listing(() => listOf(page.path(`${base}?limit=500`)), {
     caption: "Files",
     name: "files",
     columns: ["path", "size_bytes", "mode"],
-    labels: { path: "File", size_bytes: "Size" },
+    labels: { path: "File" },
     cells: { path: ({ path }) => el("a.code", { href: linkTo(path), "aria-current": path === chosen && "true" }, said(path)) },
     keyOf: ({ path }) => path,
     none: "There is no file.",
   });
-  const list = region(
-    () => listOf(page.path(`${base}?limit=500`)),
-    (rows) => table.with(rows),
-  );
   return chosen === undefined ? [list] : [filePart(chosen, page.path(`${base}/${encoded(chosen)}`)), list];
 }
 

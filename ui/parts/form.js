@@ -1,4 +1,5 @@
 import { el } from "../base/dom.js";
+import { prefer } from "../base/preferences.js";
 
 /** A box to tick, with its label. */
 export function tickBox(label, { hint, ...attributes } = /** @type {any} */ ({})) {
@@ -43,4 +44,19 @@ function filledIn({ type, value, checked, files }) {
   if (type === "file") return files[0];
   if (value === "") return undefined;
   return type === "number" ? Number(value) : value;
+}
+
+const SCHEMES = [
+  ["", "as the system"],
+  ["light", "light"],
+  ["dark", "dark"],
+];
+
+/** The choice of light or dark, which the browser remembers. */
+export function colours() {
+  const root = document.documentElement.style;
+  return choice("Colours", SCHEMES, root.colorScheme, (value) => {
+    root.colorScheme = value;
+    prefer("colours", value);
+  });
 }

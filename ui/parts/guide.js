@@ -1,11 +1,15 @@
 import { link } from "../base/api.js";
-import { el } from "../base/dom.js";
-import { ago } from "../base/format.js";
-import { said } from "../base/text.js";
-import { copying } from "./copy.js";
-import { fieldsOf } from "./form.js";
+import { el, prose } from "../base/dom.js";
+import { ago, said } from "../base/text.js";
+import { copying } from "./dialog.js";
 import { orderButton } from "./order.js";
 import { icon, mark } from "./state.js";
+
+const ABOUT =
+  "A bucket is the workspace of one fleet: its jobs, templates and workers. You push it from your machine; this server " +
+  "builds it and deploys it over SSH.";
+const PUSH =
+  "In an empty folder on your machine. Put your workers into `workspace/workers.json` and a job into `workspace/jobs/`, then push.";
 
 /**
  * The three steps to a first deploy, with the commands for this server: made for the buckets where there is none, and for a
@@ -29,12 +33,9 @@ export function guide(page, bucket) {
   return el(
     "div.guide",
     el("h1", bucket ? ["Deploy ", said(bucket.name), " for the first time"] : "Deploy your first bucket"),
-    el(
-      "p.meta",
-      "A bucket is the workspace of one fleet: its jobs, templates and workers. You push it from your machine; this server builds it and deploys it over SSH.",
-    ),
+    el("p.meta", ABOUT),
     el("ol.panel", items),
-    el("p.meta", "No workers at hand? ", el("code", "npm run demo"), " makes a bucket with three workers on this machine."),
+    el("p.meta", prose("No workers at hand? `npm run demo` makes a bucket with three workers on this machine.")),
   );
 }
 
@@ -48,26 +49,16 @@ function createStep(page, bucket) {
 }
 
 function pushStep(bucket) {
-  const lines = [
-    "export OPS_SERVE_TOKEN=…   # the token you signed in with",
-    "ops init",
-    `ops push ${location.origin} \\`,
-    `  --bucket ${bucket?.id}`,
-  ];
-  const text = lines.join("\n");
+  const text = `export OPS_SERVE_TOKEN=…   # the token you signed in with
+ops init
+ops push ${location.origin} \\
+  --bucket ${bucket?.id}`;
   const copy = copying(icon("copy"), () => text, { class: "quiet small", "aria-label": "Copy these commands" });
   return {
     title: "Push your source",
     told: "built",
     content: [
-      el(
-        "p",
-        "In an empty folder on your machine. Put your workers into ",
-        el("code", "workspace/workers.json"),
-        " and a job into ",
-        el("code", "workspace/jobs/"),
-        ", then push.",
-      ),
+      el("p", prose(PUSH)),
       el("div.commands", el("pre", text), copy),
       el("p.meta", mark("running"), " Waits for a push. This page goes on by itself."),
     ],
@@ -75,34 +66,30 @@ function pushStep(bucket) {
 }
 
 function planStep(page, isPushed) {
-  const plan = () =>
-    orderButton(
-      page,
-      "Plan",
-      { path: "/deploy", body: { dry_run: true } },
-      { style: "primary", done: ({ run_id: id }) => (location.hash = page.link("runs", [id])) },
-    );
+  const done = ({ run_id: id }) => (location.hash = page.link("runs", [id]));
+  const plan = { path: "/deploy", body: { dry_run: true } };
   return {
     title: "Look at the plan, then deploy",
-    content: [el("p", "The plan says what would change on which worker, and changes nothing."), isPushed && plan()],
+    content: [
+      el("p", "The plan says what would change on which worker, and changes nothing."),
+      isPushed && orderButton(page, "Plan", plan, { style: "primary", done }),
+    ],
   };
 }
 
+/** The names of a bucket, to fill in. */
+export const BUCKET_NAMES = [
+  { name: "project", label: "Project", required: true },
+  { name: "name", label: "Name", required: true },
+];
+
 /** Asks for project and name, makes a bucket, and goes there. */
 export function newBucketButton(page, style) {
-  const create = () => {
-    const { labels, values } = fieldsOf([
-      { name: "project", label: "Project", required: true },
-      { name: "name", label: "Name", required: true },
-      { name: "id", label: "Id", hint: "A UUID; empty for a new one" },
-    ]);
-    return {
-      path: "/api/buckets",
-      body: values,
-      says: ["The source comes with the first push."],
-      fields: labels,
-      action: "Create bucket",
-    };
+  const create = {
+    path: "/api/buckets",
+    says: ["The source comes with the first push."],
+    asks: [...BUCKET_NAMES, { name: "id", label: "Id", hint: "A UUID; empty for a new one" }],
+    action: "Create bucket",
   };
   const done = ({ id }) => {
     location.hash = link(id);

@@ -1,7 +1,6 @@
 import { button, el, patch } from "../base/dom.js";
-import { count, number } from "../base/format.js";
 import { prefer, preference } from "../base/preferences.js";
-import { plain, said } from "../base/text.js";
+import { count, number, plain, said } from "../base/text.js";
 import { choice } from "./form.js";
 import { gridOf, rowHead } from "./map/grid.js";
 import { bandsOf, cornerOf, cutNames, groupings, isWell, merged, ordered, reached, STATES, tally, total } from "./map/model.js";
@@ -190,14 +189,14 @@ function modelOf(page, look, draw) {
   const isWhole = look.jobs.length <= limit;
   const well = isWhole ? [] : look.jobs.filter(isWell);
   const shown = (isWhole || look.isUnfolded ? look.jobs : look.jobs.filter((one) => !isWell(one))).slice(0, fit);
-  const rows = shown.map((job) => rowOf(page, job, columns, look));
-  if (well.length > 0) rows.push(foldOf(look, well, columns, draw));
+  const rows = shown.map((job) => jobRowOf(page, job, columns, look));
+  if (well.length > 0) rows.push(groupFold(look, well, columns, draw));
   const left = look.jobs.length - shown.length - (look.isUnfolded ? 0 : well.length);
   if (left > 0) rows.push(moreOf(page, left, columns));
   return { bands, corner: isMany ? "" : cornerOf(cutNames(workers.map(({ worker }) => worker))), rows, isMany };
 }
 
-function rowOf(page, { job, cells, counts }, columns, { map, sinceOf }) {
+function jobRowOf(page, { job, cells, counts }, columns, { map, sinceOf }) {
   const tallies = columns.map(({ of }) => tally(of.map((at) => cells[at]).join("")));
   const spoken = (column) => {
     const { of, label, band } = columns[column];
@@ -223,7 +222,7 @@ function wordsOf(counts, size = 0) {
   return states.join(", ") || "not here";
 }
 
-function foldOf(look, well, columns, draw) {
+function groupFold(look, well, columns, draw) {
   const unfold = () => {
     look.isUnfolded = !look.isUnfolded;
     draw();

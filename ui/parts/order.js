@@ -2,16 +2,17 @@
 // waits where another run goes on in the bucket.
 import { bucketPath, call, curlOf, link, pause, request } from "../base/api.js";
 import { button, el } from "../base/dom.js";
-import { since, words } from "../base/format.js";
-import { copying } from "./copy.js";
-import { ask, closeDialogs, item, opener, toast } from "./dialog.js";
+import { since, words } from "../base/text.js";
+import { ask, closeDialogs, copying, item, opener, toast } from "./dialog.js";
+import { fieldsOf } from "./form.js";
 import { icon } from "./state.js";
 
 /**
  * @typedef {object} Order
  * @property {string} [method] POST by default
- * @property {any} path below the bucket, or a function that makes it
- * @property {any} [body] or a function that makes it
+ * @property {any} path below the bucket; path and body may be functions, of what is filled in
+ * @property {any} [body] by default what is filled in
+ * @property {any[]} [asks] fields to fill in (see fieldsOf)
  * @property {any[]} [says] sentences of the question; without any the order is carried out at once
  * @property {any} [fields] more of the question: what changes and on how many
  * @property {boolean | string} [danger] the bucket's name, or this name, has to be typed
@@ -56,22 +57,24 @@ function showBlocked(trigger) {
  * @param {{ style?: string, free?: boolean, again?: boolean, done?: (answer: any) => void }} [options] `free`: it starts no run
  */
 export function orderButton(page, label, order, { style, free = false, again = false, done } = {}) {
-  const trigger = button([again && icon("again"), label], act, { class: style });
-  if (!free) trigger.dataset.starts = page.bucketId;
-  if (!free) showBlocked(trigger);
   // What was pressed may be an older element than `trigger`: see patch.
-  async function act({ currentTarget: pressed }) {
-    if (!free && blocking(page.bucketId)) return explain(pressed, page, label, order, done);
+  const act = async ({ currentTarget: pressed }) => {
+    const queue = () => give(page, label, order, { done, after: inTheWay?.runId });
+    if (!free && blocking(page.bucketId)) return explain(pressed, page, queue);
     pressed.setAttribute("aria-busy", "true");
-    await give(page, label, order, done);
+    await give(page, label, order, { done });
     pressed.removeAttribute("aria-busy");
-  }
+  };
+  const trigger = button([again && icon("again"), label], act, { class: style });
+  if (free) return trigger;
+  trigger.dataset.starts = page.bucketId;
+  showBlocked(trigger);
   return trigger;
 }
 
 /** An entry of a menu for an order. */
 export function orderItem(page, label, order, { dangerous = false, done } = /** @type {any} */ ({})) {
-  return item(label, () => give(page, label, order, done), { dangerous });
+  return item(label, () => give(page, label, order, { done }), { dangerous });
 }
 
 /** The menu with the rarer orders of a thing. */
@@ -82,7 +85,7 @@ export function moreMenu(items, label = "More orders") {
 /** Copies an order as curl, as an entry of a menu. */
 export function curlItem(page, order) {
   return item("Copy as curl", async () => {
-    const text = commandOf(page, made(order));
+    const text = commandOf(page, filled(order));
     await navigator.clipboard.writeText(text).then(
       () => toast("The command is copied."),
       () => ask({ title: "Copy this", fields: el("pre.scroll", text), action: "Close", leave: "" }),
@@ -94,19 +97,18 @@ export function curlItem(page, order) {
  * Gives an order, after its question. A failure is told in the question, or else in a toast. With `after`, the order waits
  * until that run has ended.
  */
-export async function give(page, label, order, done, after = null) {
-  const given = made(order);
+export async function give(page, label, order, { done, after } = /** @type {any} */ ({})) {
+  const given = filled(order);
   const start = starter(page, given, done);
   const submit = after ? async () => void startAfter(page.bucketId, after, label, start) : () => startOrOffer(page, label, start);
-  const question = given.says && { ...questionOf(page, label, given, submit), ...(after && { action: "Queue after it" }) };
   try {
-    await (question ? ask(question) : submit());
+    await (given.says ? ask(questionOf(page, label, { ...given, submit, after })) : submit());
   } catch (error) {
-    toast(`${nameOf(label)}: ${error.message}`, { error: true, controls: [error.way].flat().filter(Boolean) });
+    toast(`${withoutDots(label)}: ${error.message}`, { error: true, controls: [error.way].flat().filter(Boolean) });
   }
 }
 
-function nameOf(label) {
+function withoutDots(label) {
   return label.replace(/ …$/, "");
 }
 
@@ -136,9 +138,8 @@ async function startOrOffer({ bucketId }, label, start) {
 }
 
 /** Says beside a button why its order cannot be given now. */
-function explain(trigger, page, label, order, done) {
-  const { kind, created_at: begun, runId } = blocking(page.bucketId);
-  const queue = () => give(page, label, order, done, runId);
+function explain(trigger, page, queue) {
+  const { kind, created_at: begun, runId } = inTheWay;
   const show = el("a.button.small", { href: link(page.bucketId, "runs", [runId]) }, "Show that run");
   const why = opener("", () => [
     el("p", `Not now: ${words(kind)} runs in this bucket `, since(begun), "."),
@@ -152,7 +153,7 @@ function explain(trigger, page, label, order, done) {
 async function startAfter(bucketId, runId, label, start) {
   const state = { waits: true };
   const takeBack = button("Take back", () => told.close());
-  const told = toast(`${nameOf(label)} starts after the run that goes on.`, { controls: [takeBack] });
+  const told = toast(`${withoutDots(label)} starts after the run that goes on.`, { controls: [takeBack] });
   const close = told.close;
   told.close = () => {
     state.waits = false;
@@ -168,7 +169,7 @@ async function startAfter(bucketId, runId, label, start) {
       after = error.runId;
       if (after) continue;
       told.close();
-      toast(`${nameOf(label)} was not started: ${error.message}`, { error: true });
+      toast(`${withoutDots(label)} was not started: ${error.message}`, { error: true });
       return;
     }
   }
@@ -182,22 +183,26 @@ async function endOf(bucketId, runId, state) {
   }
 }
 
-function questionOf(page, label, given, submit) {
-  const { action = nameOf(label), title = `${action}?`, says, fields = [], danger } = given;
+function questionOf(page, label, given) {
+  const { action = withoutDots(label), title = `${action}?`, danger, after } = given;
   return {
-    title,
-    says,
-    action,
-    submit,
-    danger: Boolean(danger),
-    fields,
+    ...{ ...given, title, action: after ? "Queue after it" : action, danger: Boolean(danger) },
     foot: copying("Copy as curl", () => commandOf(page, given), { class: "quiet" }),
     word: danger === true ? page.nameOfBucket() : danger,
   };
 }
 
-function made(one) {
-  return typeof one === "function" ? one() : one;
+/** The order with its fields. */
+function filled(order) {
+  const given = made(order);
+  if (!given.asks) return given;
+  const { labels, values } = fieldsOf(given.asks);
+  const { path, body = (typed) => typed } = given;
+  return { ...given, fields: [given.fields, labels], path: () => made(path, values()), body: () => made(body, values()) };
+}
+
+function made(one, values) {
+  return typeof one === "function" ? one(values) : one;
 }
 
 function commandOf(page, { method = "POST", path, body = {}, example = body }) {
@@ -213,6 +218,6 @@ export function cancelRun(page, { id, kind }) {
     says: ["It stops what runs now, after 10 seconds by force. What is done stays done."],
     action: "Cancel the run",
   };
-  const question = { ...questionOf(page, "", order, starter(page, order)), danger: true, leave: "Keep it running" };
-  return ask(question);
+  const question = questionOf(page, "", { ...order, submit: starter(page, order) });
+  return ask({ ...question, danger: true, leave: "Keep it running" });
 }

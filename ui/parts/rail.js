@@ -1,12 +1,10 @@
 // The rail of an overview: the last runs, files changed by hand, certificates that end soon, the source.
 import { a, el } from "../base/dom.js";
-import { ago, count, duration, number, words } from "../base/format.js";
-import { plain, said } from "../base/text.js";
-import { shortId } from "./copy.js";
-import { mark } from "./state.js";
-import { runStrip } from "./strip-of-runs.js";
+import { ago, count, duration, number, plain, said, words } from "../base/text.js";
+import { shortId } from "./dialog.js";
+import { mark, runStrip } from "./state.js";
 
-const MOST = 5;
+const MOST_IN_RAIL = 5;
 /** Runs that change what runs on the workers. */
 const CHANGING = /^(deploy|job_|run_command|hooks|gc)/;
 
@@ -53,7 +51,7 @@ function driftOf(page, drift) {
   if (!drift) return section("Drift", "", el("p.meta", "Not checked yet."));
   const found = drift.allocations ?? [];
   const href = page.link("runs", [drift.id]);
-  const rows = found.slice(0, MOST).map(({ job, worker, files }) => {
+  const rows = found.slice(0, MOST_IN_RAIL).map(({ job, worker, files }) => {
     const many = Array.isArray(files) ? files.length : Number(files);
     return row(href, mark("hand", { label: "changed by hand" }), said(`${job} on ${worker}`), count(many, "file"));
   });
@@ -64,7 +62,7 @@ function driftOf(page, drift) {
     "Drift",
     end,
     el("ul", rows),
-    found.length > MOST && el("p", a(href, `${number(found.length - MOST)} more`)),
+    found.length > MOST_IN_RAIL && el("p", a(href, `${number(found.length - MOST_IN_RAIL)} more`)),
     found.length === 0 && drifted > 0 && el("p", mark("hand"), " ", a(href, `Files were changed on ${count(drifted, "worker")}`)),
     found.length === 0 && drifted === 0 && same > 0 && el("p.meta", mark("ok"), " No file was changed by hand"),
     unknown > 0 && el("p.meta", mark("unreachable"), ` ${count(unknown, "worker")} gave no answer`),
@@ -73,7 +71,7 @@ function driftOf(page, drift) {
 
 function certsOf(page, { items, total }) {
   const href = page.link("catalog", ["certs"]);
-  const rows = items.slice(0, MOST).map(({ job, worker, cert, not_after: end, status }) => {
+  const rows = items.slice(0, MOST_IN_RAIL).map(({ job, worker, cert, not_after: end, status }) => {
     const name = el("span", { title: plain(`${job} ${cert} on ${worker}`) }, said(`${job} ${cert}`));
     return row(
       href,

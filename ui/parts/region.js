@@ -1,4 +1,4 @@
-import { button, el, patch } from "../base/dom.js";
+import { alertPlace, button, el, patch } from "../base/dom.js";
 
 /**
  * A region of a view: reads, and draws what was read whenever that has changed. What is on the page stays while it is read
@@ -9,7 +9,7 @@ import { button, el, patch } from "../base/dom.js";
  * @returns {{ element: HTMLElement, refresh: () => Promise<void>, draw: () => void, data: any }}
  */
 export function region(read, draw, { name = "section", rows = 6 } = {}) {
-  const problem = el("p.error", { role: "alert", hidden: true });
+  const problem = alertPlace();
   const body = el("div.stack", { "aria-busy": "true" }, ghosts(rows));
   const one = { element: el(name, problem, body), refresh, draw: redraw, data: undefined };
   let content;
@@ -54,15 +54,51 @@ export function head({ title, line, mark, controls }) {
 }
 
 /** Tabs: `[name, label, count]` each has an address of its own. */
-export function tabs(page, view, names, chosen, before = []) {
+export function tabs(names, chosen, linkTo) {
   const links = names.map(([name, label, total]) => {
-    const href = page.link(view, [...before, name]);
-    return el("a", { href, "aria-current": name === chosen && "page" }, label, total !== undefined && el("small", ` ${total}`));
+    const attributes = { href: linkTo(name), "aria-current": name === chosen && "page" };
+    return el("a", attributes, label, total !== undefined && el("small", ` ${total}`));
   });
   return el("nav.tabs", { "aria-label": "Tabs" }, links);
+}
+
+/**
+ * A view: its head, and below it regions and elements, which are read again together.
+ * @param {string} title of the window
+ * @param {any} top head and tabs
+ * @param {any[]} parts
+ */
+export function viewOf(title, top, ...parts) {
+  const all = parts.flat();
+  const elements = all.map((one) => one.element ?? one);
+  const refresh = () => Promise.all(all.map((one) => one.refresh?.()));
+  return { title, element: el("div", top, el("div.stack", elements)), refresh };
 }
 
 /** What stands where there is nothing: a sentence, and the order that fills it. */
 export function empty(sentence, ...controls) {
   return el("div.notice", el("p", sentence), controls.length > 0 && el("div.controls", controls));
+}
+
+/**
+ * A fold whose content is made while it is open.
+ * @param {{ folds: Map<string, boolean>, draw: () => void }} view remembers which folds are open, and draws again
+ * @param {{ key: string, summary: any, open?: boolean, kind?: string | false }} about `open` at first, and a class
+ * @param {() => any} content
+ */
+export function fold(view, { key, summary, open = false, kind }, content) {
+  const isOpen = view.folds.get(key) ?? open;
+  const ontoggle = ({ target }) => {
+    if (target.open === (view.folds.get(key) ?? open)) return;
+    view.folds.set(key, target.open);
+    view.draw();
+  };
+  // What becomes open by itself is another element: a patch leaves it to persons what is open.
+  const attributes = { key: open ? `${key}, open` : key, open: isOpen, class: kind, ontoggle };
+  return el("details.fold", attributes, el("summary", summary), isOpen && content());
+}
+
+/** Rows that stand for so many equal things: names, cut after some; a click shows the rest. */
+export function rest(view, about, names, draw = (name) => el("li", name)) {
+  return fold(view, about, () => el("ul.names", names.map(draw)));
 }

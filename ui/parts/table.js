@@ -1,14 +1,15 @@
 import { address, keepQuery, link } from "../base/api.js";
 import { button, el, facts, patch } from "../base/dom.js";
-import { ago, count, duration, number, size, words } from "../base/format.js";
-import { said } from "../base/text.js";
-import { shortId } from "./copy.js";
+import { ago, count, duration, number, said, size, words } from "../base/text.js";
+import { shortId } from "./dialog.js";
+import { region } from "./region.js";
 import { byTrouble, chips, state } from "./state.js";
 
 /** So many rows are on the page at first, and come with each `Show more`. */
-const PAGE = 200;
+const ROWS_AT_ONCE = 200;
 const ORDER = new Intl.Collator("en", { numeric: true });
 const LABELS = {
+  size_bytes: "Size",
   worker_ip: "Worker",
   deployment_seq: "Wave",
   cpu: "CPU",
@@ -36,7 +37,7 @@ const FORMS = [
 ];
 
 /** The name of a column for people. */
-export function labelOf(name) {
+function labelOf(name) {
   return LABELS[name] ?? words(name);
 }
 
@@ -111,7 +112,7 @@ export function dataTable({
     typed: given("q"),
     chosen: new Set(given("state").split(",").filter(Boolean)),
     sort: given("sort"),
-    visible: PAGE,
+    visible: ROWS_AT_ONCE,
   };
   const search = el("input", { type: "search", placeholder: "Filter", "aria-label": `Filter ${caption}`, oninput: typed });
   search.value = look.typed;
@@ -125,7 +126,7 @@ export function dataTable({
   }
 
   function changed() {
-    look.visible = PAGE;
+    look.visible = ROWS_AT_ONCE;
     keepQuery({ [inQuery("q")]: look.typed, [inQuery("state")]: [...look.chosen].join(), [inQuery("sort")]: look.sort });
     draw();
   }
@@ -145,18 +146,18 @@ export function dataTable({
     if (look.cut) tally.textContent += ", cut: filter for the rest";
     if (look.rows.length === 0) return patch(body, el("div.notice", none));
     if (found.length === 0) return patch(body, el("p.notice", "Nothing matches the filter."));
-    const heads = keys.map((key) => headOf(key, labels[key] ?? labelOf(key), look, sortBy));
-    const rows = found.slice(0, look.visible).map((row) => rowOf(row, keys, { cells, labels, keyOf }));
+    const heads = keys.map((key) => columnHead(key, labels[key] ?? labelOf(key), look, sortBy));
+    const rows = found.slice(0, look.visible).map((row) => tableRow(row, keys, { cells, labels, keyOf }));
     const more = found.length - look.visible;
     patch(
       body,
       el("div.table", el("table", el("caption.unseen", caption), el("thead", el("tr", heads)), el("tbody", rows))),
-      more > 0 && button(`Show ${number(Math.min(PAGE, more))} more of ${number(more)}`, showMore, { class: "quiet" }),
+      more > 0 && button(`Show ${number(Math.min(ROWS_AT_ONCE, more))} more of ${number(more)}`, showMore, { class: "quiet" }),
     );
   }
 
   function showMore() {
-    look.visible += PAGE;
+    look.visible += ROWS_AT_ONCE;
     draw();
   }
 
@@ -173,6 +174,12 @@ export function dataTable({
       return element;
     },
   };
+}
+
+/** A table that reads its rows. @param {() => Promise<any[]>} read @param {Parameters<typeof dataTable>[0]} options */
+export function listing(read, options) {
+  const table = dataTable(options);
+  return region(read, (rows) => table.with(rows));
 }
 
 function statesIn(rows, column) {
@@ -203,15 +210,16 @@ function sorted(rows, sort, stateColumn = "") {
   return rows.toSorted((one, other) => by * compare(textOf(one[key]), textOf(other[key])));
 }
 
-function headOf(key, label, { sort, rows }, sortBy) {
+function columnHead(key, label, { sort, rows }, sortBy) {
   const order = { [key]: "ascending", [`-${key}`]: "descending" }[sort];
   const isNumber = rows.some((row) => typeof row[key] === "number");
   const sorter = button([label, order && (order === "ascending" ? " ↑" : " ↓")], () => sortBy(key), { class: "plain sorter" });
-  return el("th", { scope: "col", "aria-sort": order, class: isNumber && "number" }, label === "" ? "" : sorter);
+  const named = label === "" ? el("span.unseen", words(key)) : sorter;
+  return el("th", { scope: "col", "aria-sort": order, class: isNumber && "number" }, named);
 }
 
 /** On a phone there are no heads above the numbers: each has its label before it. */
-function rowOf(row, keys, { cells, labels, keyOf }) {
+function tableRow(row, keys, { cells, labels, keyOf }) {
   const all = keys.map((key, index) => {
     const isNumber = typeof row[key] === "number";
     const label = isNumber && (labels[key] ?? labelOf(key));

@@ -1,7 +1,6 @@
 import { listOf } from "../base/api.js";
-import { button, el, patch } from "../base/dom.js";
-import { count, number } from "../base/format.js";
-import { said } from "../base/text.js";
+import { button, el, patch, scroller } from "../base/dom.js";
+import { count, number, said } from "../base/text.js";
 import { tickBox } from "./form.js";
 import { mark } from "./state.js";
 
@@ -11,7 +10,7 @@ import { mark } from "./state.js";
  * @param {{ chosen?: string[] | null, troubled?: () => string[], onchange?: () => void }} [options] `troubled`: who failed last
  */
 export function workerChoice(page, { chosen = null, troubled = () => [], onchange = () => {} } = {}) {
-  const look = { workers: [], chosen: new Set(chosen ?? []), isFirst: chosen === null, typed: "" };
+  const look = { workers: [], chosen: new Set(chosen ?? []), isFirst: chosen === null, typed: "", failed: "" };
   const element = el("div.where");
   element.own = true;
 
@@ -37,43 +36,28 @@ export function workerChoice(page, { chosen = null, troubled = () => [], onchang
 
   function draw() {
     const names = look.workers.map(({ worker }) => worker);
-    const labels = Map.groupBy(
-      look.workers.flatMap((one) => one.labels.map((label) => ({ label, worker: one.worker }))),
-      ({ label }) => label,
-    );
-    const chips = [...labels]
-      .sort(([a], [b]) => a.localeCompare(b))
-      .map(([label, own]) =>
-        chipOf(
-          label,
-          own.map(({ worker }) => worker),
-        ),
-      );
+    const labels = [...new Set(look.workers.flatMap((one) => one.labels))].sort();
+    const chips = labels.map((label) => chipOf(label));
     const failed = troubled().filter((worker) => names.includes(worker));
+    look.failed = troubled().join();
     const wanted = look.typed.toLowerCase();
     const shown = look.workers.filter(({ worker, hostname }) => `${worker} ${hostname ?? ""}`.toLowerCase().includes(wanted));
-    const search = el("input", {
-      type: "search",
-      placeholder: `Filter ${count(names.length, "worker")}`,
-      "aria-label": "Filter workers",
-      oninput: filter,
-    });
+    const all = count(names.length, "worker");
+    const search = el("input", { type: "search", placeholder: `Filter ${all}`, "aria-label": "Filter workers", oninput: filter });
+    const small = { class: "small" };
+    const ticks = shown.map((one) => tickOf(one, failed));
     patch(
       element,
-      el("p.spread", el("h3", "Where"), el("span", el("b", number(look.chosen.size)), ` of ${count(names.length, "worker")}`)),
+      el("p.spread", el("h2", "Where"), el("span", el("b", number(look.chosen.size)), ` of ${all}`)),
       el("div.chips", { role: "group", "aria-label": "Labels" }, chips),
       el(
         "div.controls",
         search,
-        button("All", () => set(names), { class: "small" }),
-        button("None", () => set([]), { class: "small" }),
-        failed.length > 0 && button("Failed last", () => set(failed), { class: "small" }),
+        button("All", () => set(names), small),
+        button("None", () => set([]), small),
+        failed.length > 0 && button("Failed last", () => set(failed), small),
       ),
-      el(
-        "div.ticks",
-        { tabindex: 0, role: "group", "aria-label": "Workers" },
-        shown.map((one) => tickOf(one, failed)),
-      ),
+      scroller("Workers", ticks, "div.ticks"),
     );
   }
 
@@ -82,13 +66,11 @@ export function workerChoice(page, { chosen = null, troubled = () => [], onchang
     draw();
   }
 
-  function chipOf(label, own) {
+  function chipOf(label) {
+    const own = look.workers.filter(({ labels }) => labels.includes(label)).map(({ worker }) => worker);
     const isChosen = own.length === look.chosen.size && own.every((worker) => look.chosen.has(worker));
-    return button([said(label), el("b", number(own.length))], () => set(own), {
-      class: "chip",
-      "aria-pressed": String(isChosen),
-      key: label,
-    });
+    const about = { class: "chip", "aria-pressed": String(isChosen), key: label };
+    return button([said(label), el("b", number(own.length))], () => set(own), about);
   }
 
   function tickOf({ worker, hostname }, failed) {
@@ -97,11 +79,8 @@ export function workerChoice(page, { chosen = null, troubled = () => [], onchang
       else look.chosen.delete(worker);
       changed();
     };
-    const label = [
-      said(worker),
-      hostname && el("small", said(hostname)),
-      failed.includes(worker) && mark("failed", { label: "failed last" }),
-    ];
+    const hasFailed = failed.includes(worker) && mark("failed", { label: "failed last" });
+    const label = [said(worker), hostname && el("small", said(hostname)), hasFailed];
     const box = tickBox(label, { value: worker, onchange });
     box.key = `${worker} ${look.chosen.has(worker)}`;
     /** @type {any} */ (box).control.checked = look.chosen.has(worker);
@@ -111,6 +90,10 @@ export function workerChoice(page, { chosen = null, troubled = () => [], onchang
   return {
     element,
     refresh,
+    /** Draws again where other workers have failed last. */
+    update() {
+      if (look.failed !== troubled().join()) draw();
+    },
     /** The names of the chosen workers, in the order of the catalog. */
     chosen: () => look.workers.map(({ worker }) => worker).filter((worker) => look.chosen.has(worker)),
     total: () => look.workers.length,

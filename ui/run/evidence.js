@@ -1,9 +1,8 @@
 // What a worker said before it failed: its last lines with their numbers in the log, and the line that tells the reason.
 import { get, queryOf } from "../base/api.js";
 import { button, el } from "../base/dom.js";
-import { number } from "../base/format.js";
-import { said } from "../base/text.js";
-import { copying } from "../parts/copy.js";
+import { number, said } from "../base/text.js";
+import { copying } from "../parts/dialog.js";
 import { tellingLine } from "../parts/map/reason.js";
 import { icon } from "../parts/state.js";
 

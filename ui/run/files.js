@@ -1,7 +1,7 @@
 // Files that differ: what changed, and the difference line by line.
 import { el } from "../base/dom.js";
 import { plain, said } from "../base/text.js";
-import { fold } from "../parts/fold.js";
+import { fold } from "../parts/region.js";
 import { diffOf } from "../parts/table.js";
 
 const SIGNS = { added: "+", missing: "−", removed: "−", extra: "+", changed: "~", link: "~" };
@@ -28,5 +28,5 @@ export function fileFold(view, key, file, { open = false, where, before } = {}) 
     ),
   ];
   if (!diff) return el("p.row-line.file", { key }, summary);
-  return fold(view, key, summary, () => [before && el("p.before", before), diffOf(diff)], { open, kind: "file" });
+  return fold(view, { key, summary, open, kind: "file" }, () => [before && el("p.before", before), diffOf(diff)]);
 }

@@ -1,18 +1,15 @@
 // The head of a run: what it is and how it is, who asked and when, waves, one bar, chips, tabs and what to press.
 import { el } from "../base/dom.js";
-import { ago, clockTime, count, duration, elapsed } from "../base/format.js";
-import { plain } from "../base/text.js";
-import { shortId } from "../parts/copy.js";
+import { ago, clockTime, count, duration, elapsed, plain } from "../base/text.js";
+import { shortId } from "../parts/dialog.js";
 import { cancelRun, moreMenu, orderButton } from "../parts/order.js";
-import { chips, mark, progressBar } from "../parts/state.js";
+import { byTrouble, chips, mark, progressBar } from "../parts/state.js";
 import { canRetry, retryButton, rollbackOrder, runItems } from "./orders.js";
 import { isPlan, planBadge, planChips, planControls, planTitle } from "./plan.js";
 import { stepper } from "./strip.js";
 import { byOf, nameOf, outcomesOf } from "./words.js";
 
 const CANCEL_WAIT_MS = 10_000;
-/** The chips of a run in their order. */
-const WORDS = ["failed", "unreachable", "running", "changed", "ok", "waiting", "not_started", "skipped", "cancelled", "disabled"];
 
 /** @param {import("../views/run.js").RunPage} view @param {{ name: string, label: string, total?: number }[]} names of tabs */
 export function runHead(view, names, chosen) {
@@ -46,6 +43,8 @@ function titleOf(view) {
   }
   if (isPlan(run)) return [null, planTitle(run), planBadge(view)];
   const after = `after ${duration(ms)}`;
+  const drifted = kind === "drift" ? (result?.workers ?? []).filter(({ outcome }) => outcome === "drifted").length : 0;
+  if (drifted > 0) return ["hand", `Files differ on ${count(drifted, "worker")}`, after];
   if (status === "failed" && kind === "push") return ["failed", "Build failed", after];
   if (status !== "succeeded") return [status, `${name} ${status}`, after];
   const isEmpty =
@@ -117,8 +116,8 @@ export function countsOf(run) {
 }
 
 function chipsOf(counts) {
-  const words = [...WORDS, ...Object.keys(counts).filter((word) => !WORDS.includes(word))];
-  return words.filter((word) => counts[word] > 0).map((word) => ({ word, count: counts[word] }));
+  const words = Object.keys(counts).filter((word) => counts[word] > 0);
+  return words.sort(byTrouble).map((word) => ({ word, count: counts[word] }));
 }
 
 /** Progress of a run as one bar. */

@@ -1,7 +1,6 @@
 // Orders about runs and deploys, and what their questions say.
 import { el } from "../base/dom.js";
-import { count, listed, localTime, number } from "../base/format.js";
-import { plain, said } from "../base/text.js";
+import { count, listed, localTime, number, plain, said } from "../base/text.js";
 import { curlItem, orderButton, orderItem } from "../parts/order.js";
 import { nameOf } from "./words.js";
 

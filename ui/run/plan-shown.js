@@ -1,8 +1,7 @@
 // What a plan shows: each difference once with the workers it is on, by job or by worker.
 import { button, el } from "../base/dom.js";
-import { count, listed } from "../base/format.js";
-import { said } from "../base/text.js";
-import { fold, rest } from "../parts/fold.js";
+import { count, listed, said } from "../base/text.js";
+import { fold, rest } from "../parts/region.js";
 import { badge, mark, tag } from "../parts/state.js";
 import { fileFold } from "./files.js";
 import { ACTIONS, byHand, planOf, versionsOf } from "./plan.js";
@@ -60,7 +59,7 @@ function byJob(view, { jobs, reconcile, unreachable }) {
   return [
     full.map((job, index) => jobFold(view, job, index === 0)),
     isShown("stop") && reconcile.map(stopRow),
-    names.length > 0 && rest(view, "skipped", text, names),
+    names.length > 0 && rest(view, { key: "skipped", summary: text }, names),
     isShown("unreachable") && unreachable.map(lostRow),
   ];
 }
@@ -110,7 +109,7 @@ function jobFold(view, job, open) {
     byHandFiles(view, job, hand),
     moreFiles(allocations),
   ];
-  return fold(view, `job ${job.job}`, summary, body, { open, kind: isBad && "bad" });
+  return fold(view, { key: `job ${job.job}`, summary, open, kind: isBad && "bad" }, body);
 }
 
 function moreFiles(allocations) {
@@ -202,7 +201,7 @@ function byWorker(view, { jobs, unreachable }) {
           )}`,
         ),
       );
-    return fold(view, `worker ${worker}`, summary, () => el("ul.names", own.map(row)));
+    return rest(view, { key: `worker ${worker}`, summary }, own, row);
   });
 }
 

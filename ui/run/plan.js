@@ -1,6 +1,5 @@
-import { count, listed, number } from "../base/format.js";
-import { plain } from "../base/text.js";
-import { copying } from "../parts/copy.js";
+import { count, listed, number, plain } from "../base/text.js";
+import { copying } from "../parts/dialog.js";
 import { orderButton } from "../parts/order.js";
 import { badge } from "../parts/state.js";
 import { againOrder, changesTable } from "./orders.js";

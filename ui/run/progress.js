@@ -1,8 +1,7 @@
 // What goes on in a run: its waves with the jobs in them, failed ones first, and what it waits for.
 import { el } from "../base/dom.js";
-import { count, duration, elapsed, listed } from "../base/format.js";
-import { plain, said } from "../base/text.js";
-import { fold, rest } from "../parts/fold.js";
+import { count, duration, elapsed, listed, plain, said } from "../base/text.js";
+import { fold, rest } from "../parts/region.js";
 import { mark, markOf } from "../parts/state.js";
 import { wavesOf } from "./head.js";
 import { batchStrip, waveState } from "./strip.js";
@@ -36,7 +35,8 @@ function waveFold(view, wave, jobs) {
   const more = !isAtWork && `: ${listed(names, 4)}`;
   const isOpen = isAtWork || jobs.length === 1;
   const summary = [mark(state, { label: state }), el("b", `Wave ${wave.wave}`), el("span.meta", text, more)];
-  return fold(view, `wave ${wave.wave}`, summary, () => el("ul.jobs", jobsIn(view, `wave ${wave.wave}`, own)), { open: isOpen });
+  const key = `wave ${wave.wave}`;
+  return fold(view, { key, summary, open: isOpen }, () => el("ul.jobs", jobsIn(view, key, own)));
 }
 
 /** Jobs at work and in trouble each, the worst first; the others as one row for each state. */
@@ -61,11 +61,8 @@ function jobsIn(view, key, jobs) {
         el("b", `${count(own.length, "job")} ${word.replaceAll("_", " ")}`),
         el("span.meta", listed(names, 6)),
       ];
-      return el(
-        "li.rest",
-        { key: word },
-        rest(view, `${key} ${word}`, text, own, ({ job, reason }) => el("li", job, reason && el("span.meta", " ", said(reason)))),
-      );
+      const draw = ({ job, reason }) => el("li", job, reason && el("span.meta", " ", said(reason)));
+      return el("li.rest", { key: word }, rest(view, { key: `${key} ${word}`, summary: text }, own, draw));
     }),
   ];
 }

@@ -1,10 +1,9 @@
 // What a deploy came to: what failed first, with what was said there, then what was not started, then what went well.
 import { get } from "../base/api.js";
 import { el } from "../base/dom.js";
-import { count, duration, listed } from "../base/format.js";
-import { firstLine, said } from "../base/text.js";
-import { fold, rest } from "../parts/fold.js";
+import { count, duration, firstLine, listed, said } from "../base/text.js";
 import { orderButton } from "../parts/order.js";
+import { fold, rest } from "../parts/region.js";
 import { byTrouble, mark, tag } from "../parts/state.js";
 import { evidenceOf } from "./evidence.js";
 import { changesTable, deployOrder } from "./orders.js";
@@ -47,12 +46,8 @@ function groupOf(view, outcome, jobs) {
   ];
   const slowest = Math.max(...others.map((one) => one.duration_ms));
   const end = slowest > 0 && el("span.end", duration(slowest));
-  return [
-    ...rows,
-    rest(view, outcome, [text, end], others, ({ job, reason }) =>
-      el("li", job, outcome === "not_started" && el("span.meta", " ", said(reason))),
-    ),
-  ];
+  const draw = ({ job, reason }) => el("li", job, outcome === "not_started" && el("span.meta", " ", said(reason)));
+  return [...rows, rest(view, { key: outcome, summary: [text, end] }, others, draw)];
 }
 
 function jobFold(view, one, open) {
@@ -69,7 +64,7 @@ function jobFold(view, one, open) {
     isBack && el("span.badge", "put back"),
     ms > 0 && el("span.end", duration(ms)),
   ];
-  return fold(view, job, summary, () => jobBody(view, one), { open, kind: outcome === "failed" && "bad" });
+  return fold(view, { key: job, summary, open, kind: outcome === "failed" && "bad" }, () => jobBody(view, one));
 }
 
 function whereFailed(allocations) {
@@ -123,7 +118,7 @@ function whichWorkers(view, job, allocations) {
       el("b", own.length),
       el("span.end", names.length < 3 && inShort(names)),
     ];
-    return rest(view, `${job} ${outcome}`, text, names);
+    return rest(view, { key: `${job} ${outcome}`, summary: text }, names);
   });
   return [el("h2", "Which workers"), el("div.states", rows)];
 }
@@ -191,15 +186,12 @@ function ordersOf({ page }, { job, outcome, allocations }) {
 function reconcileFold(view, reconciled) {
   const bad = reconciled.filter(({ error }) => error);
   const word = bad.length > 0 ? "failed" : "changed";
-  const text = [
+  const summary = [
     mark(word, { label: word }),
     el("b", "Reconcile"),
     el("span.meta", `${count(reconciled.length, "allocation")} stopped or removed, ${bad.length} failed`),
   ];
   const row = ({ job, worker, action, error }) =>
     el("li", mark(error ? "failed" : "changed"), ` ${job} on ${worker}: ${action} `, error && el("span.error", said(error)));
-  return fold(view, "reconcile", text, () => el("ul.names", reconciled.map(row)), {
-    open: bad.length > 0,
-    kind: bad.length > 0 && "bad",
-  });
+  return rest(view, { key: "reconcile", summary, open: bad.length > 0, kind: bad.length > 0 && "bad" }, reconciled, row);
 }

@@ -1,8 +1,7 @@
 // What runs other than deploys came to, each kind in the words of its own.
 import { el } from "../base/dom.js";
-import { count } from "../base/format.js";
-import { said } from "../base/text.js";
-import { fold } from "../parts/fold.js";
+import { count, said } from "../base/text.js";
+import { fold } from "../parts/region.js";
 import { badge, byTrouble, mark } from "../parts/state.js";
 import { dataOf } from "../parts/table.js";
 import { evidenceOf } from "./evidence.js";
@@ -101,7 +100,7 @@ function answerFold(view, key, own, index) {
     names.length > 4 && el("p.small.all", names.join(", ")),
     el("pre.answer", { tabindex: 0 }, said(text) || "nothing was written"),
   ];
-  return fold(view, key, summary, body, { open: index === 0 && outcome !== "not_started" });
+  return fold(view, { key, summary, open: index === 0 && outcome !== "not_started" }, body);
 }
 
 /** How files were found: workers with differences first. */
@@ -118,23 +117,22 @@ function driftOf(view) {
     lost.map(({ worker, outcome, error }) =>
       el("p.row-line", { key: worker }, mark(outcome, { label: outcome }), el("b", worker), el("span.meta", said(error))),
     ),
-    found.map(({ job, worker, files, is_unfinished: open }, index) =>
-      fold(
-        view,
-        `${job}@${worker}`,
-        [
-          mark("hand", { label: "changed by hand" }),
-          el("b", job),
-          ` on ${worker}`,
-          el("span.meta", open && "a change of it has not ended"),
-          el("span.end", count(files.length, "file")),
-        ],
-        () => files.map((file) => fileFold(view, `${job}@${worker} ${file.path}`, file, { open: true })),
-        { open: index < 3 },
-      ),
-    ),
+    found.map((one, index) => driftFold(view, one, index < 3)),
     el("p.row-line", { key: "well" }, mark("ok"), el("b", count(well, "worker")), " as promoted"),
   );
+}
+
+function driftFold(view, { job, worker, files, is_unfinished: isUnfinished }, open) {
+  const key = `${job}@${worker}`;
+  const summary = [
+    mark("hand", { label: "changed by hand" }),
+    el("b", job),
+    ` on ${worker}`,
+    el("span.meta", isUnfinished && "a change of it has not ended"),
+    el("span.end", count(files.length, "file")),
+  ];
+  const body = () => files.map((file) => fileFold(view, `${key} ${file.path}`, file, { open: true }));
+  return fold(view, { key, summary, open }, body);
 }
 
 /** Jobs of job control and of health checks. */
@@ -149,20 +147,16 @@ function jobsOf(view) {
       el("p.row-line", { key: worker }, mark(outcome, { label: outcome }), el("b", worker), el("span.meta", said(error))),
     ),
     workers.length > 0 && el("p.row-line", mark("ok"), el("b", count(workers.length - bad.length, "worker")), " answered"),
-    groups.map(({ job, outcome, reason, allocations }, index) =>
-      fold(
-        view,
-        job,
-        [
-          mark(outcome, { label: outcome }),
-          el("b", job),
-          el("span.meta", reason ? said(reason) : outcome.replaceAll("_", " ")),
-          el("span.end", count(allocations.length, "worker")),
-        ],
-        () => allocations.map((one) => allocationOf(view, job, one)),
-        { open: jobs.length === 1 || (index === 0 && outcome === "failed") },
-      ),
-    ),
+    groups.map(({ job, outcome, reason, allocations }, index) => {
+      const summary = [
+        mark(outcome, { label: outcome }),
+        el("b", job),
+        el("span.meta", reason ? said(reason) : outcome.replaceAll("_", " ")),
+        el("span.end", count(allocations.length, "worker")),
+      ];
+      const open = jobs.length === 1 || (index === 0 && outcome === "failed");
+      return fold(view, { key: job, summary, open }, () => allocations.map((one) => allocationOf(view, job, one)));
+    }),
   );
 }
 

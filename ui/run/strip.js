@@ -1,6 +1,6 @@
 // The rollout of a job as a strip: a bar for each worker, batch by batch, in the order in which they are taken.
 import { el } from "../base/dom.js";
-import { count } from "../base/format.js";
+import { count } from "../base/text.js";
 import { mark, markOf, WORST_FIRST } from "../parts/state.js";
 
 /** With more workers each batch is one bar. */

@@ -1,19 +1,18 @@
 // The other tabs of a run's page: workers, what was asked, what differs from another run, and who did what.
 import { get } from "../base/api.js";
 import { el, scroller } from "../base/dom.js";
-import { count, duration, number } from "../base/format.js";
-import { said } from "../base/text.js";
-import { fold } from "../parts/fold.js";
+import { count, duration, number, said } from "../base/text.js";
 import { choice } from "../parts/form.js";
 import { letterOf } from "../parts/map/model.js";
 import { jobMap } from "../parts/map.js";
 import { orderButton } from "../parts/order.js";
+import { fold } from "../parts/region.js";
 import { state } from "../parts/state.js";
 import { dataOf, dataTable, shown } from "../parts/table.js";
 import { redeployOrder } from "./orders.js";
 import { aboutOf, byOf, outcomesOf } from "./words.js";
 
-const LOOKED_AT = 20;
+const COMPARED_WITH = 20;
 const COLUMNS = ["worker", "job", "outcome", "action", "batch", "duration_ms", "exit_code", "why"];
 
 /** Each worker, or each job on it, with its state; of a deploy the map first. @param {import("../views/run.js").RunPage} view */
@@ -21,7 +20,7 @@ export function workersTab(view) {
   const rows = outcomesOf(view.run).filter(({ worker }) => worker);
   if (view.run.kind !== "deploy" || view.run.params.dry_run) return rowsOf(view, rows);
   const summary = [el("b", "As a table"), el("span.meta", count(rows.length, "row"))];
-  const table = fold(view, "rows", summary, () => rowsOf(view, rows));
+  const table = fold(view, { key: "rows", summary }, () => rowsOf(view, rows));
   return [mapOf(view), el("section.panel", { key: "rows" }, table)];
 }
 
@@ -142,7 +141,7 @@ export function compareTab(view) {
 async function readOthers(view) {
   const { page, run } = view;
   view.compared = false;
-  const { items } = await get(page.path(`/runs?kind=${run.kind}&limit=${LOOKED_AT}`));
+  const { items } = await get(page.path(`/runs?kind=${run.kind}&limit=${COMPARED_WITH}`));
   const others = items.filter(
     (one) => one.id !== run.id && one.status !== "running" && Boolean(one.params.dry_run) === Boolean(run.params.dry_run),
   );

@@ -1,5 +1,5 @@
+import { count, listed, words } from "../base/text.js";
 // What a run is called, is about, and came to: one form for lists, heads and tables.
-import { count, listed, words } from "../base/format.js";
 
 /** What a run is: `Deploy`, `Dry run`, `Run command`. */
 export function nameOf({ kind, params }) {

@@ -1,6 +1,6 @@
 import { listOf } from "../base/api.js";
 import { el } from "../base/dom.js";
-import { ago, number, words } from "../base/format.js";
+import { ago, number, words } from "../base/text.js";
 import { head, region } from "../parts/region.js";
 import { dataTable } from "../parts/table.js";
 import { nameOf } from "../run/words.js";

@@ -1,13 +1,11 @@
-import { address, get, keepQuery, link } from "../base/api.js";
+import { address, get, keepQuery, link, pageAt } from "../base/api.js";
 import { button, el } from "../base/dom.js";
-import { about, ago, count, duration, elapsed, listed, number, since, words } from "../base/format.js";
-import { said } from "../base/text.js";
+import { about, ago, count, duration, elapsed, listed, number, said, since, words } from "../base/text.js";
 import { guide, newBucketButton } from "../parts/guide.js";
 import { tellingLine } from "../parts/map/reason.js";
 import { orderButton } from "../parts/order.js";
 import { head, region } from "../parts/region.js";
-import { chips, mark, progressBar } from "../parts/state.js";
-import { runStrip } from "../parts/strip-of-runs.js";
+import { chips, mark, progressBar, runStrip } from "../parts/state.js";
 
 /** The groups of the table; a group with this many buckets or more, and nothing to do, is folded. */
 const GROUPS = {
@@ -17,6 +15,15 @@ const GROUPS = {
   ok: "Well",
   waiting: "Not deployed",
 };
+const HEADS = ["", "Bucket", "Health", "Jobs × workers", "Last deploy", "Last 20 runs", ""];
+/** The chips by state. */
+const FILTERS = [
+  ["failed", "failing"],
+  ["unreachable", "unreachable"],
+  ["running", "running"],
+  ["ok", "well"],
+  ["waiting", "not deployed"],
+];
 const FOLDED_FROM = 100;
 
 /** All buckets: first what is broken, since when and why. */
@@ -25,17 +32,17 @@ export function bucketsView(page) {
   const buckets = region(() => get("/api/summary"), draw, { name: "div" });
 
   function draw({ items }) {
-    const all = items.map((bucket) => ({ ...bucket, state: stateOf(bucket) }));
+    const all = items.map((bucket) => ({ ...bucket, state: stateIn(bucket) }));
     if (all.length === 0) return guide(page, null);
     if (all.length === 1 && all[0].state === "waiting" && !all[0].workers)
-      return guide({ ...page, ...pageOf(page, all[0].id) }, all[0]);
-    return [headOf(page, all), filtersOf(all, look, buckets.draw), tableOf(page, all, look, buckets.draw)];
+      return guide({ ...page, ...pageAt({ bucketId: all[0].id }) }, all[0]);
+    return [bucketsHead(page, all), filtersOf(all, look, buckets.draw), tableOf(page, all, look, buckets.draw)];
   }
   return { title: "Buckets", element: buckets.element, refresh: buckets.refresh };
 }
 
 /** failed, unreachable, running, ok or waiting: worked out from the allocations, not from the last run. */
-function stateOf({ problems, problem_count: problemCount, active_run: active, last_deploy: deploy, initialized, unavailable }) {
+function stateIn({ problems, problem_count: problemCount, active_run: active, last_deploy: deploy, initialized, unavailable }) {
   if (unavailable) return "failed";
   if (problems.some(({ kind }) => kind !== "unreachable")) return "failed";
   if (problemCount > 0) return "unreachable";
@@ -43,12 +50,7 @@ function stateOf({ problems, problem_count: problemCount, active_run: active, la
   return initialized && deploy ? "ok" : "waiting";
 }
 
-function pageOf(page, id) {
-  const path = (rest = "") => `/api/buckets/${id}${rest}`;
-  return { bucketId: id, path, link: (...rest) => link(id, ...rest), refresh: page.refresh };
-}
-
-function headOf(page, all) {
+function bucketsHead(page, all) {
   const broken = all.filter(({ state }) => state === "failed" || state === "unreachable");
   const title =
     broken.length === 0
@@ -56,11 +58,9 @@ function headOf(page, all) {
       : `${broken.length} of ${count(all.length, "bucket")} ${broken.length === 1 ? "needs" : "need"} attention`;
   const running = all.filter(({ active_run: active }) => active).length;
   const begins = broken.flatMap(({ problems }) => problems.map(({ since: from }) => from)).filter(Boolean);
+  const workers = all.reduce((sum, bucket) => sum + (bucket.workers ?? 0), 0);
   const line = [
-    count(
-      all.reduce((sum, { workers }) => sum + (workers ?? 0), 0),
-      "worker",
-    ),
+    count(workers, "worker"),
     running > 0 && `${count(running, "run")} ${running === 1 ? "goes" : "go"} on`,
     begins.length > 0 && `the oldest problem is ${about(Date.now() - Date.parse(begins.sort()[0]))} old`,
   ];
@@ -79,21 +79,9 @@ function filtersOf(all, look, changed) {
     keepQuery({ q: look.typed });
     changed();
   };
-  const search = el("input", {
-    type: "search",
-    placeholder: "Filter",
-    "aria-label": "Filter buckets",
-    value: look.typed,
-    oninput,
-  });
-  const states = [
-    ["failed", "failing"],
-    ["unreachable", "unreachable"],
-    ["running", "running"],
-    ["ok", "well"],
-    ["waiting", "not deployed"],
-  ];
-  const items = states.map(([word, text]) => ({ word, text, count: all.filter(({ state }) => state === word).length }));
+  const about = { placeholder: "Filter", "aria-label": "Filter buckets", value: look.typed };
+  const search = el("input", { type: "search", ...about, oninput });
+  const items = FILTERS.map(([word, text]) => ({ word, text, count: all.filter(({ state }) => state === word).length }));
   return el("div.filters.bare", search, chips(items, look.chosen, changed));
 }
 
@@ -104,25 +92,22 @@ function tableOf(page, all, look, changed) {
     (look.chosen.size === 0 || look.chosen.has(state));
   const byGroup = Map.groupBy(all.filter(isShown), ({ state }) => GROUPS[state]);
   const groups = [...new Set(Object.values(GROUPS))].filter((name) => byGroup.has(name));
-  const heads = ["", "Bucket", "Health", "Jobs × workers", "Last deploy", "Last 20 runs", ""];
   const rows = groups.flatMap((name) => {
     const own = byGroup.get(name).toSorted(byAge);
     const isFolded = own.length >= FOLDED_FROM && /^(Well|Not)/.test(name) && !look.unfolded.has(name);
     const unfold = () => changed(look.unfolded.add(name));
-    const title = isFolded
-      ? button(`${name} ${number(own.length)}, show`, unfold, { class: "plain" })
-      : [name, " ", number(own.length)];
-    const row = el("tr.group", { key: name }, el("th", { colspan: heads.length, scope: "rowgroup" }, title));
-    return [all.length > 1 && row, ...(isFolded ? [] : own.map((bucket) => rowOf(page, bucket)))];
+    const title = `${name} ${number(own.length)}`;
+    const shown = isFolded ? button(`${title}, show`, unfold, { class: "plain" }) : title;
+    const row = el("tr.group", { key: name }, el("th", { colspan: HEADS.length, scope: "rowgroup" }, shown));
+    return [all.length > 1 && row, ...(isFolded ? [] : own.map((bucket) => bucketRow(page, bucket)))];
   });
   if (rows.length === 0) return el("p.notice.panel", "No bucket matches the filter.");
-  const columns = heads.map((text) =>
-    el("th", { scope: "col", class: text === "Jobs × workers" && "number" }, text || el("span.unseen", "State and orders")),
-  );
-  return el(
-    "div.panel.table.buckets",
-    el("table", el("caption.unseen", "Buckets"), el("thead", el("tr", columns)), el("tbody", rows)),
-  );
+  const columns = HEADS.map((text) => {
+    const isNumber = text === "Jobs × workers";
+    return el("th", { scope: "col", class: isNumber && "number" }, text || el("span.unseen", "State and orders"));
+  });
+  const parts = [el("caption.unseen", "Buckets"), el("thead", el("tr", columns)), el("tbody", rows)];
+  return el("div.panel.table.buckets", el("table", parts));
 }
 
 /** The oldest trouble first, then by name. */
@@ -131,14 +116,11 @@ function byAge(one, other) {
   return from.localeCompare(to) || `${one.project}/${one.name}`.localeCompare(`${other.project}/${other.name}`);
 }
 
-function rowOf(page, bucket) {
+function bucketRow(page, bucket) {
   const { id, project, name, state, jobs, workers, last_deploy: deploy, recent } = bucket;
   const size = workers > 0 ? `${number(jobs)} × ${number(workers)}` : "–";
-  const ended = deploy && [
-    el("span", { class: deploy.status }, deploy.status === "succeeded" ? "ok" : deploy.status),
-    " ",
-    ago(deploy.created_at),
-  ];
+  const word = deploy?.status === "succeeded" ? "ok" : deploy?.status;
+  const ended = deploy && [el("span", { class: deploy.status }, word), " ", ago(deploy.created_at)];
   return el(
     "tr",
     { key: id },
@@ -148,7 +130,7 @@ function rowOf(page, bucket) {
     el("td.number", size),
     el("td.meta", ended ?? "never"),
     el("td", recent?.length > 0 && runStrip(recent)),
-    el("td.number", orderOf({ ...page, ...pageOf(page, id), nameOfBucket: () => name }, bucket)),
+    el("td.number", nextOrder({ ...page, ...pageAt({ bucketId: id }), nameOfBucket: () => name }, bucket)),
   );
 }
 
@@ -161,14 +143,9 @@ function healthOf(bucket) {
   if (worst) {
     const place = [worst.job, worst.workers[0]].filter(Boolean).join("@");
     const others = problemCount > problems.length ? problemCount - 1 : own.length - 1;
+    const more = others > 0 && ` and ${count(others, "more problem")}`;
     return [
-      el(
-        "span",
-        el("b", { class: worst.kind }, told(worst)),
-        others > 0 && ` and ${count(others, "more problem")}`,
-        " ",
-        el("span.meta", since(worst.since)),
-      ),
+      el("span", el("b", { class: worst.kind }, told(worst)), more, " ", el("span.meta", since(worst.since))),
       el("span.reason", said(`${place} ${tellingLine(worst.reason)}`)),
       active && runningLine(bucket),
     ];
@@ -180,17 +157,11 @@ function healthOf(bucket) {
 }
 
 /** A problem in a few words. */
-export function told({ kind, job, workers, worker_count: workerCount, job_count: jobCount }) {
-  if (kind === "unreachable")
-    return workerCount === 1 ? `${workers[0]} cannot be reached` : `${count(workerCount, "worker")} cannot be reached`;
+function told({ kind, job, workers, worker_count: workerCount, job_count: jobCount }) {
+  const where = workerCount <= 2 ? listed(workers) : count(workerCount, "worker");
   const what = jobCount > 1 ? count(jobCount, "job") : job;
-  return kind === "failed"
-    ? `${what} failed on ${where(workers, workerCount)}`
-    : `${what} is unsettled on ${where(workers, workerCount)}`;
-}
-
-function where(workers, workerCount) {
-  return workerCount <= 2 ? listed(workers) : count(workerCount, "worker");
+  if (kind === "unreachable") return `${where} cannot be reached`;
+  return `${what} ${kind === "failed" ? "failed" : "is unsettled"} on ${where}`;
 }
 
 function runningLine({ active_run: { kind, created_at: begun, dry_run: isPlan }, mean_deploy_ms: mean, progress }) {
@@ -211,7 +182,7 @@ function nextOf({ certs_soon: certs, next_cert: next, drifted }) {
   return el("span.meta", "All well");
 }
 
-function orderOf(page, { state, problems, active_run: active }) {
+function nextOrder(page, { state, problems, active_run: active }) {
   if (active) return null;
   if (state === "waiting") return el("a.button.small", { href: page.link() }, "Set up");
   if (state === "unreachable") {
@@ -221,10 +192,6 @@ function orderOf(page, { state, problems, active_run: active }) {
   if (state !== "failed" || problems.length === 0) return null;
   const jobs = [...new Set(problems.filter(({ kind }) => kind !== "unreachable").flatMap((problem) => problem.jobs))];
   const says = [`Deploys ${listed(jobs, 8)}: first what failed, then what was not started.`];
-  return orderButton(
-    page,
-    "Retry …",
-    { path: "/deploy", body: { jobs }, says, danger: true, action: "Retry" },
-    { style: "small" },
-  );
+  const retry = { path: "/deploy", body: { jobs }, says, danger: true, action: "Retry" };
+  return orderButton(page, "Retry …", retry, { style: "small" });
 }

@@ -1,14 +1,13 @@
 import { keepQuery, listOf, queryOf, unless } from "../base/api.js";
-import { el } from "../base/dom.js";
-import { ago, words } from "../base/format.js";
-import { fieldsOf, tickBox } from "../parts/form.js";
+import { ago, words } from "../base/text.js";
+import { tickBox } from "../parts/form.js";
 import { orderButton } from "../parts/order.js";
-import { head, region, tabs } from "../parts/region.js";
+import { head, tabs, viewOf } from "../parts/region.js";
 import { state, tag } from "../parts/state.js";
-import { dataTable } from "../parts/table.js";
+import { listing } from "../parts/table.js";
 
 /** More rows than this are not read: the table says that it is cut. */
-const MOST = 20_000;
+const MOST_ROWS = 20_000;
 const RESOURCES = [
   ["workers", "Workers"],
   ["jobs", "Jobs"],
@@ -20,6 +19,10 @@ const RESOURCES = [
   ["certs", "Certificates"],
 ];
 const STATES = { allocations: "state", deployments: "rollout", certs: "status" };
+const CELLS = {
+  kv: { key: ({ key, secret }) => [key, secret && tag("secret")] },
+  certs: { not_after: ({ not_after: at }) => ago(at), status: ({ status }) => state(status) },
+};
 const TITLES = { kv: "Keys and values", certs: "Certificates" };
 const NONE = {
   kv: "There is no key yet. A build, hooks and ops kv set-secret write them.",
@@ -29,38 +32,29 @@ const NONE = {
 /** The catalog of the last build, for reading: workers, jobs, …, keys and certificates (control-plane.md, UI). */
 export function catalogView(page) {
   const name = RESOURCES.some(([one]) => one === page.rest[0]) ? page.rest[0] : "workers";
-  const table = dataTable({
+  const title = TITLES[name] ?? "Catalog";
+  const read = () => {
+    const on = Object.fromEntries(["active", "deleted"].map((key) => [key, page.query.get(key) ?? ""]));
+    return unless(listOf(page.path(`/cat/${name}?${queryOf(on)}`), MOST_ROWS), []);
+  };
+  const list = listing(read, {
     caption: TITLES[name] ?? words(name),
     stateColumn: STATES[name],
-    cells: name === "kv" ? { key: ({ key, secret }) => [key, secret && tag("secret")] } : name === "certs" ? certCells : {},
+    cells: CELLS[name],
     none: NONE[name] ?? "The catalog has none. Push a source; a push builds it.",
     tools: switchesOf(page, name, () => list.refresh()),
   });
-  const read = () => {
-    const on = Object.fromEntries(["active", "deleted"].map((key) => [key, page.query.get(key) ?? ""]));
-    return unless(listOf(page.path(`/cat/${name}?${queryOf(on)}`), MOST), []);
-  };
-  const list = region(read, (rows) => table.with(rows));
-  const isOwn = name in TITLES;
-  const parts = [
-    head({
-      title: TITLES[name] ?? "Catalog",
-      line: "What the last build made; for reading.",
-      controls: name === "kv" && [setSecret(page), removeSecret(page)],
-    }),
-    !isOwn && tabs(page, "catalog", RESOURCES, name),
-    list.element,
-  ];
-  return { title: TITLES[name] ?? "Catalog", element: el("div", parts), refresh: list.refresh };
+  const controls = name === "kv" && [secretButton(page, "Set a secret …", SET), secretButton(page, "Remove a secret …", REMOVE)];
+  const top = head({ title, line: "What the last build made; for reading.", controls });
+  const choices = tabs(RESOURCES, name, (one) => page.link("catalog", [one]));
+  return viewOf(title, [top, !TITLES[name] && choices], list);
 }
-
-const certCells = { not_after: ({ not_after: at }) => ago(at), status: ({ status }) => state(status) };
 
 function switchesOf(page, name, changed) {
   const switchOf = (key, label) => {
     const onchange = ({ target }) => {
       page.query.set(key, target.checked ? "true" : "");
-      keepQuery({ [key]: target.checked ? "true" : "" });
+      keepQuery({ [key]: page.query.get(key) });
       changed();
     };
     return tickBox(label, { checked: page.query.get(key) === "true", onchange });
@@ -71,51 +65,32 @@ function switchesOf(page, name, changed) {
   ];
 }
 
-const OF_SECRET = [
+const SECRET = [
   { name: "job", label: "Job", required: true, hint: "The job whose templates and hooks may read the secret" },
   { name: "key", label: "Key", required: true },
 ];
+/** A secret is written, and never read back. */
+const SET = {
+  method: "PUT",
+  body: ({ value, ttl }) => ({ value, ttl }),
+  example: { value: "…" },
+  says: ["Deploys that come later use the new value."],
+  asks: [
+    ...SECRET,
+    { name: "value", label: "Value", rows: 3, required: true, hint: "Stored sealed, and never shown again" },
+    { name: "ttl", label: "Time to live in seconds", type: "number", min: 1, hint: "Empty: the secret stays" },
+  ],
+  action: "Store the secret",
+};
+const REMOVE = {
+  method: "DELETE",
+  says: ["Templates that read the secret fail in the next deploy."],
+  asks: SECRET,
+  danger: true,
+  action: "Remove the secret",
+};
 
-function secretPath({ job = "", key = "" }) {
-  return `/secrets/jobs/${encodeURIComponent(job)}/${encodeURIComponent(key)}`;
-}
-
-/** Stores a secret of a job: written, never read back. */
-function setSecret(page) {
-  const order = () => {
-    const { labels, values } = fieldsOf([
-      ...OF_SECRET,
-      { name: "value", label: "Value", rows: 3, required: true, hint: "Stored sealed, and never shown again" },
-      { name: "ttl", label: "Time to live in seconds", type: "number", min: 1, hint: "Empty: the secret stays" },
-    ]);
-    const body = () => ({ value: values().value, ttl: values().ttl });
-    const says = ["Deploys that come later use the new value."];
-    return {
-      method: "PUT",
-      path: () => secretPath(values()),
-      body,
-      example: { value: "…" },
-      says,
-      fields: labels,
-      action: "Store the secret",
-    };
-  };
-  return orderButton(page, "Set a secret …", order, { free: true });
-}
-
-/** Removes a secret of a job. */
-function removeSecret(page) {
-  const order = () => {
-    const { labels, values } = fieldsOf(OF_SECRET);
-    const says = ["Templates that read the secret fail in the next deploy."];
-    return {
-      method: "DELETE",
-      path: () => secretPath(values()),
-      says,
-      fields: labels,
-      danger: true,
-      action: "Remove the secret",
-    };
-  };
-  return orderButton(page, "Remove a secret …", order, { free: true });
+function secretButton(page, label, order) {
+  const path = ({ job = "", key = "" }) => `/secrets/jobs/${encodeURIComponent(job)}/${encodeURIComponent(key)}`;
+  return orderButton(page, label, { ...order, path }, { free: true });
 }

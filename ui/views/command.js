@@ -1,8 +1,7 @@
 import { get, runsOf } from "../base/api.js";
-import { button, el, patch } from "../base/dom.js";
-import { count, listed, number } from "../base/format.js";
+import { el, patch } from "../base/dom.js";
 import { draft } from "../base/preferences.js";
-import { plain } from "../base/text.js";
+import { count, listed, number, plain } from "../base/text.js";
 import { item, opener } from "../parts/dialog.js";
 import { fieldsOf } from "../parts/form.js";
 import { orderButton } from "../parts/order.js";
@@ -51,11 +50,8 @@ export function commandView(page) {
     /** @type {HTMLButtonElement} */ (run.querySelector(".primary")).click();
   };
   const folds = new Map();
-  const last = region(
-    () => lastAnswers(page),
-    (found) => lastOf(page, found, folds, () => last.draw()),
-    { rows: 0 },
-  );
+  const draw = (found) => lastOf(page, found, folds, () => last.draw());
+  const last = region(() => lastAnswers(page), draw, { rows: 0 });
 
   function changed() {
     draft.keep(key, { values: fields.values(), workers: where.total() > 0 ? where.chosen() : kept.workers });
@@ -66,27 +62,24 @@ export function commandView(page) {
     const chosen = where.chosen();
     const { command: text, concurrency = 1 } = fields.values();
     const isReady = chosen.length > 0 && text?.trim();
-    const order = () => orderOf(fields.values(), where);
+    const order = () => commandOrder(fields.values(), where);
     const done = () => {
       remember(text);
-      draft.drop(key);
+      draft.keep(key, {});
       drawRun();
       page.refresh();
     };
     const start = orderButton(page, `Run on ${count(chosen.length, "worker")} …`, order, { style: "primary", done });
-    if (!isReady)
-      Object.assign(start, { disabled: true, title: chosen.length === 0 ? "No worker is chosen" : "There is no command yet" });
+    const missing = chosen.length === 0 ? "No worker is chosen" : "There is no command yet";
+    if (!isReady) Object.assign(start, { disabled: true, title: missing });
     start.own = true;
-    patch(
-      run,
-      start,
-      el("span.meta", isReady && batches(chosen.length, concurrency)),
-      el("span.end", usedMenu(command, changed)),
-    );
+    const told = el("span.meta", isReady && batches(chosen.length, concurrency));
+    patch(run, start, told, el("span.end", usedMenu(command, changed)));
   }
 
   async function refresh() {
     await Promise.all([where.total() === 0 && where.refresh().then(drawRun), last.refresh()]);
+    where.update();
   }
   drawRun();
   return { title: "Run command", element: el("div", head({ title: "Run command" }), form, last.element), refresh, fast: true };
@@ -98,31 +91,28 @@ function restore(input, value) {
   else input.value = value;
 }
 
-function orderOf(values, where) {
+function commandOrder(values, where) {
   const chosen = where.chosen();
   const isAll = chosen.length === where.total();
+  const many = count(chosen.length, "worker");
   return {
     path: "/run_command",
     body: { ...values, ...where.values() },
-    says: [
-      `Runs on ${isAll ? `all ${count(chosen.length, "worker")}` : `${count(chosen.length, "worker")}: ${listed(chosen, 12)}`}.`,
-    ],
+    says: [isAll ? `Runs on all ${many}.` : `Runs on ${many}: ${listed(chosen, 12)}.`],
     fields: el("pre.scroll", plain(values.command)),
     // Only a command for all of them is asked for twice.
     danger: isAll,
-    action: `Run on ${count(chosen.length, "worker")}`,
+    action: `Run on ${many}`,
     title: "Run this command?",
   };
 }
 
 /** `3 batches of 5, 5 and 3`. */
 function batches(total, width) {
-  const full = Math.floor(total / width);
-  const rest = total % width;
-  if (full + (rest > 0 ? 1 : 0) === 1) return "in one batch";
-  if (full + rest <= 4 && full > 0)
-    return `${number(full + (rest > 0 ? 1 : 0))} batches of ${listed([...Array(full).fill(width), ...(rest > 0 ? [rest] : [])], 4)}`;
-  return `${number(Math.ceil(total / width))} batches of ${width}`;
+  const batches = Math.ceil(total / width);
+  if (batches === 1) return "in one batch";
+  const sizes = Array.from({ length: Math.min(batches, 5) }, (_, index) => Math.min(width, total - index * width));
+  return `${number(batches)} batches of ${batches <= 4 ? listed(sizes, 4) : width}`;
 }
 
 function remember(text) {
@@ -139,10 +129,8 @@ function usedMenu(label, changed) {
     changed();
   };
   const shorter = (text) => (text.length > SHOWN_CHARACTERS ? `${text.slice(0, SHOWN_CHARACTERS)}…` : text);
-  const menu = opener("Last used ▾", () => commands.map((text) => item(plain(shorter(text)), use(text))), {
-    menu: true,
-    class: "quiet",
-  });
+  const items = () => commands.map((text) => item(plain(shorter(text)), use(text)));
+  const menu = opener("Last used ▾", items, { menu: true, class: "quiet" });
   menu.key = commands[0];
   return menu;
 }
@@ -157,7 +145,7 @@ async function lastAnswers(page) {
 
 function lastOf(page, found, folds, draw) {
   if (!found) return el("p.meta", "No command has run in this bucket yet.");
-  const open = button("Open the run", () => (location.hash = page.link("runs", [found.run.id])), { class: "small" });
+  const open = el("a.button.small", { href: page.link("runs", [found.run.id]) }, "Open the run");
   return [
     el("div.spread", el("h2", "Answers of the last command"), open),
     found.run.result && answersOf({ page, run: found.run, folds, draw }),

@@ -1,8 +1,7 @@
 import { bucketPath, get, listOf, runsOf, unless } from "../base/api.js";
 import { el, patch } from "../base/dom.js";
-import { ago, count, elapsed, listed, number } from "../base/format.js";
-import { plain, said } from "../base/text.js";
-import { command } from "../parts/copy.js";
+import { ago, count, elapsed, listed, number, plain, said } from "../base/text.js";
+import { command } from "../parts/dialog.js";
 import { fieldsOf } from "../parts/form.js";
 import { jobMap } from "../parts/map.js";
 import { orderButton } from "../parts/order.js";
@@ -32,6 +31,10 @@ const OPTIONS = [
 /** What is to be deployed, and how far each allocation is. @param {import("../routes.js").Page} page */
 export function deploymentsView(page) {
   return page.rest[0] === "rollout" ? rolloutView(page) : jobsView(page);
+}
+
+function deploymentTabs(page, chosen) {
+  return tabs(TABS, chosen, (name) => page.link("deployments", [name]));
 }
 
 function jobsView(page) {
@@ -73,7 +76,7 @@ function jobsView(page) {
     el("summary", el("b", "Options"), el("span.meta", "build, force, only files, hooks")),
     el("div.row.pad", options.labels),
   );
-  const element = el("div", top.element, tabs(page, "deployments", TABS, "jobs"), el("div.stack", choices, list.element));
+  const element = el("div", top.element, deploymentTabs(page, "jobs"), el("div.stack", choices, list.element));
   return { title: "Deployments", element, fast: true, refresh: () => Promise.all([top.refresh(), list.refresh()]) };
 }
 
@@ -222,7 +225,7 @@ function rolloutView(page) {
   });
   const read = async () => {
     const rows = await unless(listOf(page.path("/cat/deployments?limit=1000"), MOST), []);
-    const shown = rows.filter(({ rollout }) => rollout !== "removed").map((row) => ({ ...row, state: stateOf(row) }));
+    const shown = rows.filter(({ rollout }) => rollout !== "removed").map((row) => ({ ...row, state: allocationState(row) }));
     return { rows: shown, cut: rows.cut };
   };
   const list = region(read, ({ rows, cut }) => table.with(Object.assign(rows, { cut })), { rows: 0 });
@@ -245,11 +248,11 @@ function rolloutView(page) {
     if (found?.jobs.length > 0) map.show(found);
     if (/** @type {HTMLDetailsElement} */ (each).open) await list.refresh();
   };
-  const element = el("div", about.element, tabs(page, "deployments", TABS, "rollout"), el("div.stack", map.element, each));
+  const element = el("div", about.element, deploymentTabs(page, "rollout"), el("div.stack", map.element, each));
   return { title: "Deployments", element, refresh };
 }
 
-function stateOf({ rollout, gate, last_outcome: outcome, disabled }) {
+function allocationState({ rollout, gate, last_outcome: outcome, disabled }) {
   if (disabled) return "disabled";
   if (outcome === "failed" || outcome === "unreachable") return outcome;
   return rollout === "promoted" && /^(failed|pending)$/.test(gate) ? `health_${gate}` : rollout;

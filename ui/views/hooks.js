@@ -1,49 +1,31 @@
 import { listOf, runsOf, unless } from "../base/api.js";
-import { el } from "../base/dom.js";
-import { ago, listed } from "../base/format.js";
-import { said } from "../base/text.js";
+import { a, el } from "../base/dom.js";
+import { ago, listed, said } from "../base/text.js";
 import { curlItem, moreMenu, orderButton } from "../parts/order.js";
-import { head, region } from "../parts/region.js";
+import { head, viewOf } from "../parts/region.js";
 import { state } from "../parts/state.js";
-import { dataTable } from "../parts/table.js";
+import { listing } from "../parts/table.js";
 
 /** The hooks on the event `cli`, which people run (control-plane.md, UI). */
 export function hooksView(page) {
-  const table = dataTable({
+  const list = listing(() => readHooks(page), {
     caption: "Hooks",
     columns: ["hook", "job", "last_run", "demands", "actions"],
     labels: { actions: "" },
     cells: {
       hook: ({ hook }) => el("b", said(hook)),
-      last_run: ({ last }) =>
-        last && el("a", { href: page.link("runs", [last.id]) }, state(last.status), " ", ago(last.created_at)),
+      last_run: ({ last }) => last && a(page.link("runs", [last.id]), state(last.status), " ", ago(last.created_at)),
       demands: ({ demands }) => el("span.meta", listed(demands)),
-      actions: (row) =>
-        el(
-          "span.controls",
-          runButton(page, row),
-          moreMenu(() => [curlItem(page, orderOf(row))]),
-        ),
+      actions: (row) => actionsOf(page, hookOrder(row)),
     },
     keyOf: ({ job, hook }) => `${job} ${hook}`,
     none: "No job has a hook on the event cli. A hook is a script in the job's folder _hooks, named in its manifest.",
   });
-  const list = region(
-    () => read(page),
-    (rows) => table.with(rows),
-  );
-  return {
-    title: "Hooks",
-    element: el(
-      "div",
-      head({ title: "Hooks", line: "Scripts that run on the server, once for each allocation of their job." }),
-      list.element,
-    ),
-    refresh: list.refresh,
-  };
+  const line = "Scripts that run on the server, once for each allocation of their job.";
+  return viewOf("Hooks", head({ title: "Hooks", line }), list);
 }
 
-async function read(page) {
+async function readHooks(page) {
   const [rows, runs] = await Promise.all([
     unless(listOf(page.path("/cat/hooks")), []),
     runsOf(page.bucketId, { kind: "hooks", limit: 50 }),
@@ -53,15 +35,16 @@ async function read(page) {
     const [{ hook, job }] = same;
     const demands = new Set(same.filter((one) => one.demand_job).map((one) => `${one.demand_hook} of ${one.demand_job}`));
     const last = runs.find(({ params }) => params.hook === hook && (params.job ?? job) === job) ?? null;
-    return { hook, job, demands: [...demands], last, last_run: last?.created_at ?? "", actions: "" };
+    return { hook, job, demands: [...demands], last, last_run: last?.created_at ?? "" };
   });
 }
 
-function orderOf({ job, hook }) {
+function hookOrder({ job, hook }) {
   const says = [`Runs ${hook} on the server, once for each allocation of ${job}.`];
   return { path: "/hooks", body: { hook, job, verbose: true }, says, danger: job, action: "Run the hook", title: `Run ${hook}?` };
 }
 
-function runButton(page, row) {
-  return orderButton(page, "Run …", () => orderOf(row), { style: "small" });
+function actionsOf(page, order) {
+  const more = moreMenu(() => [curlItem(page, order)]);
+  return el("span.controls", orderButton(page, "Run …", order, { style: "small" }), more);
 }

@@ -1,7 +1,6 @@
 import { listOf } from "../base/api.js";
 import { a, el, facts, patch } from "../base/dom.js";
-import { count, listed, number, words } from "../base/format.js";
-import { plain, said } from "../base/text.js";
+import { count, listed, number, plain, said, words } from "../base/text.js";
 import { attentionPanel, attentionRows } from "../parts/attention.js";
 import { fileParts } from "../parts/files.js";
 import { fieldsOf } from "../parts/form.js";
@@ -23,7 +22,7 @@ const LISTS = {
   hooks: ["hook", "executed_on", "demand_job", "demand_hook"],
   certs: ["cert", "worker", "common_name", "not_after", "status"],
 };
-const FEW = 8;
+const NAMED = 8;
 
 /** One job: where it runs and how that went, its files as they were built, and what its manifest says. */
 export function jobView(page) {
@@ -56,7 +55,7 @@ export function jobView(page) {
       listOf(page.path(`/cat/jobs?jobs=${encodeURIComponent(job)}`)),
       listOf(page.path(`/cat/deployments?jobs=${encodeURIComponent(job)}`)),
     ]).catch(() => [[null], []]);
-    Object.assign(look, { definition: row, counts: row ?? {}, rows: rowsOf(allocations) });
+    Object.assign(look, { definition: row, counts: row ?? {}, rows: allocationRows(allocations) });
     await Promise.all(parts.map((one) => one.refresh()));
     if (row) return draw();
     patch(top, empty(`No job ${plain(job)} is in the catalog.`, a(page.link("jobs"), "All jobs")));
@@ -77,7 +76,7 @@ export function jobView(page) {
 }
 
 /** Allocations with what is the matter, the worst first. */
-function rowsOf(allocations) {
+function allocationRows(allocations) {
   const rows = allocations
     .filter(({ removed }) => !removed)
     .map((one) => ({ ...one, worker: one.worker_ip, state: stateOf(one) }));
@@ -115,7 +114,7 @@ function topOf(page, look, tab) {
   ];
   return [
     head({ title: said(job), mark: mark(state, { large: true, label: state }), line, controls: controlsOf(page, look) }),
-    tabs(page, "jobs", names, tab, [job]),
+    tabs(names, tab, (name) => page.link("jobs", [job, name])),
     tab === "" &&
       chosen.size > 0 &&
       el("p.meta", { role: "status" }, `Orders are for ${count(chosen.size, "ticked worker")} of ${number(rows.length)}.`),
@@ -155,7 +154,7 @@ function allocationsIn({ chosen }) {
 
 function meantBy(look) {
   const meant = look.chosen.size > 0 ? [...look.chosen] : look.rows.map(({ worker }) => worker);
-  return `${plain(look.job)}: ${count(meant.length, "allocation")} on ${plain(listed(meant, FEW))}.`;
+  return `${plain(look.job)}: ${count(meant.length, "allocation")} on ${plain(listed(meant, NAMED))}.`;
 }
 
 function controlOrder(look, target, extra = /** @type {{ forget?: boolean }} */ ({})) {

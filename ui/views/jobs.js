@@ -1,7 +1,6 @@
 import { listOf, unless } from "../base/api.js";
 import { a, el, patch } from "../base/dom.js";
-import { count, number } from "../base/format.js";
-import { said } from "../base/text.js";
+import { count, number, said } from "../base/text.js";
 import { curlItem, moreMenu, orderButton } from "../parts/order.js";
 import { head, region } from "../parts/region.js";
 import { byTrouble, mark } from "../parts/state.js";

@@ -1,9 +1,9 @@
 import { get, unless } from "../base/api.js";
 import { a, alertPlace, el, patch, tell } from "../base/dom.js";
-import { ago, clockTime, count, duration, elapsed, listed, number, words } from "../base/format.js";
+import { ago, clockTime, count, duration, elapsed, listed, number, words } from "../base/text.js";
 import { activity } from "../frame/activity.js";
 import { attentionPanel, attentionRows } from "../parts/attention.js";
-import { shortId } from "../parts/copy.js";
+import { shortId } from "../parts/dialog.js";
 import { fieldsOf } from "../parts/form.js";
 import { guide } from "../parts/guide.js";
 import { reasonsOf } from "../parts/map/reason.js";
@@ -56,7 +56,7 @@ export function overviewView(page) {
     const isNew = !summary?.built_at;
     columns.hidden = isNew;
     if (isNew) return patch(top, guide(page, { ...bucket, workers: summary?.workers ?? 0 }));
-    const attention = attentionRows(page.bucketId, summary.problems ?? { items: [], total: 0, cut: 0 }, look.withDismissed);
+    const attention = attentionRows(page.bucketId, summary.problems, look.withDismissed);
     const show = () => {
       look.withDismissed = !look.withDismissed;
       draw();
@@ -107,7 +107,7 @@ export function overviewView(page) {
 
 function topOf(page, bucket, attention, { map, show, isShown }) {
   const { summary, active_run: runId } = bucket;
-  const [word, title] = titleOf(bucket, attention);
+  const [word, title] = overviewTitle(bucket, attention);
   const { dismissed } = attention;
   const hidden =
     dismissed > 0 &&
@@ -128,11 +128,11 @@ function topOf(page, bucket, attention, { map, show, isShown }) {
     hidden,
   ];
   const line = parts.filter(Boolean).flatMap((part, index) => (index > 0 ? [" · ", part] : part));
-  return head({ title, mark: mark(word, { large: true }), line, controls: controlsOf(page, bucket, attention, map) });
+  return head({ title, mark: mark(word, { large: true }), line, controls: overviewControls(page, bucket, attention, map) });
 }
 
 /** What is the matter with the bucket: a state, and a sentence. */
-function titleOf({ active_run: runId, last_run: last, summary }, { rows, total, dismissed }) {
+function overviewTitle({ active_run: runId, last_run: last, summary }, { rows, total, dismissed }) {
   const { counts } = summary;
   const waiting = counts.new + counts.update;
   if (total > 0)
@@ -172,7 +172,7 @@ function lastDeploy({ last_deploy: last, revision }) {
   return ["last deploy ", ago(last.created_at), took && `, ${took}`, revision && [", revision ", shortId(revision.id)]];
 }
 
-function controlsOf(page, bucket, { rows }, map) {
+function overviewControls(page, bucket, { rows }, map) {
   const isBroken = rows.length > 0;
   const jobs = [...new Set(rows.filter(({ kind }) => kind !== "unreachable").map(({ job }) => job))];
   const silent = rows.filter(({ kind }) => kind === "unreachable").flatMap(({ workers }) => workers);

@@ -1,7 +1,6 @@
 import { address, keepQuery, listOf, queryOf } from "../base/api.js";
 import { el, patch } from "../base/dom.js";
-import { ago, duration, elapsed, number, words } from "../base/format.js";
-import { said } from "../base/text.js";
+import { ago, duration, elapsed, number, said, words } from "../base/text.js";
 import { choice } from "../parts/form.js";
 import { cancelRun } from "../parts/order.js";
 import { empty, head, region } from "../parts/region.js";
@@ -64,7 +63,7 @@ function drawn(page, { items, cut }, more) {
     el("thead", el("tr", heads)),
     el(
       "tbody",
-      items.map((run) => rowOf(page, run)),
+      items.map((run) => runRow(page, run)),
     ),
   );
   const note = el("p.meta", `The ${number(items.length)} newest are shown.`);
@@ -74,7 +73,7 @@ function drawn(page, { items, cut }, more) {
   ];
 }
 
-function rowOf(page, run) {
+function runRow(page, run) {
   const { id, status, params, created_at: at, duration_ms: ms, error } = run;
   const isActive = status === "running";
   const cancel = el("button.small", { type: "button", onclick: () => cancelRun(page, run) }, "Cancel …");

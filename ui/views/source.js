@@ -1,15 +1,14 @@
 import { call, encoded, get, listOf, queryOf, unless } from "../base/api.js";
-import { button, el, facts, scroller } from "../base/dom.js";
-import { ago, count, localTime, size } from "../base/format.js";
-import { said } from "../base/text.js";
-import { command, shortId } from "../parts/copy.js";
-import { toast } from "../parts/dialog.js";
+import { a, button, el, facts, prose, scroller } from "../base/dom.js";
+import { ago, count, localTime, said, size } from "../base/text.js";
+import { command, shortId, toast } from "../parts/dialog.js";
 import { fileParts } from "../parts/files.js";
-import { choice, fieldsOf } from "../parts/form.js";
+import { choice } from "../parts/form.js";
+import { BUCKET_NAMES } from "../parts/guide.js";
 import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
-import { empty, head, region, tabs } from "../parts/region.js";
+import { empty, head, region, tabs, viewOf } from "../parts/region.js";
 import { badge, state, tag } from "../parts/state.js";
-import { dataOf, dataTable, diffOf } from "../parts/table.js";
+import { dataOf, diffOf, listing } from "../parts/table.js";
 
 /** A snapshot is unpacked for its check. */
 const CHECK_MS = 90_000;
@@ -28,14 +27,9 @@ const PARTS = { revisions, files, settings, ssh_key: sshKey, snapshots, schema }
 export function sourceView(page) {
   const name = TABS.some(([one]) => one === page.rest[0]) ? page.rest[0] : "revisions";
   const parts = PARTS[name]({ ...page, rest: page.rest.slice(1) });
-  const line = ["Read only: the source changes with ", el("code", "ops push"), " and with a rollback."];
-  const elements = parts.map((one) => one.element ?? one);
-  const refresh = () => Promise.all(parts.map((one) => one.refresh?.()));
-  return {
-    title: "Source",
-    element: el("div.stack", el("div", head({ title: "Source", line }), tabs(page, "source", TABS, name)), elements),
-    refresh,
-  };
+  const line = prose("Read only: the source changes with `ops push` and with a rollback.");
+  const choices = tabs(TABS, name, (one) => page.link("source", [one]));
+  return viewOf("Source", [head({ title: "Source", line }), choices], parts);
 }
 
 function pushCommand(page) {
@@ -44,31 +38,21 @@ function pushCommand(page) {
 
 function revisions(page) {
   const [chosen] = page.rest;
-  const table = dataTable({
+  const read = () => listOf(page.path("/source/revisions?limit=500"));
+  const list = listing(read, {
     caption: "Revisions",
     stateColumn: "build_status",
     columns: ["id", "created_at", "build_status", "is", "file_count", "size_bytes", "actions"],
-    labels: {
-      id: "Revision",
-      created_at: "Pushed",
-      build_status: "Build",
-      is: "",
-      file_count: "Files",
-      size_bytes: "Size",
-      actions: "",
-    },
+    labels: { id: "Revision", created_at: "Pushed", build_status: "Build", is: "", file_count: "Files", actions: "" },
     cells: {
       id: ({ id }) => el("a.code", { href: page.link("source", ["revisions", id]), title: id }, `…${id.slice(-8)}`),
-      created_at: ({ created_at: at, run_id: run }) => el("a", { href: page.link("runs", [run]) }, ago(at)),
+      created_at: ({ created_at: at, run_id: run }) => a(page.link("runs", [run]), ago(at)),
       is: ({ current, last_successful: good }) => [current && tag("current"), " ", good && badge("ok", "last good")],
       actions: (row) => (row.current ? "" : el("span.controls", rollBack(page, row))),
     },
     keyOf: ({ id }) => id,
     none: empty("Nothing was pushed yet.", pushCommand(page)),
   });
-  const read = async () =>
-    (await listOf(page.path("/source/revisions?limit=500"))).map((one) => ({ ...one, is: "", actions: "" }));
-  const list = region(read, (rows) => table.with(rows));
   return chosen === undefined ? [list] : [comparison(page, chosen), list];
 }
 
@@ -92,27 +76,20 @@ function comparison(page, id) {
     const go = (value) => {
       location.hash = page.link("source", ["revisions", id], { against: value });
     };
-    const told = [
-      [added.length, "added"],
-      [removed.length, "removed"],
-      [changed.length, "changed"],
-    ];
+    const told = Object.entries({ added, removed, changed }).map(([word, all]) => `${count(all.length, "file")} ${word}`);
     const files = [
       ...changed.map((file) => fileFold(file, noteOf(file))),
       ...added.map((path) => fileFold({ path }, "added")),
       ...removed.map((path) => fileFold({ path }, "removed")),
     ];
+    const other = choice("Against", [["", "the current one"], ...options], against, go);
     return [
-      el(
-        "div.spread",
-        el("h2", "What ", shortId(id), " changes"),
-        choice("Against", [["", "the current one"], ...options], against, go),
-      ),
-      el("p.meta", told.map(([total, word]) => `${count(total, "file")} ${word}`).join(", "), "."),
+      el("div.spread", el("h2", "What ", shortId(id), " changes"), other),
+      el("p.meta", told.join(", "), "."),
       files.length > 0 && el("div.panel", files),
     ];
   };
-  return region(read, draw, { name: "section" });
+  return region(read, draw);
 }
 
 function fileFold({ path, diff = "" }, note) {
@@ -131,27 +108,22 @@ function files(page) {
 }
 
 function settings(page) {
-  const read = async (rest) => get(page.path(rest));
-  const all = region(
-    async () => {
-      const sources = await listOf(page.path("/files?limit=500"));
-      const own = sources.map(({ path }) => RESOURCES.exec(path)).filter(Boolean);
-      const resources = own.map(([, selector = "default"]) => `/settings/job_resources/${encoded(selector)}`);
-      return await Promise.all(["/settings/maand", "/settings/bucket", ...resources].map(read));
-    },
-    (found) => found.map(settingsOf),
-  );
-  const templates = region(
-    async () =>
-      (await listOf(page.path("/templates?limit=500"))).flatMap(({ name, files: own }) =>
-        own.map((file) => ({ template: name, ...file })),
-      ),
-    (rows) => [
-      el("h2", "Templates for jobs"),
-      dataTable({ caption: "Templates", name: "templates", none: "There is none in templates/." }).with(rows),
-    ],
-  );
-  return [el("p.meta", "To change a setting, edit the file in your folder and push it: ", pushCommand(page)), all, templates];
+  const read = async () => {
+    const sources = await listOf(page.path("/files?limit=500"));
+    const own = sources.map(({ path }) => RESOURCES.exec(path)).filter(Boolean);
+    const resources = own.map(([, selector = "default"]) => `/settings/job_resources/${encoded(selector)}`);
+    return await Promise.all(["/settings/maand", "/settings/bucket", ...resources].map((rest) => get(page.path(rest))));
+  };
+  const readTemplates = async () => {
+    const all = await listOf(page.path("/templates?limit=500"));
+    return all.flatMap(({ name, files: own }) => own.map((file) => ({ template: name, ...file })));
+  };
+  return [
+    el("p.meta", "To change a setting, edit the file in your folder and push it: ", pushCommand(page)),
+    region(read, (found) => found.map(settingsOf)),
+    el("h2", "Templates for jobs"),
+    listing(readTemplates, { caption: "Templates", name: "templates", none: "There is none in templates/." }),
+  ];
 }
 
 function settingsOf({ path, content, values, problem }) {
@@ -167,28 +139,22 @@ function settingsOf({ path, content, values, problem }) {
 
 function sshKey(page) {
   const url = "/secrets/ssh_key";
-  const upload = (present) => () => {
-    const { labels, inputs, values } = fieldsOf([
-      { name: "file", label: "From a file", type: "file" },
-      { name: "private_key", label: "Private key", hint: "OpenSSH or PEM, without a passphrase", rows: 8, required: true },
-    ]);
-    const [file, text] = /** @type {any[]} */ (inputs);
-    file.onchange = async () => {
-      text.value = await file.files[0].text();
-    };
-    const says = [`${present ? "Replaces" : "Stores"} the private key with which workers are reached. It is never shown again.`];
-    const body = () => ({ private_key: `${values().private_key?.trimEnd()}\n` });
-    return {
-      method: "PUT",
-      path: url,
-      body,
-      example: { private_key: "…" },
-      danger: present,
-      says,
-      fields: labels,
-      action: present ? "Replace the key" : "Store the key",
-    };
+  const fill = async ({ target }) => {
+    target.form.elements.private_key.value = await target.files[0].text();
   };
+  const upload = (present) => ({
+    method: "PUT",
+    path: url,
+    asks: [
+      { name: "file", label: "From a file", type: "file", onchange: fill },
+      { name: "private_key", label: "Private key", hint: "OpenSSH or PEM, without a passphrase", rows: 8, required: true },
+    ],
+    body: (typed) => ({ private_key: `${typed.private_key?.trimEnd()}\n` }),
+    example: { private_key: "…" },
+    danger: present,
+    says: [`${present ? "Replaces" : "Stores"} the private key with which workers are reached. It is never shown again.`],
+    action: present ? "Replace the key" : "Store the key",
+  });
   const remove = {
     method: "DELETE",
     path: url,
@@ -202,10 +168,9 @@ function sshKey(page) {
       el("hr"),
       orderItem(page, "Remove the key …", remove, { dangerous: true }),
     ]);
-    const put = orderButton(page, key.present ? "Replace the key …" : "Upload a key …", upload(key.present), {
-      style: !key.present && "primary",
-      free: true,
-    });
+    const style = key.present ? "" : "primary";
+    const label = key.present ? "Replace the key …" : "Upload a key …";
+    const put = orderButton(page, label, upload(key.present), { style, free: true });
     const controls = el("div.controls", put, key.present && more);
     if (!key.present) return empty("There is no key: workers cannot be reached over ssh.", controls);
     const about = [
@@ -224,20 +189,16 @@ function sshKey(page) {
 }
 
 function snapshots(page) {
-  const create = () => {
-    const { labels, values } = fieldsOf([{ name: "note", label: "Note" }]);
-    return {
-      path: "/snapshots",
-      body: values,
-      says: ["Saves database, keys and source in one file on the server."],
-      fields: labels,
-      action: "Create",
-    };
+  const create = {
+    path: "/snapshots",
+    says: ["Saves database, keys and source in one file on the server."],
+    asks: [{ name: "note", label: "Note" }],
+    action: "Create",
   };
-  const table = dataTable({
+  const list = listing(() => listOf(page.path("/snapshots?limit=500")), {
     caption: "Snapshots",
     columns: ["name", "created_at", "note", "size_bytes", "schema_version", "actions"],
-    labels: { created_at: "Made", size_bytes: "Size", schema_version: "Schema", actions: "" },
+    labels: { created_at: "Made", schema_version: "Schema", actions: "" },
     cells: {
       note: ({ note, error }) => (error ? el("span.error", said(error)) : said(note)),
       actions: (row) => snapshotOrders(page, row),
@@ -246,8 +207,7 @@ function snapshots(page) {
     none: "There is no snapshot yet.",
     tools: orderButton(page, "Create a snapshot …", create, { style: "primary" }),
   });
-  const read = async () => (await listOf(page.path("/snapshots?limit=500"))).map((one) => ({ ...one, actions: "" }));
-  return [region(read, (rows) => table.with(rows))];
+  return [list];
 }
 
 function snapshotOrders(page, { name, created_at: at }) {
@@ -264,10 +224,8 @@ function snapshotOrders(page, { name, created_at: at }) {
     danger: true,
     action: "Delete the snapshot",
   };
-  const more = moreMenu(
-    () => [curlItem(page, restore), el("hr"), orderItem(page, "Delete …", remove, { dangerous: true })],
-    `Orders for ${name}`,
-  );
+  const items = () => [curlItem(page, restore), el("hr"), orderItem(page, "Delete …", remove, { dangerous: true })];
+  const more = moreMenu(items, `Orders for ${name}`);
   return el("span.controls", checkButton(page, path), orderButton(page, "Restore …", restore, { style: "small" }), more);
 }
 
@@ -276,12 +234,9 @@ function checkButton(page, path) {
   const check = async () => {
     trigger.setAttribute("aria-busy", "true");
     try {
-      const {
-        error,
-        files,
-        size_bytes: bytes,
-      } = await call("POST", page.path(`${path}/verify`), { body: {}, limitMs: CHECK_MS });
-      toast(error ?? `The snapshot can be restored: ${count(files, "file")}, ${size(bytes)}.`, { error: error !== null });
+      const found = await call("POST", page.path(`${path}/verify`), { body: {}, limitMs: CHECK_MS });
+      const good = `The snapshot can be restored: ${count(found.files, "file")}, ${size(found.size_bytes)}.`;
+      toast(found.error ?? good, { error: found.error !== null });
     } catch (error) {
       toast(`Not checked: ${error.message}`, { error: true });
     }
@@ -299,12 +254,8 @@ function schema(page) {
     action: "Initialise or upgrade",
   };
   const rename = () => {
-    const { project, name } = page.bucket();
-    const { labels, values } = fieldsOf([
-      { name: "project", label: "Project", value: project, required: true },
-      { name: "name", label: "Name", value: name, required: true },
-    ]);
-    return { method: "PUT", path: "", body: values, says: ["Only the name changes."], fields: labels, action: "Rename" };
+    const asks = BUCKET_NAMES.map((field) => ({ ...field, value: page.bucket()[field.name] }));
+    return { method: "PUT", path: "", says: ["Only the name changes."], asks, action: "Rename" };
   };
   const remove = {
     method: "DELETE",
@@ -332,14 +283,11 @@ function schema(page) {
       ["Last build", info && (info.built_at ? ago(info.built_at) : "never")],
       ["Update sequence", info?.update_seq],
     ];
+    const last = orderItem(page, "Delete the bucket …", remove, { dangerous: true, done });
     const controls = [
       orderButton(page, "Initialise or upgrade …", upgrade, { free: true }),
       orderButton(page, "Rename …", rename, { free: true }),
-      moreMenu(() => [
-        curlItem(page, upgrade),
-        el("hr"),
-        orderItem(page, "Delete the bucket …", remove, { dangerous: true, done }),
-      ]),
+      moreMenu(() => [curlItem(page, upgrade), el("hr"), last]),
     ];
     return [facts(about), el("div.controls", controls)];
   };

@@ -1,12 +1,11 @@
 import { listOf, queryOf, runsOf, unless } from "../base/api.js";
-import { button, el, facts } from "../base/dom.js";
-import { ago, count, duration, listed, number } from "../base/format.js";
-import { said } from "../base/text.js";
-import { opener } from "../parts/dialog.js";
+import { el } from "../base/dom.js";
+import { ago, count, duration, listed, number, said } from "../base/text.js";
+import { item, opener } from "../parts/dialog.js";
 import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
-import { head, region } from "../parts/region.js";
+import { head, viewOf } from "../parts/region.js";
 import { mark, state, tag } from "../parts/state.js";
-import { dataOf, dataTable } from "../parts/table.js";
+import { dataOf, listing } from "../parts/table.js";
 import { workerChoice } from "../parts/where.js";
 
 const READINGS = 50;
@@ -15,19 +14,15 @@ const BARS = "▁▂▃▄▅▆▇█";
 /** The workers: what workers.json says of each, and what the last readings found (control-plane.md, UI). */
 export function workersView(page) {
   const look = { chosen: null };
-  const table = dataTable({
+  const list = listing(() => readWorkers(page), {
     caption: "Workers",
     stateColumn: "state",
     columns: ["worker", "state", "jobs", "behind", "drift", "host_key", "load", "cpu", "memory", "labels", "actions"],
-    labels: { host_key: "Host key", cpu: "CPU", actions: "", jobs: "Jobs", behind: "Behind" },
+    labels: { actions: "" },
     cells: cellsOf(page),
     keyOf: ({ worker }) => worker,
     none: "There is none in workspace/workers.json. Add workers there, then push.",
   });
-  const list = region(
-    () => read(page),
-    (rows) => table.with(rows),
-  );
   const order = (name) => () => ({ path: `/workers/${name}`, body: look.chosen?.values() ?? {} });
   const which = opener("Which workers", () => {
     look.chosen ??= workerChoice(page);
@@ -44,11 +39,7 @@ export function workersView(page) {
   ]);
   const controls = [orderButton(page, "Read uptime", order("uptime"), { style: "primary" }), trust, which, more];
   const line = "Definitions come from workspace/workers.json of the pushed source; the rest is what the last readings found.";
-  return {
-    title: "Workers",
-    element: el("div", head({ title: "Workers", line, controls }), list.element),
-    refresh: list.refresh,
-  };
+  return viewOf("Workers", head({ title: "Workers", line, controls }), list);
 }
 
 function trustOrder({ chosen }, force) {
@@ -67,7 +58,6 @@ function cellsOf(page) {
   return {
     worker: (row) => [el("b", said(row.worker)), row.hostname && el("small", " ", said(row.hostname))],
     state: ({ state: word, seen_at: at }) => [state(word), at && el("small.meta", " ", ago(at))],
-    jobs: ({ jobs }) => number(jobs),
     behind: ({ behind }) => (behind > 0 ? number(behind) : ""),
     drift: ({ drift }) => drift && state(drift === "in_sync" ? "ok" : drift, drift.replaceAll("_", " ")),
     host_key: hostKeyOf,
@@ -95,31 +85,19 @@ function hostKeyOf({ trust }) {
 /** What is known of one worker, and what can be asked of it. */
 function detailsOf(page, row) {
   const one = { workers: [row.worker] };
-  const known = { ...row.definition, facts: row.facts };
-  return moreMenu(
-    () => [
-      orderItem(page, "Read uptime", { path: "/workers/uptime", body: one }),
-      orderItem(page, "Read facts", { path: "/workers/facts", body: one }),
-      orderItem(page, "Check for drift", { path: "/drift", body: one }),
-      button("Run a command there", () => (location.hash = page.link("command", [], { workers: row.worker })), {
-        class: "item",
-        role: "menuitem",
-      }),
-      el("hr"),
-      el(
-        "div.pad.known",
-        facts([
-          ["Root", row.definition?.root],
-          ["Connection", row.definition?.connection],
-        ]),
-        dataOf(known.facts ?? { facts: "not read yet" }),
-      ),
-    ],
-    `Orders for ${row.worker}`,
-  );
+  const { root, connection } = row.definition ?? {};
+  const items = () => [
+    orderItem(page, "Read uptime", { path: "/workers/uptime", body: one }),
+    orderItem(page, "Read facts", { path: "/workers/facts", body: one }),
+    orderItem(page, "Check for drift", { path: "/drift", body: one }),
+    item("Run a command there", () => (location.hash = page.link("command", [], { workers: row.worker }))),
+    el("hr"),
+    el("div.pad.known", dataOf({ root, connection }), dataOf(row.facts ?? { facts: "not readWorkers yet" })),
+  ];
+  return moreMenu(items, `Orders for ${row.worker}`);
 }
 
-async function read(page) {
+async function readWorkers(page) {
   const { bucketId, path } = page;
   const lastOf = async (kind) => {
     const [run] = await runsOf(bucketId, { kind });
@@ -135,7 +113,7 @@ async function read(page) {
   const defined = new Map(definitions.map((one) => [one.host, one]));
   const facts = new Map(found.map((one) => [one.worker, one.facts]));
   const rows = workers.map(({ worker_ip: worker, hostname, removed, labels, allocations, behind }) => {
-    const seen = uptime.get(worker);
+    const [seen, use] = [uptime.get(worker), sysstat.get(worker) ?? []];
     return {
       ...{ worker, hostname, behind, drift: drift.get(worker)?.outcome ?? "" },
       state: removed ? "removed" : (seen?.outcome ?? "not_asked"),
@@ -146,9 +124,9 @@ async function read(page) {
       host_key: trust.get(worker)?.outcome ?? "",
       trust: trust.get(worker),
       labels: labels?.split(",").filter(Boolean) ?? [],
-      cpu: sysstat.get(worker)?.cpu ?? [],
-      memory: sysstat.get(worker)?.memory ?? [],
-      ...{ definition: defined.get(worker), facts: facts.get(worker), actions: "" },
+      cpu: use.map(({ cpu }) => cpu),
+      memory: use.map(({ memory }) => memory),
+      ...{ definition: defined.get(worker), facts: facts.get(worker) },
     };
   });
   return Object.assign(rows, { cut: workers.cut });
@@ -157,19 +135,14 @@ async function read(page) {
 /** The use of CPU and memory at the last readings, in percent, by worker. */
 async function readings({ bucketId }) {
   const runs = await runsOf(bucketId, { kind: "worker_sysstat", limit: READINGS });
-  const found = runs
-    .reverse()
-    .flatMap(({ result }) => result?.workers ?? [])
-    .filter(({ sysstat }) => sysstat);
-  return new Map(
-    [...Map.groupBy(found, ({ worker }) => worker)].map(([worker, own]) => [
-      worker,
-      {
-        cpu: own.map(({ sysstat }) => sysstat.cpu_pct),
-        memory: own.map(({ sysstat: one }) => 100 * (1 - one.mem_available_bytes / one.mem_total_bytes)),
-      },
-    ]),
-  );
+  const found = runs.reverse().flatMap(({ result }) => result?.workers ?? []);
+  const known = found.filter(({ sysstat }) => sysstat);
+  const use = known.map(({ worker, sysstat: one }) => ({
+    worker,
+    cpu: one.cpu_pct,
+    memory: 100 * (1 - one.mem_available_bytes / one.mem_total_bytes),
+  }));
+  return Map.groupBy(use, ({ worker }) => worker);
 }
 
 function chartOf(percents) {
@@ -177,10 +150,6 @@ function chartOf(percents) {
   if (known.length === 0) return "";
   const bars = known.map((percent) => BARS[Math.min(7, Math.floor(percent / 12.5))]).join("");
   const last = `${Math.round(known.at(-1))} %`;
-  return el(
-    "span.chart",
-    { role: "img", "aria-label": `${last}, the last of ${known.length} readings` },
-    `${last} `,
-    el("span", bars),
-  );
+  const spoken = { role: "img", "aria-label": `${last}, the last of ${known.length} readings` };
+  return el("span.chart", spoken, `${last} `, el("span", bars));
 }

@@ -4,9 +4,12 @@ import { inStates, LAST_OUTCOMES } from "./states.ts";
 
 /** The names that a problem shows of its workers or jobs. */
 const MOST_NAMES = 20;
-/** The characters of a reason that are shown, those of its end that are read, and those that tell one cause from another. */
-const [SHOWN_REASON, END_OF_REASON] = [300, 600];
+/** The characters of a reason that are shown, and those that tell one cause from another. */
+const SHOWN_REASON = 300;
 const CAUSE_LENGTH = 200;
+/** Stands at the end of a reason that was cut; of so many problems the telling line is looked for. */
+const CUT = "…";
+const MOST_WHOLE = 50;
 
 /** What is wrong, in the order in which it is shown. */
 export const PROBLEM_KINDS = ["failed", "unreachable", "unsettled"] as const;
@@ -25,7 +28,7 @@ export interface Problem {
   allocation_count: number;
   jobs: string[];
   job_count: number;
-  /** Of the newest run among the last actions; masked; over 300 characters its first line and the one that tells why. */
+  /** Of the newest run among the last actions; masked, at most 300 characters: of a longer one the first line and the telling line. */
   reason: string;
   /** Since when there was trouble all the time, of the allocation that had it first. */
   since: string;
@@ -43,15 +46,12 @@ type Troubled = [
   action: string,
   run: string,
   reason: string,
-  /** The end of a reason that is longer than what is shown. */
-  end: string,
 ];
 
 const FAILED = ["failed", "unreachable"];
 const OTHERS = ["", ...LAST_OUTCOMES].filter((outcome) => !FAILED.includes(outcome));
 const troubledIn = (condition: string) => `SELECT a.job, a.worker_ip, a.position, a.outcome, a.troubled_since,
-  COALESCE(o.action, ''), COALESCE(o.run_id, ''), COALESCE(substr(o.reason, 1, ${SHOWN_REASON + 1}), ''),
-  CASE WHEN length(o.reason) > ${SHOWN_REASON} THEN substr(o.reason, -${END_OF_REASON}) ELSE '' END
+  COALESCE(o.action, ''), COALESCE(o.run_id, ''), COALESCE(substr(o.reason, 1, ${SHOWN_REASON + 1}), '')
   FROM allocations a INDEXED BY allocations_by_state LEFT JOIN last_outcome o ON o.alloc_id = a.alloc_id
   WHERE ${condition} AND a.removed = 0`;
 /** The allocations whose last action failed, and those on which a rollout began and did not come to its end. */
@@ -81,7 +81,23 @@ export function problemsOf(db: Database, activeRun: string | null): Problem[] {
     else groups.set(key.join("\0"), [row]);
   }
   const rank = ({ kind, since }: Problem) => `${PROBLEM_KINDS.indexOf(kind)}${since}`;
-  return [...groups.values()].map(problemOf).sort((a, b) => (rank(a) < rank(b) ? -1 : 1));
+  const problems = [...groups.values()].map(problemOf).sort((a, b) => (rank(a) < rank(b) ? -1 : 1));
+  for (const one of problems.slice(0, MOST_WHOLE)) if (one.reason.endsWith(CUT)) one.reason = toldReason(db, one);
+  return problems;
+}
+
+/** A long reason: its first line, and the line of the worker that tells most. */
+function toldReason(db: Database, { job, jobs: [first], workers: [worker = ""], reason }: Problem): string {
+  const sql = `SELECT o.reason FROM allocations a JOIN last_outcome o ON o.alloc_id = a.alloc_id
+    WHERE a.worker_ip = ? AND a.job = ?`;
+  const whole = db.get<{ reason: string }>(sql, worker, job ?? first ?? "")?.reason ?? reason;
+  const [head = "", ...lines] = whole.split("\n");
+  const telling = reasonLine(lines.map((text) => ({ text })))?.text ?? "";
+  return cutReason([head, telling].join("\n"));
+}
+
+function cutReason(reason: string): string {
+  return reason.length > SHOWN_REASON ? `${reason.slice(0, SHOWN_REASON)}${CUT}`.toWellFormed() : reason;
 }
 
 function kindOf([, , , outcome]: Troubled): ProblemKind {
@@ -92,7 +108,7 @@ function problemOf(rows: Troubled[]): Problem {
   rows.sort((a, b) => a[2] - b[2] || (`${a[1]}\0${a[0]}` < `${b[1]}\0${b[0]}` ? -1 : 1));
   const newest = rows.reduce((found, row) => (row[6] > found[6] ? row : found));
   const since = rows.reduce((first, [, , , , at]) => (at < first ? at : first), newest[4]);
-  const [job, worker, , , , action, run_id, reason, end] = newest;
+  const [job, worker, , , , action, run_id, reason] = newest;
   const kind = kindOf(newest);
   const isWorker = kind === "unreachable";
   const names = [...new Set(rows.map((row) => (isWorker ? row[0] : row[1])))];
@@ -106,26 +122,11 @@ function problemOf(rows: Troubled[]): Problem {
     allocation_count: rows.length,
     jobs: isWorker ? shown : [job],
     job_count: isWorker ? names.length : 1,
-    reason: shownReason(reason, end),
+    reason: cutReason(reason),
     since,
     run_id,
     line: null,
   };
-}
-
-/** A reason as it is, or of a long one what failed and the worker's own line that tells why. */
-function shownReason(reason: string, end: string): string {
-  if (reason.length <= SHOWN_REASON) return reason;
-  const [first = "", ...more] = reason.split("\n");
-  // The first line of the end may be half a line.
-  const telling = reasonLine(
-    end
-      .split("\n")
-      .slice(1)
-      .map((text) => ({ text })),
-  );
-  const text = more.length > 0 && telling ? `${first}\n${telling.text}` : reason;
-  return text.length > SHOWN_REASON ? `${text.slice(0, SHOWN_REASON)}…`.toWellFormed() : text;
 }
 
 /** Quotes; ids and numbers in hex of at least 6 digits, of which one is a digit; all other numbers, with what is between. */

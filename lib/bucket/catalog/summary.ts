@@ -57,8 +57,12 @@ const ENDING: Listing = {
 };
 const SOON = "expiring_from <= unixepoch()";
 
-const TOTALS = `SELECT (SELECT COUNT(*) FROM job_certs) AS certs, (SELECT COUNT(*) FROM hooks) AS hooks,
-  (SELECT COUNT(*) FROM (SELECT deleted, MAX(version) FROM kv_version GROUP BY namespace, key) WHERE NOT deleted) AS kv`;
+const TOTALS = "SELECT (SELECT COUNT(*) FROM job_certs) AS certs, (SELECT COUNT(*) FROM hooks) AS hooks";
+const KV_VERSIONS = "SELECT COUNT(*) AS count FROM kv_version";
+const KV_KEYS =
+  "SELECT COUNT(*) AS count FROM (SELECT deleted, MAX(version) FROM kv_version GROUP BY namespace, key) WHERE NOT deleted";
+/** How long a number of keys counts for a number of versions: a purge may take as many away as others have added. */
+const KEYS_KNOWN_MS = 60_000;
 
 /** Reads the summary of a bucket; `activeRun` is the id of the run that goes on. */
 export function bucketSummary(db: Database, activeRun: string | null): BucketSummary {
@@ -80,8 +84,21 @@ export function bucketSummary(db: Database, activeRun: string | null): BucketSum
     unsettled: troubled(inStates(["unsettled"]), found.unsettled),
     certs: shortened(db, { ...ENDING, conditions: [SOON] }, Number(ending?.total)),
     next_cert: withoutKeys(readPage(db, ENDING, { limit: 1 }).rows)[0] ?? null,
-    totals: { jobs, workers, ...db.get(TOTALS) },
+    totals: { jobs, workers, ...db.get(TOTALS), kv: keysIn(db) },
   };
+}
+
+const knownKeys = new WeakMap<Database, { versions: number; keys: number; sinceMs: number }>();
+
+/** The keys of the KV store: with 100,000 of them, to count them takes longer than all the rest of a summary. */
+function keysIn(db: Database): number {
+  const countOf = (sql: string) => Number(db.get(sql)?.count);
+  const versions = countOf(KV_VERSIONS);
+  const known = knownKeys.get(db);
+  if (known?.versions === versions && performance.now() - known.sinceMs < KEYS_KNOWN_MS) return known.keys;
+  const keys = countOf(KV_KEYS);
+  knownKeys.set(db, { versions, keys, sinceMs: performance.now() });
+  return keys;
 }
 
 function shortened(db: Database, listing: Listing, total: number): Shortened {

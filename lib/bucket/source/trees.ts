@@ -10,10 +10,8 @@ import {
   type TreeQuestion,
 } from "./tree-maker.ts";
 
-/** So many batches cost less than threads. */
-const FEW_BATCHES = 2;
-const BATCH_ENTRIES = 250;
-const BATCH_BYTES = 512 * 1024;
+const BATCH_ENTRIES = 500;
+const BATCH_BYTES = 1024 * 1024;
 /** How many batches may be on their way to a tree. */
 const MOST_UNDER_WAY = 4;
 /** The start of a thread costs as much as thousands of files, so some wait for the next push. */
@@ -70,7 +68,8 @@ export class Trees {
     this.#held.push(this.#batch);
     this.#batch = emptyBatch(bytes);
     this.#bytes = 0;
-    if (this.#threads.length === 0 && this.#held.length <= FEW_BATCHES) return;
+    // One batch costs less than threads.
+    if (this.#threads.length === 0 && this.#held.length === 1) return;
     if (this.#threads.length === 0) this.#threads = this.#orders.map((order) => TreeThread.start(order));
     for (const batch of this.#held.splice(0)) await Promise.all(this.#threads.map((thread) => thread.take(batch)));
   }

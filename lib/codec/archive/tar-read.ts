@@ -239,6 +239,8 @@ function cutOff({ index, path, size }: EntryHeader): Failure {
 class ByteReader {
   readonly #source: AsyncIterator<Uint8Array>;
   #chunk: Uint8Array = Buffer.alloc(0);
+  /** So many bytes of the chunk were taken already. */
+  #at = 0;
 
   constructor(source: AsyncIterable<Uint8Array>) {
     this.#source = source[Symbol.asyncIterator]();
@@ -246,28 +248,26 @@ class ByteReader {
 
   /** Exactly `count` bytes, where they were read already. */
   take(count: number): Buffer | undefined {
-    if (this.#chunk.length < count) return undefined;
-    const taken = Buffer.from(this.#chunk.buffer, this.#chunk.byteOffset, count);
-    this.#chunk = this.#chunk.subarray(count);
-    return taken;
+    if (!this.skip(count)) return undefined;
+    return Buffer.from(this.#chunk.buffer, this.#chunk.byteOffset + this.#at - count, count);
   }
 
   /** Leaves out the next bytes, where they were read already; else answers false. */
   skip(count: number): boolean {
-    if (this.#chunk.length < count) return false;
-    this.#chunk = this.#chunk.subarray(count);
+    if (this.#chunk.length - this.#at < count) return false;
+    this.#at += count;
     return true;
   }
 
   /** At least one and at most `limit` bytes; undefined at the end of the stream. */
   async some(limit: number): Promise<Uint8Array | undefined> {
-    while (this.#chunk.length === 0) {
+    while (this.#chunk.length === this.#at) {
       const next = await this.#source.next();
       if (next.done) return undefined;
-      this.#chunk = next.value;
+      [this.#chunk, this.#at] = [next.value, 0];
     }
-    const piece = this.#chunk.subarray(0, limit);
-    this.#chunk = this.#chunk.subarray(piece.length);
+    const piece = this.#chunk.subarray(this.#at, this.#at + limit);
+    this.#at += piece.length;
     return piece;
   }
 

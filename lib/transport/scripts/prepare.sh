@@ -27,7 +27,7 @@ if [ "$2" = optional ] && [ ! -d "$1" ]; then
   left . && exit 4
   exit 3
 fi
-mkdir -p "$1" || exit 1
+[ -d "$1" ] || mkdir -p "$1" || exit 1
 found=$(ls -ldn "$1") || exit 1
 set -- "$1" $found
 case $2 in

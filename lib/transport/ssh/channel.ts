@@ -17,7 +17,7 @@ const REMOTE_COMMAND = `exec ${CHILD}`;
 const SUDO_LINE = `if [ "$(id -u)" = 0 ]; then set --; else set -- sudo -n; fi; exec "$@" ${CHILD}\n`;
 
 /** A newline cannot be part of a line: a variable stands for it, the third character that a shell splits words at. */
-const NEWLINE_VARIABLE = `ops_newline=\${IFS#??}; `;
+const NEWLINE_VARIABLE = `ops_n=\${IFS#??}; `;
 
 /** A script with all that it needs. */
 export interface ShellScript {
@@ -154,7 +154,7 @@ function enteringOf(mark: string, { folder, need, run = "" }: ShellScript, leave
   const enter = `cd ${shellWord(folder)}`;
   if (need === "none") return enter;
   const look = `{ set -- ${shellWord(folder)} ${need} '${run}' '${mark}'; eval ${shellWord(scriptText("prepare"))}; } 2>&1 </dev/null`;
-  const refuse = `echo "${mark} unusable \${ops_said##*"$ops_newline"}"; ${leave}`;
+  const refuse = `echo "${mark} unusable \${ops_said##*"$ops_n"}"; ${leave}`;
   const left = `echo "$ops_said"; ${leave}`;
   return `ops_said=$(${look}); case $? in 0) ${enter} ;; ${NO_FOLDER}) ;; ${LEFT}) ${left} ;; *) ${refuse} ;; esac`;
 }
@@ -162,7 +162,7 @@ function enteringOf(mark: string, { folder, need, run = "" }: ShellScript, leave
 /** Text as one word of a POSIX shell, on one line. */
 function shellWord(text: string): string {
   if (text.includes("\0")) throw new Failure("failed", "Cannot send a NUL character to a shell");
-  return `'${text.replaceAll("'", `'\\''`).replaceAll("\n", `'"$ops_newline"'`)}'`;
+  return `'${text.replaceAll("'", `'\\''`).replaceAll("\n", `'"$ops_n"'`)}'`;
 }
 
 function variableName(name: string): string {

@@ -7,8 +7,11 @@ import { programVersion } from "../../core/self.ts";
 import type { WorkerAddress } from "../base/transport.ts";
 import { SSH_FILES, type SshSettings, sshConfig } from "./openssh.ts";
 
-/** Short, because a control socket's path has at most 104 bytes. */
-const SOCKETS_PLACE = "/tmp";
+/**
+ * Where folders are made: in memory where that can be, because a connection costs two files. The paths are short: that of a
+ * control socket has at most 104 bytes.
+ */
+export const SSH_PLACES = ["/dev/shm", "/tmp"];
 /** `ops-ssh-<pid>-<start of the process>-`; the rest makes it a folder of its own. */
 const FOLDER_NAME = /^ops-ssh-(?<pid>\d+)-(?<start_time>\d+)-(?<kept>kept-)?/;
 
@@ -26,7 +29,9 @@ export async function makeSshFolder(
   { settings, workers }: SshSetup,
   kept: "kept" | "own",
 ): Promise<string> {
-  const folder = await mkdtemp(path.join(SOCKETS_PLACE, `ops-ssh-${pid}-${start_time}-${kept === "kept" ? "kept-" : ""}`));
+  const name = `ops-ssh-${pid}-${start_time}-${kept === "kept" ? "kept-" : ""}`;
+  const [inMemory, onDisk] = SSH_PLACES.map((place) => path.join(place, name)) as [string, string];
+  const folder = await mkdtemp(inMemory).catch(() => mkdtemp(onDisk));
   try {
     for (const file of [SSH_FILES.config, SSH_FILES.masters])
       await writeFile(path.join(folder, file), sshConfig(file, folder, settings, workers), { mode: PRIVATE_FILE });
@@ -48,10 +53,10 @@ export interface KeptFolder {
 /** The folders of living keepers of the bucket with these known hosts. What dead processes left behind is removed. */
 export async function keptFolders(knownHostsFile: string): Promise<KeptFolder[]> {
   const found: KeptFolder[] = [];
-  for (const name of await readdir(SOCKETS_PLACE)) {
-    const { pid, start_time = "", kept } = FOLDER_NAME.exec(name)?.groups ?? {};
+  const names = SSH_PLACES.map(async (place) => (await readdir(place).catch(() => [])).map((name) => path.join(place, name)));
+  for (const folder of (await Promise.all(names)).flat()) {
+    const { pid, start_time = "", kept } = FOLDER_NAME.exec(path.basename(folder))?.groups ?? {};
     if (pid === undefined) continue;
-    const folder = path.join(SOCKETS_PLACE, name);
     const stats = await lstat(folder).catch(() => undefined);
     // In a folder that only this user may enter, nobody else can have made the link.
     const isOurs = stats?.isDirectory() && stats.uid === process.getuid?.() && (stats.mode & 0o077) === 0;

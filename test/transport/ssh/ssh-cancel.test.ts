@@ -10,6 +10,7 @@ import { signalProcess } from "../../../lib/core/process.ts";
 import { runTarget } from "../../../lib/transport/ask/runner.ts";
 import type { Transport } from "../../../lib/transport/base/transport.ts";
 import { syncTree } from "../../../lib/transport/files/sync.ts";
+import { SSH_PLACES } from "../../../lib/transport/ssh/folder.ts";
 import { patience } from "../../../scripts/patience.ts";
 import type { TargetRun } from "../../fixtures/run-target.ts";
 import { BUCKET_ID, descendants, SshFleet } from "../../helpers/ssh-fleet.ts";
@@ -181,7 +182,8 @@ test("a target that never ends, whose client was killed, is ended by the next ru
   const outcome = await runTarget(one, { ...next, overRuns: ["killed"] });
   assert.deepEqual([outcome.exitCode, outcome.stdout], [0, "fine\n"]);
   assert.deepEqual(fleet.processes, []);
-  const left = () => readdirSync("/tmp").filter((name) => name.startsWith(`ops-ssh-${client.pid}-`));
+  const left = () =>
+    SSH_PLACES.flatMap((place) => readdirSync(place)).filter((name) => name.startsWith(`ops-ssh-${client.pid}-`));
   assert.equal(left().length, 1, "the folder of the one that was killed");
   await fleet.connect(t);
   assert.deepEqual(left(), [], "the next run has removed it");

@@ -1,7 +1,6 @@
 // The map as a grid of elements: built anew when its rows or columns change, else only painted.
 import { el, patch } from "../../base/dom.js";
-import { number } from "../../base/format.js";
-import { plain } from "../../base/text.js";
+import { number, plain } from "../../base/text.js";
 import { mark } from "../state.js";
 import { STATES, total, worst } from "./model.js";
 
@@ -9,7 +8,7 @@ const COUNTED = "urx";
 /** Heads that are longer are turned, and cut there. */
 const [UPRIGHT, LONGEST] = [3, 8];
 /** So few have room for any head. */
-const FEW = 6;
+const FEW_CELLS = 6;
 const GAP = "8px";
 const MOVES = {
   ArrowRight: ([row, column]) => [row, column + 1],
@@ -47,7 +46,7 @@ export function gridOf({ label, onOpen }) {
   }
 
   element.onkeydown = (event) => {
-    const place = placeOf(look, event.target);
+    const place = cellPlace(look, event.target);
     if (!place || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
     const [row, column] = place;
     if (MOVES[event.key]) focusOn(look, MOVES[event.key](place));
@@ -56,13 +55,13 @@ export function gridOf({ label, onOpen }) {
     event.preventDefault();
   };
   element.onclick = ({ target }) => {
-    const place = placeOf(look, target);
+    const place = cellPlace(look, target);
     if (!place) return;
     stopAt(look, place);
     if (place[1] > 0) onOpen(look.rows[place[0]], place[1] - 1);
   };
   element.addEventListener("focusin", ({ target }) => {
-    const place = placeOf(look, target);
+    const place = cellPlace(look, target);
     if (place) stopAt(look, place);
   });
   element.addEventListener("mouseover", ({ target }) => {
@@ -72,7 +71,7 @@ export function gridOf({ label, onOpen }) {
   return { element, show, focus: () => focusOn(look, look.at) };
 }
 
-function placeOf({ lines }, target) {
+function cellPlace({ lines }, target) {
   const cell = target.closest?.("[role=gridcell], [role=rowheader]");
   const row = lines.findIndex((line) => line.includes(cell));
   return row < 0 ? null : [row, lines[row].indexOf(cell)];
@@ -111,7 +110,7 @@ function build(element, look, { bands, corner, isMany }) {
   element.style.gridTemplateColumns = `var(--names) ${tracks.join(` ${GAP} `)}`;
   element.style.maxWidth = `calc(var(--names) + ${columns.length} * ${isMany ? "88px" : "34px"} + ${bands.length} * 10px)`;
   element.style.setProperty("--rows", String(look.rows.length));
-  const isTurned = columns.length > FEW && columns.some((column) => column.label.length > UPRIGHT + (isMany ? 2 : 0));
+  const isTurned = columns.length > FEW_CELLS && columns.some((column) => column.label.length > UPRIGHT + (isMany ? 2 : 0));
   look.heads = columns.map((column) => headOf(column.label, isTurned));
   look.lines = look.rows.map(() => [el("div.name", { role: "rowheader" }), ...columns.map(cellOf)]);
   const placed = placesOf(bands);

@@ -1,8 +1,7 @@
 // What opens from a cell of the map: an allocation with its last lines, or the workers of a cell that stands for many.
 import { get } from "../../base/api.js";
 import { a, button, el, facts } from "../../base/dom.js";
-import { number, since, words } from "../../base/format.js";
-import { plain, said } from "../../base/text.js";
+import { number, plain, said, since, words } from "../../base/text.js";
 import { badge, icon } from "../state.js";
 import { STATES, tally } from "./model.js";
 import { placeOf, readEvidence, showReason, tellingLine } from "./reason.js";
@@ -27,7 +26,7 @@ export function allocationPanel(page, one, { onClose, controls }) {
   const versions = now === target ? target : `${now || "none"}, to be ${target}`;
   const head = [el("h3", a(page.link("jobs", [job]), el("b", said(job))), " on ", el("b", said(worker))), badge(state)];
   return [
-    headOf(head, [controls, log], onClose),
+    panelHead(head, [controls, log], onClose),
     el(
       "div.pad",
       facts([
@@ -71,10 +70,10 @@ export function placesPanel(page, { job, name }, places, { onOpen, onClose, cont
     const content = [el("span.cell", { class: word }), plain(label), el("span.unseen", ` ${name}`)];
     return button(content, () => onOpen(worker), { title: name, key: worker, class: "plain place" });
   };
-  return [headOf(head, controls, onClose), el("div.pad.places", places.filter(({ letter }) => letter !== " ").map(placeOf))];
+  return [panelHead(head, controls, onClose), el("div.pad.places", places.filter(({ letter }) => letter !== " ").map(placeOf))];
 }
 
-function headOf(head, controls, onClose) {
+function panelHead(head, controls, onClose) {
   const close = button(icon("close"), onClose, { class: "small quiet", "aria-label": "Close" });
   return el("header.panel-head", el("div.row", head), el("div.controls", controls, close));
 }

@@ -27,10 +27,10 @@ export async function showReason(page, { run_id: runId, line, job, jobs = [], wo
   page.showRun(runId, { line: found, ...place });
 }
 
-/** The telling line as the log has it, or else as the allocation has it: a summary cuts it. */
+/** The telling line as the log has it; where its lines have no places, as the allocation has it: a summary cuts it. */
 async function wholeReason(page, { run_id, job, workers: [worker] }) {
   const { lines, reason_line: telling } = await readEvidence(page, { run_id, job, worker });
-  const found = lines.find(({ line }) => line === telling);
+  const found = lines.find((one) => one.line === telling && one.job === job);
   return found?.text ?? tellingLine((await get(page.path(placeOf(job, worker)))).reason);
 }
 
