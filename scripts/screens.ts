@@ -154,7 +154,7 @@ export function screensOf({ fleet, large, fresh, failed, answers, revision }: Pl
     ...Object.entries(views).map(([name, view]) => ({ name, at: `${at}/${view}` })),
     { name: "confirm", at: ofRun(failed, "summary"), act: click("Roll back …"), undo: leave },
     { name: "log-open", at, act: press("l"), undo: press("l") },
-    { name: "log-whole", at, act: press("L"), undo: press("L") },
+    { name: "log-whole", at: ofRun(failed, "log"), act: press("L"), undo: press("L") },
     { name: "palette", at, act: openPalette, undo: leave },
     { name: "keys", at, act: press("?"), undo: leave },
     { name: "menu", at, act: click(/^More orders$/), undo: leave },
