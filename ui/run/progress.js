@@ -116,10 +116,7 @@ function waitsBox(waiting) {
     "section.panel.waits",
     { key: "waits" },
     el("h2", "Waiting for ", el("span.meta", text)),
-    el(
-      "dl",
-      groups.map(([reason, own]) => waitRow(reason, own)),
-    ),
+    el("dl", ...groups.map(([reason, own]) => waitRow(reason, own))),
   );
 }
 

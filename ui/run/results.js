@@ -75,11 +75,7 @@ export function answersOf(view) {
   );
   const bad = checks.filter(({ error }) => error);
   return [
-    el(
-      "section.panel.answers",
-      { key: "answers" },
-      sorted.map(([key, own], index) => answerFold(view, key, own, index)),
-    ),
+    el("section.panel.answers", { key: "answers" }, ...sorted.map(([key, own], index) => answerFold(view, key, own, index))),
     bad.map(({ batch, job, error }) => el("p.error.says", `Health check of ${job} after batch ${batch}: `, said(error))),
   ];
 }

@@ -60,19 +60,7 @@ export function jobView(page) {
     if (row) return draw();
     patch(top, empty(`No job ${plain(job)} is in the catalog.`, a(page.link("jobs"), "All jobs")));
   }
-  return {
-    title: plain(job),
-    element: el(
-      "div",
-      top,
-      needs,
-      el(
-        "div.stack",
-        parts.map((one) => one.element),
-      ),
-    ),
-    refresh,
-  };
+  return { title: plain(job), element: el("div", top, needs, el("div.stack", ...parts.map((one) => one.element))), refresh };
 }
 
 /** Allocations with what is the matter, the worst first. */

@@ -61,10 +61,7 @@ function drawn(page, { items, cut }, more) {
     "table",
     el("caption.unseen", "Runs, newest first"),
     el("thead", el("tr", heads)),
-    el(
-      "tbody",
-      items.map((run) => runRow(page, run)),
-    ),
+    el("tbody", ...items.map((run) => runRow(page, run))),
   );
   const note = el("p.meta", `The ${number(items.length)} newest are shown.`);
   return [
