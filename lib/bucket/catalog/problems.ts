@@ -1,3 +1,4 @@
+import { reasonLine } from "../../core/trouble-lines.ts";
 import type { Database } from "../base/database.ts";
 import { inStates, LAST_OUTCOMES } from "./states.ts";
 
@@ -6,6 +7,9 @@ const MOST_NAMES = 20;
 /** The characters of a reason that are shown, and those that tell one cause from another. */
 const SHOWN_REASON = 300;
 const CAUSE_LENGTH = 200;
+/** Stands at the end of a reason that was cut; of so many problems the telling line is looked for. */
+const CUT = "…";
+const MOST_WHOLE = 50;
 
 /** What is wrong, in the order in which it is shown. */
 export const PROBLEM_KINDS = ["failed", "unreachable", "unsettled"] as const;
@@ -24,7 +28,7 @@ export interface Problem {
   allocation_count: number;
   jobs: string[];
   job_count: number;
-  /** Of the newest run among the last actions; masked, its first 300 characters. */
+  /** Of the newest run among the last actions; masked, at most 300 characters: of a longer one the first line and the telling line. */
   reason: string;
   /** Since when there was trouble all the time, of the allocation that had it first. */
   since: string;
@@ -77,7 +81,23 @@ export function problemsOf(db: Database, activeRun: string | null): Problem[] {
     else groups.set(key.join("\0"), [row]);
   }
   const rank = ({ kind, since }: Problem) => `${PROBLEM_KINDS.indexOf(kind)}${since}`;
-  return [...groups.values()].map(problemOf).sort((a, b) => (rank(a) < rank(b) ? -1 : 1));
+  const problems = [...groups.values()].map(problemOf).sort((a, b) => (rank(a) < rank(b) ? -1 : 1));
+  for (const one of problems.slice(0, MOST_WHOLE)) if (one.reason.endsWith(CUT)) one.reason = toldReason(db, one);
+  return problems;
+}
+
+/** A long reason: its first line, and the line of the worker that tells most. */
+function toldReason(db: Database, { job, jobs: [first], workers: [worker = ""], reason }: Problem): string {
+  const sql = `SELECT o.reason FROM allocations a JOIN last_outcome o ON o.alloc_id = a.alloc_id
+    WHERE a.worker_ip = ? AND a.job = ?`;
+  const whole = db.get<{ reason: string }>(sql, worker, job ?? first ?? "")?.reason ?? reason;
+  const [head = "", ...lines] = whole.split("\n");
+  const telling = reasonLine(lines.map((text) => ({ text })))?.text ?? "";
+  return cutReason([head, telling].join("\n"));
+}
+
+function cutReason(reason: string): string {
+  return reason.length > SHOWN_REASON ? `${reason.slice(0, SHOWN_REASON)}${CUT}`.toWellFormed() : reason;
 }
 
 function kindOf([, , , outcome]: Troubled): ProblemKind {
@@ -102,7 +122,7 @@ function problemOf(rows: Troubled[]): Problem {
     allocation_count: rows.length,
     jobs: isWorker ? shown : [job],
     job_count: isWorker ? names.length : 1,
-    reason: reason.length > SHOWN_REASON ? `${reason.slice(0, SHOWN_REASON)}…`.toWellFormed() : reason,
+    reason: cutReason(reason),
     since,
     run_id,
     line: null,

@@ -55,7 +55,10 @@ const PROBLEM = object({
   allocation_count: COUNT,
   jobs: described(list(string()), "The first 20"),
   job_count: COUNT,
-  reason: described(string(), "Of the newest of these actions, masked, its first 300 characters"),
+  reason: described(
+    string(),
+    "Of the newest of these actions, masked, at most 300 characters: of a longer one the first line and the one that tells most",
+  ),
   since: described(TIME, SINCE),
   run_id: described(string(), "The run of that action"),
   line: LINE,

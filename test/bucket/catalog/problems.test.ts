@@ -184,3 +184,11 @@ test("CP-435 the map has a letter for each job on each worker", async (t) => {
   assert.equal(mapCell(db, "web", "10.0.0.7").state, "unsettled");
   assert.throws(() => mapCell(db, "web", "10.0.0.99"), { code: "not_found" });
 });
+
+test("of a long reason a problem keeps the first line and the line that tells most", async (t) => {
+  const { db, note } = await deployed(t);
+  const output = ["INFO  stopping", "FATAL no space left on device", ...Array.from({ length: 40 }, (_, n) => `INFO  step ${n}`)];
+  note("web@10.0.0.1", "failed", ["`make restart` of job web failed: exit code 1:", ...output].join("\n"));
+  const [problem] = problemsOf(db, null);
+  assert.equal(problem?.reason, "`make restart` of job web failed: exit code 1:\nFATAL no space left on device");
+});
