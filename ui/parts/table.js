@@ -68,7 +68,7 @@ export function dataOf(value, title = "Result") {
   return el(
     "div.stack",
     facts(plainOnes.map(([name, one]) => [labelOf(name), shown(name, one)])),
-    ...nested.map(([name, one]) => el("section", el("h3", labelOf(name)), dataOf(one, labelOf(name)))),
+    ...nested.map(([name, one]) => el("section", el("h2", labelOf(name)), dataOf(one, labelOf(name)))),
   );
 }
 
