@@ -57,7 +57,7 @@ export function jobView(page) {
     Object.assign(look, { definition: row, counts: row ?? {}, rows: allocationRows(allocations) });
     await Promise.all(parts.map((one) => one.refresh()));
     if (row) return draw();
-    patch(top, empty(`No job ${plain(job)} is in the catalog.`, a(page.link("jobs"), "All jobs")));
+    patch(top, el("h1", said(job)), empty(`No job ${plain(job)} is in the catalog.`, a(page.link("jobs"), "All jobs")));
   }
   return { title: plain(job), element: el("div", top, needs, el("div.stack", ...parts.map((one) => one.element))), refresh };
 }
