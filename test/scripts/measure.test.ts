@@ -5,10 +5,10 @@ import { MOST, measure, scriptsOf, sentBytes } from "../../scripts/measure.ts";
 /** The bounds of lib and ui: one person can read all of it. README.md names them. */
 const PROMISED = {
   lib: { codeLines: 29_000, files: 250, linesOfFile: 350 },
-  ui: { codeLines: 7_700, files: 65, linesOfFile: 350 },
+  ui: { codeLines: 7_500, files: 65, linesOfFile: 350 },
 };
 /** Everything of the console as it is sent: each file compressed by itself. */
-const SENT_BYTES = 142_000;
+const SENT_BYTES = 141_500;
 
 const lib = measure(scriptsOf("lib"));
 const ui = measure(scriptsOf("ui"));

@@ -291,8 +291,8 @@ test("CP-177 a bucket is built, renamed and deleted by its name", async () => {
   await dialog().getByLabel("Name").fill("store");
   await ui.confirm("Rename");
   await ui.page.getByRole("button", { name: "Bucket store, switch" }).waitFor();
-  await more("Delete …");
-  await ui.confirm("Delete bucket", "store");
+  await more("Delete the bucket …");
+  await ui.confirm("Delete the bucket", "store");
   await ui.page.waitForURL(/#\/$/);
   const { body } = await server.call<{ items: unknown[] }>("GET", "/api/buckets");
   assert.deepEqual(body.items, []);

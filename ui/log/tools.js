@@ -153,7 +153,7 @@ function menuOf(pane) {
     el("div.stack.show-log.log-narrow", narrow),
     el(
       "div.show-log",
-      TICKS.map(([name, label]) => tick(pane.looks[name], label, ({ target }) => change(pane, { [name]: target.checked }))),
+      ...TICKS.map(([name, label]) => tick(pane.looks[name], label, ({ target }) => change(pane, { [name]: target.checked }))),
     ),
     menuTimes(pane),
     el("a.item", { href: pane.download(), download: "" }, pane.isNarrowed() ? "Download these lines" : "Download"),

@@ -90,10 +90,7 @@ export function attentionPanel(page, { rows, cut }, options) {
   return el(
     "section.panel.attention",
     { "aria-label": "Needs attention", key: "attention" },
-    el(
-      "ul",
-      shown.map((one) => rowOf(page, one, options)),
-    ),
+    el("ul", ...shown.map((one) => rowOf(page, one, options))),
     (more || unread) && el("footer", more, unread),
   );
 }

@@ -2,7 +2,7 @@ import { link } from "../base/api.js";
 import { el, prose } from "../base/dom.js";
 import { ago, said } from "../base/text.js";
 import { copying } from "./dialog.js";
-import { orderButton } from "./order.js";
+import { orderButton, orderItem } from "./order.js";
 import { icon, mark } from "./state.js";
 
 const ABOUT =
@@ -78,10 +78,27 @@ function planStep(page, isPushed) {
 }
 
 /** The names of a bucket, to fill in. */
-export const BUCKET_NAMES = [
+const BUCKET_NAMES = [
   { name: "project", label: "Project", required: true },
   { name: "name", label: "Name", required: true },
 ];
+
+/** Gives a bucket other names. */
+export function renameOrder(page) {
+  const asks = BUCKET_NAMES.map((field) => ({ ...field, value: page.bucket()[field.name] }));
+  return { method: "PUT", path: "", says: ["Only the name changes."], asks, action: "Rename" };
+}
+
+/** The last entry of a bucket's menu. */
+export function deleteItem(page) {
+  const says = [
+    `Removes ${page.bucketId} from this server, with its secrets and history. This cannot be undone.`,
+    "Nothing is stopped on the workers.",
+  ];
+  const order = { method: "DELETE", path: "", danger: true, action: "Delete the bucket", says };
+  const done = () => (location.hash = "#/");
+  return orderItem(page, "Delete the bucket …", order, { dangerous: true, done });
+}
 
 /** Asks for project and name, makes a bucket, and goes there. */
 export function newBucketButton(page, style) {
@@ -91,8 +108,6 @@ export function newBucketButton(page, style) {
     asks: [...BUCKET_NAMES, { name: "id", label: "Id", hint: "A UUID; empty for a new one" }],
     action: "Create bucket",
   };
-  const done = ({ id }) => {
-    location.hash = link(id);
-  };
+  const done = ({ id }) => (location.hash = link(id));
   return orderButton({ ...page, bucketId: "", path: (path) => path }, "New bucket …", create, { style, free: true, done });
 }

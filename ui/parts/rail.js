@@ -19,11 +19,7 @@ function section(title, end, ...content) {
 }
 
 function row(href, sign, name, ...ends) {
-  return el(
-    "li",
-    a(href, sign, el("span.name", name)),
-    ends.map((end) => el("span.meta.small", end)),
-  );
+  return el("li", a(href, sign, el("span.name", name)), ...ends.map((end) => el("span.meta.small", end)));
 }
 
 function runsOf(page, runs, { recent = [], totals }) {

@@ -100,5 +100,5 @@ export function fold(view, { key, summary, open = false, kind }, content) {
 
 /** Rows that stand for so many equal things: names, cut after some; a click shows the rest. */
 export function rest(view, about, names, draw = (name) => el("li", name)) {
-  return fold(view, about, () => el("ul.names", names.map(draw)));
+  return fold(view, about, () => el("ul.names", { tabindex: 0 }, names.map(draw)));
 }

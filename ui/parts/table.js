@@ -60,10 +60,7 @@ export function dataOf(value, title = "Result") {
   if (!isNested(value)) return el("p", shown("", value) || "nothing");
   if (Array.isArray(value)) {
     if (value.some(isNested)) return dataTable({ caption: title, name: title, columns: columnsOf(value) }).with(value);
-    return el(
-      "ul",
-      value.map((one) => el("li", said(one))),
-    );
+    return el("ul", ...value.map((one) => el("li", said(one))));
   }
   const entries = Object.entries(value);
   const plainOnes = entries.filter(([, one]) => !isNested(one));
@@ -71,7 +68,7 @@ export function dataOf(value, title = "Result") {
   return el(
     "div.stack",
     facts(plainOnes.map(([name, one]) => [labelOf(name), shown(name, one)])),
-    nested.map(([name, one]) => el("section", el("h3", labelOf(name)), dataOf(one, labelOf(name)))),
+    ...nested.map(([name, one]) => el("section", el("h2", labelOf(name)), dataOf(one, labelOf(name)))),
   );
 }
 
@@ -233,9 +230,5 @@ function tableRow(row, keys, { cells, labels, keyOf }) {
 export function diffOf(text) {
   const kindOf = (line) => (/^(\+\+\+|---|@@)/.test(line) ? "place" : { "+": "added", "-": "removed" }[line[0]]);
   const lines = text.replace(/\n$/, "").split("\n");
-  return el(
-    "pre.diff",
-    { tabindex: 0 },
-    lines.map((line) => el("span", { class: kindOf(line) }, said(line) || " ")),
-  );
+  return el("pre.diff", { tabindex: 0 }, ...lines.map((line) => el("span", { class: kindOf(line) }, said(line) || " ")));
 }

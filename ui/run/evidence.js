@@ -31,10 +31,8 @@ async function read(view, key, place) {
 
 /** The first line of an error says what failed; the others are the worker's own. */
 function ownLines(error) {
-  return (error ?? "")
-    .split("\n")
-    .slice(1)
-    .map((text) => ({ text }));
+  const [, ...lines] = (error ?? "").split("\n");
+  return lines.map((text) => ({ text }));
 }
 
 function block(view, lines, { reason_line: reason, left_out: left = 0, telling }, key) {
@@ -63,11 +61,8 @@ function foundThere({ logs, status, errors }) {
     ...(status ? [[`make status: exit code ${status.exit_code}`, status.lines]] : []),
     ...(errors.length > 0 ? [["not found out", errors]] : []),
   ];
-  return texts.map(([title, lines]) =>
-    el(
-      "div.evidence",
-      el("p", el("span.meta", said(title))),
-      lines.length > 0 && el("pre", { tabindex: 0 }, said(lines.join("\n"))),
-    ),
-  );
+  return texts.map(([title, lines]) => {
+    const text = lines.length > 0 && el("pre", { tabindex: 0 }, said(lines.join("\n")));
+    return el("div.evidence", el("p", el("span.meta", said(title))), text);
+  });
 }

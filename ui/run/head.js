@@ -1,8 +1,9 @@
 // The head of a run: what it is and how it is, who asked and when, waves, one bar, chips, tabs and what to press.
-import { el } from "../base/dom.js";
-import { ago, clockTime, count, duration, elapsed, plain } from "../base/text.js";
+import { a, button, el } from "../base/dom.js";
+import { ago, clockTime, count, duration, elapsed, number, plain } from "../base/text.js";
 import { shortId } from "../parts/dialog.js";
 import { cancelRun, moreMenu, orderButton } from "../parts/order.js";
+import { tabs } from "../parts/region.js";
 import { byTrouble, chips, mark, progressBar } from "../parts/state.js";
 import { canRetry, retryButton, rollbackOrder, runItems } from "./orders.js";
 import { isPlan, planBadge, planChips, planControls, planTitle } from "./plan.js";
@@ -86,8 +87,7 @@ function aboutLine({ page, run, bucket }) {
     `by ${plain(byOf(run))}`,
     [when, ago(end ?? at)],
     revision && ["revision ", shortId(revision)],
-    from &&
-      el("a", { href: page.link("runs", [from]) }, params.plan ? "plan " : "repeats ", el("span.code", `…${from.slice(-8)}`)),
+    from && a(page.link("runs", [from]), params.plan ? "plan " : "repeats ", el("span.code", `…${from.slice(-8)}`)),
     sizes.length > 0 && sizes.join(", "),
     params.jobs?.length > 0 && `only ${params.jobs.length === 1 ? params.jobs[0] : count(params.jobs.length, "chosen job")}`,
   ];
@@ -137,30 +137,20 @@ export function barOf({ progress, status }, counts) {
 }
 
 function tabsOf({ page, run }, names, chosen) {
-  const links = names.map(({ name, label, total }) =>
-    el(
-      "a",
-      { href: page.link("runs", [run.id], { tab: name }), "aria-current": name === chosen && "page", key: name },
-      ...[label, total > 0 && el("small", ` ${total.toLocaleString("en-US")}`)],
-    ),
-  );
-  return el("nav.tabs", { "aria-label": "Tabs" }, links);
+  const all = names.map(({ name, label, total }) => [name, label, total > 0 ? number(total) : undefined]);
+  return tabs(all, chosen, (name) => page.link("runs", [run.id], { tab: name }));
 }
 
 function controlsOf(view) {
   const { page, run, rows, line, earlier } = view;
   const more = moreMenu(() => runItems(page, run), "More orders of this run");
   if (run.status === "running") {
-    const cancel = el("button", { type: "button", onclick: () => cancelRun(page, run) }, "Cancel …");
+    const cancel = button("Cancel …", () => cancelRun(page, run));
     return [!isAskedToEnd(run) && cancel, more];
   }
   if (isPlan(run)) return [planControls(view), more];
   const isBad = run.status !== "succeeded";
-  const log = el(
-    "button",
-    { type: "button", onclick: () => page.showRun(run.id, { line }) },
-    line ? `Open log at line ${line.toLocaleString("en-US")}` : "Open log",
-  );
+  const log = button(line ? `Open log at line ${number(line)}` : "Open log", () => page.showRun(run.id, { line }));
   return [
     canRetry(run) && retryButton(page, run, rows),
     isBad && run.kind === "deploy" && earlier && orderButton(page, "Roll back …", () => rollbackOrder(page, earlier)),

@@ -52,12 +52,7 @@ export function retryOrder(run, rows) {
 /** What a question says of each job: at most ten rows. */
 export function changesTable(rows) {
   if (rows.length === 0) return [];
-  const shown = rows.slice(0, 10).map((cells) =>
-    el(
-      "tr",
-      cells.map((cell, index) => el(index === 0 ? "th" : "td", cell)),
-    ),
-  );
+  const shown = rows.slice(0, 10).map((cells) => el("tr", ...cells.map((cell, index) => el(index === 0 ? "th" : "td", cell))));
   const more = rows.length - shown.length;
   return el("div.panel.table", el("table", el("tbody", shown)), more > 0 && el("p.pad.meta", `and ${count(more, "more job")}`));
 }

@@ -85,6 +85,7 @@ function jobFold(view, job, open) {
   );
   const isBad = outcome === "failed" || outcome === "not_started";
   const kinds = files.length > paths ? `${files.length} variants` : changing.length > 1 && files.length > 0 && "all the same";
+  const told = [changing.length > 0 && `on ${count(changing.length, "worker")}`, paths > 0 && count(paths, "file"), kinds];
   const summary = [
     isBad && mark(outcome, { label: outcome.replaceAll("_", " ") }),
     el("b", job.job),
@@ -94,12 +95,7 @@ function jobFold(view, job, open) {
     isBad && el("span.error", said(reason)),
     outcome === "roll_out" && reason !== "needs work" && el("span.meta", said(reason)),
     hand.length > 0 && badge("hand", `changed by hand ${onWorkers(hand.map(({ worker }) => worker))}`),
-    el(
-      "span.end",
-      [changing.length > 0 && `on ${count(changing.length, "worker")}`, paths > 0 && count(paths, "file"), kinds]
-        .filter(Boolean)
-        .join(", "),
-    ),
+    el("span.end", told.filter(Boolean).join(", ")),
   ];
   const gates = changing.filter(({ is_gate_open: isOpen }) => isOpen).map(({ worker }) => worker);
   const body = () => [
@@ -187,20 +183,11 @@ function byWorker(view, { jobs, unreachable }) {
       el("span.meta", said(lost.get(worker) ?? groups.join(", "))),
       el("span.end", count(own.length, "job")),
     ];
-    const row = ({ job, action, reason, files }) =>
-      el(
-        "li",
-        el("b", job.job),
-        ` ${versionsOf(job)} `,
-        tag(ACTIONS[action] ?? action),
-        el(
-          "span.meta",
-          ` ${reason}; ${listed(
-            files.map(({ path }) => path),
-            5,
-          )}`,
-        ),
-      );
+    const row = ({ job, action, reason, files }) => {
+      const paths = files.map(({ path }) => path);
+      const why = el("span.meta", ` ${reason}; ${listed(paths, 5)}`);
+      return el("li", el("b", job.job), ` ${versionsOf(job)} `, tag(ACTIONS[action] ?? action), why);
+    };
     return rest(view, { key: `worker ${worker}`, summary }, own, row);
   });
 }
@@ -211,11 +198,7 @@ function onlyDifferences(view, { jobs }) {
   return rows.map(({ job, one: { file, workers, first } }) => {
     const where = [el("b", job.job), ` ${onWorkers(workers)}`];
     const { diff, before } = file === first ? { diff: file.diff, before: "" } : besides(file, first);
-    return fileFold(
-      view,
-      `difference ${job.job} ${file.path} ${workers[0]}`,
-      { ...file, diff },
-      { where, before, open: rows.length <= MANY_FILES },
-    );
+    const key = `difference ${job.job} ${file.path} ${workers[0]}`;
+    return fileFold(view, key, { ...file, diff }, { where, before, open: rows.length <= MANY_FILES });
   });
 }

@@ -41,18 +41,11 @@ function waveFold(view, wave, jobs) {
 
 /** Jobs at work and in trouble each, the worst first; the others as one row for each state. */
 function jobsIn(view, key, jobs) {
-  const { rollouts, waiting } = view.run.progress;
   const groups = Map.groupBy(jobs, ({ state }) => state);
   const each = [...(groups.get("failed") ?? []), ...(groups.get("running") ?? [])];
   const equal = ["not_started", "cancelled", "changed", "ok", "waiting"].filter((word) => groups.has(word));
   return [
-    each.map((one) =>
-      jobRow(
-        one,
-        rollouts.find(({ job }) => job === one.job),
-        waiting,
-      ),
-    ),
+    each.map((one) => jobRow(one, view.run.progress)),
     equal.map((word) => {
       const own = groups.get(word);
       const names = own.map(({ job }) => job);
@@ -67,11 +60,10 @@ function jobsIn(view, key, jobs) {
   ];
 }
 
-function jobRow({ job, state, reason, duration_ms: ms }, rollout, waiting) {
-  const since = waiting
-    .filter((one) => one.job === job)
-    .map((one) => one.since)
-    .sort()[0];
+function jobRow({ job, state, reason, duration_ms: ms }, { rollouts, waiting }) {
+  const rollout = rollouts.find((one) => one.job === job);
+  const waits = waiting.filter((one) => one.job === job);
+  const [since] = waits.map((one) => one.since).sort();
   const bad = rollout?.hosts.find((host) => host.state === "restoring");
   const { batch = 0, batches = 0, gate, action } = rollout ?? {};
   const step = batch > 0 ? `batch ${batch} of ${batches}` : (action ?? "");
@@ -116,10 +108,7 @@ function waitsBox(waiting) {
     "section.panel.waits",
     { key: "waits" },
     el("h2", "Waiting for ", el("span.meta", text)),
-    el(
-      "dl",
-      groups.map(([reason, own]) => waitRow(reason, own)),
-    ),
+    el("dl", ...groups.map(([reason, own]) => waitRow(reason, own))),
   );
 }
 

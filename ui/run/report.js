@@ -32,17 +32,11 @@ function groupOf(view, outcome, jobs) {
   const others = jobs.filter((job) => !each.includes(job));
   if (others.length === 0) return rows;
   const lost = [...new Set(others.flatMap(({ allocations }) => workersIn(allocations, "unreachable")))];
+  const names = others.map(({ job }) => job);
   const text = [
     mark(jobMark(outcome), { label: outcome }),
     el("b", `${count(others.length, "job")} ${outcome.replaceAll("_", " ")}`),
-    el(
-      "span.meta",
-      listed(
-        others.map(({ job }) => job),
-        6,
-      ),
-      lost.length > 0 && `; ${inShort(lost)} unreachable, which their manifests tolerate`,
-    ),
+    el("span.meta", listed(names, 6), lost.length > 0 && `; ${inShort(lost)} unreachable, which their manifests tolerate`),
   ];
   const slowest = Math.max(...others.map((one) => one.duration_ms));
   const end = slowest > 0 && el("span.end", duration(slowest));
@@ -93,19 +87,10 @@ function troubleOf(view, job, own) {
   const names = own.map(({ worker }) => worker);
   const [{ worker, error, evidence }] = own;
   const same = names.length === 2 ? "same on both" : names.length > 2 && `same on ${names.length} workers`;
-  return el(
-    "section",
-    { key: worker },
-    el(
-      "p.who",
-      el("b", { title: names.join(", ") }, inShort(names)),
-      " ",
-      el("span", said(firstLine(error).replace(/:$/, ""))),
-      " ",
-      el("span.meta", same),
-    ),
-    evidenceOf(view, { job, worker, error, evidence }),
-  );
+  const who = el("b", { title: names.join(", ") }, inShort(names));
+  const what = el("span", said(firstLine(error).replace(/:$/, "")));
+  const lines = evidenceOf(view, { job, worker, error, evidence });
+  return el("section", { key: worker }, el("p.who", who, " ", what, " ", el("span.meta", same)), lines);
 }
 
 function whichWorkers(view, job, allocations) {

@@ -75,11 +75,7 @@ export function answersOf(view) {
   );
   const bad = checks.filter(({ error }) => error);
   return [
-    el(
-      "section.panel.answers",
-      { key: "answers" },
-      sorted.map(([key, own], index) => answerFold(view, key, own, index)),
-    ),
+    el("section.panel.answers", { key: "answers" }, ...sorted.map(([key, own], index) => answerFold(view, key, own, index))),
     bad.map(({ batch, job, error }) => el("p.error.says", `Health check of ${job} after batch ${batch}: `, said(error))),
   ];
 }
@@ -114,12 +110,16 @@ function driftOf(view) {
   return el(
     "section.panel.drifts",
     { key: "drift" },
-    lost.map(({ worker, outcome, error }) =>
-      el("p.row-line", { key: worker }, mark(outcome, { label: outcome }), el("b", worker), el("span.meta", said(error))),
-    ),
+    lost.map(lostRow),
     found.map((one, index) => driftFold(view, one, index < 3)),
     el("p.row-line", { key: "well" }, mark("ok"), el("b", count(well, "worker")), " as promoted"),
   );
+}
+
+/** A worker that gave no answer. */
+function lostRow({ worker, outcome, error }) {
+  const parts = [mark(outcome, { label: outcome }), el("b", worker), el("span.meta", said(error))];
+  return el("p.row-line", { key: worker }, parts);
 }
 
 function driftFold(view, { job, worker, files, is_unfinished: isUnfinished }, open) {
@@ -143,9 +143,7 @@ function jobsOf(view) {
   return el(
     "section.panel.report",
     { key: "jobs" },
-    bad.map(({ worker, outcome, error }) =>
-      el("p.row-line", { key: worker }, mark(outcome, { label: outcome }), el("b", worker), el("span.meta", said(error))),
-    ),
+    bad.map(lostRow),
     workers.length > 0 && el("p.row-line", mark("ok"), el("b", count(workers.length - bad.length, "worker")), " answered"),
     groups.map(({ job, outcome, reason, allocations }, index) => {
       const summary = [
@@ -178,16 +176,10 @@ function allocationOf(view, job, { worker, version, outcome, error, evidence, st
 
 /** Scripts of a hook. */
 function scriptsOf({ run: { result } }) {
-  return dataOf(
-    result.scripts.map(({ hook, worker, error, duration_ms }) => ({
-      outcome: error === null ? "ok" : "failed",
-      worker,
-      hook,
-      duration_ms,
-      error,
-    })),
-    "Scripts",
-  );
+  const rows = result.scripts.map(({ hook, worker, error, duration_ms }) => {
+    return { outcome: error === null ? "ok" : "failed", worker, hook, duration_ms, error };
+  });
+  return dataOf(rows, "Scripts");
 }
 
 /** What was read of workers. */

@@ -19,7 +19,7 @@ export function batchStrip(hosts) {
 function bars(own) {
   return el(
     "span",
-    own.map(({ worker, state }) => el("i", { class: markOf(state), title: `${worker}: ${state.replaceAll("_", " ")}` })),
+    ...own.map(({ worker, state }) => el("i", { class: markOf(state), title: `${worker}: ${state.replaceAll("_", " ")}` })),
   );
 }
 

@@ -1,6 +1,6 @@
 // The other tabs of a run's page: workers, what was asked, what differs from another run, and who did what.
 import { get } from "../base/api.js";
-import { el, scroller } from "../base/dom.js";
+import { button, el, scroller } from "../base/dom.js";
 import { count, duration, number, said } from "../base/text.js";
 import { choice } from "../parts/form.js";
 import { letterOf } from "../parts/map/model.js";
@@ -76,11 +76,7 @@ function rowsOf(view, rows) {
     cells: {
       outcome: ({ outcome }) => state(outcome),
       worker: ({ worker, job }) =>
-        el(
-          "button.plain",
-          { type: "button", onclick: () => page.showRun(run.id, { job, worker }), title: "Its lines in the log" },
-          worker,
-        ),
+        button(worker, () => page.showRun(run.id, { job, worker }), { class: "plain", title: "Its lines in the log" }),
       job: ({ job }) => job && el("a", { href: page.link("jobs", [job]) }, job),
       duration_ms: ({ duration_ms: ms }) => ms > 0 && duration(ms),
       why: ({ why }) => why && el("code", said(why.split("\n", 1)[0])),
@@ -103,10 +99,8 @@ export function definitionTab({ run }) {
 
 /** Who did what with the run. */
 export function auditTab({ run }) {
-  return dataOf(
-    run.audit.map(({ at, action, actor, request_id }) => ({ at, action, ...actor, request_id })),
-    "History",
-  );
+  const entries = run.audit.map(({ at, action, actor, request_id }) => ({ at, action, ...actor, request_id }));
+  return dataOf(entries, "History");
 }
 
 /** What differs from another run of its kind. @param {import("../views/run.js").RunPage} view */

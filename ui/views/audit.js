@@ -1,7 +1,7 @@
 import { listOf } from "../base/api.js";
-import { el } from "../base/dom.js";
+import { button, el } from "../base/dom.js";
 import { ago, number, words } from "../base/text.js";
-import { head, region } from "../parts/region.js";
+import { head, region, viewOf } from "../parts/region.js";
 import { dataTable } from "../parts/table.js";
 import { nameOf } from "../run/words.js";
 
@@ -17,32 +17,19 @@ export function auditView(page) {
     none: "Nobody has done anything yet.",
     keyOf: ({ at, run_id: id, action }) => `${at} ${id} ${action}`,
   });
-  const list = region(
-    async () => {
-      const runs = await listOf(page.path(`/runs?limit=${PAGE}`), look.most);
-      const entries = runs.flatMap((run) =>
-        run.audit.map(({ at, action, actor }) => ({ at, action: words(action), run: nameOf(run), ...actor, run_id: run.id })),
-      );
-      return { cut: runs.cut, runs: runs.length, entries: entries.sort((one, other) => other.at.localeCompare(one.at)) };
-    },
-    ({ entries, runs, cut }) => [
-      cut &&
-        el(
-          "p.meta",
-          { key: "cut" },
-          `Of the ${number(runs)} newest runs. `,
-          el("button.small", { type: "button", onclick: more }, "Show more"),
-        ),
-      table.with(entries),
-    ],
-  );
+  const read = async () => {
+    const runs = await listOf(page.path(`/runs?limit=${PAGE}`), look.most);
+    const entries = runs.flatMap((run) =>
+      run.audit.map(({ at, action, actor }) => ({ at, action: words(action), run: nameOf(run), ...actor, run_id: run.id })),
+    );
+    return { cut: runs.cut, runs: runs.length, entries: entries.sort((one, other) => other.at.localeCompare(one.at)) };
+  };
+  const noteOf = (runs) => [`Of the ${number(runs)} newest runs. `, button("Show more", more, { class: "small" })];
+  const draw = ({ entries, runs, cut }) => [cut && el("p.meta", { key: "cut" }, noteOf(runs)), table.with(entries)];
+  const list = region(read, draw);
   function more() {
     look.most += PAGE;
     list.refresh();
   }
-  return {
-    title: "Audit",
-    element: el("div", head({ title: "Audit", line: "Who started and cancelled runs, when and from where" }), list.element),
-    refresh: list.refresh,
-  };
+  return viewOf("Audit", head({ title: "Audit", line: "Who started and cancelled runs, when and from where" }), list);
 }

@@ -6,7 +6,7 @@ import { fieldsOf } from "../parts/form.js";
 import { jobMap } from "../parts/map.js";
 import { orderButton } from "../parts/order.js";
 import { empty, head, region, tabs } from "../parts/region.js";
-import { byTrouble, mark, progressBar, state } from "../parts/state.js";
+import { mark, progressBar, state } from "../parts/state.js";
 import { dataTable } from "../parts/table.js";
 import { barOf, countsOf } from "../run/head.js";
 import { canRetry, deployOrder, redeployOrder, retryButton } from "../run/orders.js";
@@ -41,16 +41,11 @@ function jobsView(page) {
   const options = fieldsOf(OPTIONS);
   const ticked = new Set();
   const table = tableOfJobs(page, tick);
-  const top = region(
-    () => unless(readAbout(page), null),
-    (data) => drawTop(page, data, orders),
-    { rows: 2 },
-  );
+  const draw = (data) => drawTop(page, data, orders);
+  const top = region(() => unless(readAbout(page), null), draw, { rows: 2 });
   const orders = el("span.controls");
-  const list = region(
-    () => unless(readJobs(page), []),
-    (rows) => (rows.length > 0 ? table.with(rows) : noJobs(page)),
-  );
+  const drawJobs = (rows) => (rows.length > 0 ? table.with(rows) : noJobs(page));
+  const list = region(() => unless(readJobs(page), []), drawJobs);
 
   function tick(job, isOn) {
     if (isOn) ticked.add(job);
@@ -111,10 +106,7 @@ async function readJobs(page) {
       settled: word ? word.replaceAll("_", " ") : "as it should be",
     };
   });
-  return Object.assign(
-    rows.sort((one, other) => byTrouble(one.state, other.state)),
-    { cut: jobs.cut },
-  );
+  return Object.assign(rows, { cut: jobs.cut });
 }
 
 /** The running deploy, the last one and the last plan. */

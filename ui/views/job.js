@@ -3,7 +3,6 @@ import { a, el, facts, patch } from "../base/dom.js";
 import { count, listed, number, plain, said, words } from "../base/text.js";
 import { attentionPanel, attentionRows } from "../parts/attention.js";
 import { fileParts } from "../parts/files.js";
-import { fieldsOf } from "../parts/form.js";
 import { reasonsOf, tellingLine } from "../parts/map/reason.js";
 import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
 import { empty, head, region, tabs } from "../parts/region.js";
@@ -58,21 +57,9 @@ export function jobView(page) {
     Object.assign(look, { definition: row, counts: row ?? {}, rows: allocationRows(allocations) });
     await Promise.all(parts.map((one) => one.refresh()));
     if (row) return draw();
-    patch(top, empty(`No job ${plain(job)} is in the catalog.`, a(page.link("jobs"), "All jobs")));
+    patch(top, el("h1", said(job)), empty(`No job ${plain(job)} is in the catalog.`, a(page.link("jobs"), "All jobs")));
   }
-  return {
-    title: plain(job),
-    element: el(
-      "div",
-      top,
-      needs,
-      el(
-        "div.stack",
-        parts.map((one) => one.element),
-      ),
-    ),
-    refresh,
-  };
+  return { title: plain(job), element: el("div", top, needs, el("div.stack", ...parts.map((one) => one.element))), refresh };
 }
 
 /** Allocations with what is the matter, the worst first. */
@@ -158,13 +145,12 @@ function meantBy(look) {
 }
 
 function controlOrder(look, target, extra = /** @type {{ forget?: boolean }} */ ({})) {
-  const { labels, values } = fieldsOf(target === "stop" ? [] : [HEALTH]);
   const action = extra.forget ? "Stop and forget" : words(target);
   return {
     path: pathOf(look.job, target),
-    body: () => ({ ...allocationsIn(look), ...extra, ...values() }),
+    body: (typed) => ({ ...allocationsIn(look), ...extra, ...typed }),
     says: [`${CONTROLS[target]} ${meantBy(look)}`, extra.forget && FORGET],
-    fields: labels,
+    asks: target === "stop" ? [] : [HEALTH],
     danger: look.job,
     action,
     title: `${action} ${plain(look.job)}?`,
@@ -172,12 +158,11 @@ function controlOrder(look, target, extra = /** @type {{ forget?: boolean }} */ 
 }
 
 function targetOrder(look) {
-  const { labels, values } = fieldsOf([TARGET, HEALTH]);
   return {
     path: pathOf(look.job, "run"),
-    body: () => ({ ...allocationsIn(look), ...values() }),
+    body: (typed) => ({ ...allocationsIn(look), ...typed }),
     says: [`Runs a target of the Makefile of ${meantBy(look)}`],
-    fields: labels,
+    asks: [TARGET, HEALTH],
     danger: look.job,
     action: "Run target",
   };

@@ -3,7 +3,7 @@ import { a, el, patch } from "../base/dom.js";
 import { count, number, said } from "../base/text.js";
 import { curlItem, moreMenu, orderButton } from "../parts/order.js";
 import { head, region } from "../parts/region.js";
-import { byTrouble, mark } from "../parts/state.js";
+import { mark } from "../parts/state.js";
 import { dataTable } from "../parts/table.js";
 
 /** What is counted of a job, the worst first, and how each is said. */
@@ -66,10 +66,7 @@ export function jobsView(page) {
   const read = async () => {
     const jobs = await unless(listOf(page.path("/cat/jobs")), []);
     const rows = jobs.map((one) => ({ ...one, state: stateOfJob(one) }));
-    return Object.assign(
-      rows.sort((one, other) => byTrouble(one.state, other.state)),
-      { cut: jobs.cut },
-    );
+    return Object.assign(rows, { cut: jobs.cut });
   };
   const list = region(read, (rows) => table.with(rows));
   const top = el("div", el("h1", "Jobs"));

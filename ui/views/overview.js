@@ -1,11 +1,10 @@
 import { get, unless } from "../base/api.js";
-import { a, alertPlace, el, patch, tell } from "../base/dom.js";
+import { a, alertPlace, button, el, patch, tell } from "../base/dom.js";
 import { ago, clockTime, count, duration, elapsed, listed, number, words } from "../base/text.js";
 import { activity } from "../frame/activity.js";
 import { attentionPanel, attentionRows } from "../parts/attention.js";
 import { shortId } from "../parts/dialog.js";
-import { fieldsOf } from "../parts/form.js";
-import { guide } from "../parts/guide.js";
+import { deleteItem, guide, renameOrder } from "../parts/guide.js";
 import { reasonsOf } from "../parts/map/reason.js";
 import { jobMap } from "../parts/map.js";
 import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
@@ -93,10 +92,10 @@ export function overviewView(page) {
   async function refresh() {
     draw();
     if (!page.bucket()?.summary?.built_at) return;
-    const reading = readMap().then(
-      () => tell(problem, ""),
-      (error) => tell(problem, `The map: ${error.message}`),
-    );
+    const reading = readMap()
+      .then(() => "")
+      .catch((error) => `The map: ${error.message}`)
+      .then((told) => tell(problem, told));
     await Promise.all([reading, rail.refresh()]);
     draw();
   }
@@ -109,17 +108,10 @@ function topOf(page, bucket, attention, { map, show, isShown }) {
   const { summary, active_run: runId } = bucket;
   const [word, title] = overviewTitle(bucket, attention);
   const { dismissed } = attention;
-  const hidden =
-    dismissed > 0 &&
-    el("button.plain", { type: "button", onclick: show }, `${number(dismissed)} dismissed, ${isShown ? "hide" : "show"}`);
-  const running =
-    runId &&
-    el(
-      "span",
-      a(page.link("runs", [runId]), `${words(bucket.last_run?.kind ?? "a run")} goes on`),
-      ", ",
-      elapsed(bucket.last_run?.created_at),
-    );
+  const label = `${number(dismissed)} dismissed, ${isShown ? "hide" : "show"}`;
+  const hidden = dismissed > 0 && button(label, show, { class: "plain" });
+  const what = `${words(bucket.last_run?.kind ?? "a run")} goes on`;
+  const running = runId && el("span", a(page.link("runs", [runId]), what), ", ", elapsed(bucket.last_run?.created_at));
   const parts = [
     attention.total > 0 && troubleOf(attention.rows),
     running,
@@ -183,36 +175,16 @@ function overviewControls(page, bucket, { rows }, map) {
       : orderButton(page, "Try again", { path: "/workers/uptime", body: { workers: silent } }, { style, again: true });
   again.dataset.key = "retry";
   const deploy = orderButton(page, "Deploy …", () => deployOrder({}), { style: isBroken ? "" : style });
-  return [isBroken && again, deploy, moreMenu(() => menuOf(page, bucket))];
+  return [isBroken && again, deploy, moreMenu(() => menuOf(page))];
 }
 
-function menuOf(page, bucket) {
-  const rename = () => {
-    const { labels, values } = fieldsOf([
-      { name: "project", label: "Project", required: true, value: bucket.project },
-      { name: "name", label: "Name", required: true, value: bucket.name },
-    ]);
-    return { method: "PUT", path: "", body: values, says: ["Only its name changes."], fields: labels };
-  };
-  const remove = {
-    method: "DELETE",
-    path: "",
-    danger: true,
-    action: "Delete bucket",
-    says: [
-      `Removes ${bucket.id} from this server, with its secrets and history. This cannot be undone.`,
-      "Nothing is stopped on the workers.",
-    ],
-  };
-  const leave = () => {
-    location.hash = "#/";
-  };
+function menuOf(page) {
   return [
     orderItem(page, "Build", { path: "/build" }),
     orderItem(page, "Check for drift", { path: "/drift" }),
     curlItem(page, { path: "/deploy" }),
-    orderItem(page, "Rename …", rename),
+    orderItem(page, "Rename …", () => renameOrder(page)),
     el("hr"),
-    orderItem(page, "Delete …", remove, { dangerous: true, done: leave }),
+    deleteItem(page),
   ];
 }

@@ -109,11 +109,8 @@ const DRAWN = {
 
 function tabsOf(run) {
   const isActive = run.status === "running";
-  const workers = new Set(
-    outcomesOf(run)
-      .map(({ worker }) => worker)
-      .filter(Boolean),
-  ).size;
+  const names = outcomesOf(run).map(({ worker }) => worker);
+  const workers = new Set(names.filter(Boolean)).size;
   return [
     { name: "summary", label: isActive ? "Progress" : isPlan(run) ? "Plan" : "Summary" },
     (isActive || workers > 0) && { name: "workers", label: "Workers", total: workers },

@@ -1,5 +1,5 @@
 import { address, keepQuery, listOf, queryOf } from "../base/api.js";
-import { el, patch } from "../base/dom.js";
+import { a, button, el, patch } from "../base/dom.js";
 import { ago, duration, elapsed, number, said, words } from "../base/text.js";
 import { choice } from "../parts/form.js";
 import { cancelRun } from "../parts/order.js";
@@ -17,15 +17,12 @@ const FILTERS = { kind: KINDS, status: ["running", "succeeded", "failed", "cance
 /** The runs of a bucket, newest first. @param {import("../routes.js").Page} page */
 export function runsView(page) {
   const look = { most: PAGE };
-  const list = region(
-    async () => {
-      const { kind, status } = Object.fromEntries(address().query);
-      const items = await listOf(page.path(`/runs?${queryOf({ kind, status, limit: Math.min(look.most, 500) })}`), look.most);
-      return { cut: items.cut || items.length > look.most, items: items.slice(0, look.most) };
-    },
-    (data) => drawn(page, data, more),
-    { name: "section.panel" },
-  );
+  const read = async () => {
+    const { kind, status } = Object.fromEntries(address().query);
+    const items = await listOf(page.path(`/runs?${queryOf({ kind, status, limit: Math.min(look.most, 500) })}`), look.most);
+    return { cut: items.cut || items.length > look.most, items: items.slice(0, look.most) };
+  };
+  const list = region(read, (data) => drawn(page, data, more), { name: "section.panel" });
   const total = el("span");
   function refresh() {
     const runs = page.bucket()?.summary?.totals?.runs;
@@ -36,18 +33,15 @@ export function runsView(page) {
     look.most += PAGE;
     list.refresh();
   }
-  const narrow = Object.entries(FILTERS).map(([name, all]) =>
-    choice(
-      words(name),
-      ["", ...all].map((one) => [one, words(one || "all")]),
-      page.query.get(name) ?? "",
-      (value) => {
-        keepQuery({ [name]: value });
-        look.most = PAGE;
-        list.refresh();
-      },
-    ),
-  );
+  const narrow = Object.entries(FILTERS).map(([name, all]) => {
+    const options = ["", ...all].map((one) => [one, words(one || "all")]);
+    const choose = (value) => {
+      keepQuery({ [name]: value });
+      look.most = PAGE;
+      list.refresh();
+    };
+    return choice(words(name), options, page.query.get(name) ?? "", choose);
+  });
   const element = el("div", head({ title: "Runs", line: total }), el("div.filters.panel.runs-filters", narrow), list.element);
   return { title: "Runs", element, fast: true, refresh };
 }
@@ -57,36 +51,24 @@ function drawn(page, { items, cut }, more) {
   const heads = ["State", "What", "About", "By", "When", "Took"].map((text) =>
     el("th", { scope: "col", class: text === "Took" && "number" }, text),
   );
-  const table = el(
-    "table",
-    el("caption.unseen", "Runs, newest first"),
-    el("thead", el("tr", heads)),
-    el(
-      "tbody",
-      items.map((run) => runRow(page, run)),
-    ),
-  );
+  const rows = items.map((run) => runRow(page, run));
+  const parts = [el("caption.unseen", "Runs, newest first"), el("thead", el("tr", heads)), el("tbody", rows)];
   const note = el("p.meta", `The ${number(items.length)} newest are shown.`);
   return [
-    el("div.table", { key: "table" }, table),
-    cut && el("div.controls.pad", { key: "more" }, note, el("button", { type: "button", onclick: more }, "Show more")),
+    el("div.table", { key: "table" }, el("table", parts)),
+    cut && el("div.controls.pad", { key: "more" }, note, button("Show more", more)),
   ];
 }
 
 function runRow(page, run) {
   const { id, status, params, created_at: at, duration_ms: ms, error } = run;
   const isActive = status === "running";
-  const cancel = el("button.small", { type: "button", onclick: () => cancelRun(page, run) }, "Cancel …");
+  const cancel = button("Cancel …", () => cancelRun(page, run), { class: "small" });
   return el(
     "tr",
     { key: id },
     el("td", state(status)),
-    el(
-      "th",
-      { scope: "row" },
-      el("a", { href: page.link("runs", [id]) }, nameOf(run)),
-      params.dry_run && [" ", tag("changes nothing")],
-    ),
+    el("th", { scope: "row" }, a(page.link("runs", [id]), nameOf(run)), params.dry_run && [" ", tag("changes nothing")]),
     el("td.about", el("span.one-line", said(aboutOf(run))), error && el("span.one-line.error", { title: error }, said(error))),
     el("td", byOf(run)),
     el("td", ago(at)),

@@ -4,7 +4,7 @@ import { ago, count, localTime, said, size } from "../base/text.js";
 import { command, shortId, toast } from "../parts/dialog.js";
 import { fileParts } from "../parts/files.js";
 import { choice } from "../parts/form.js";
-import { BUCKET_NAMES } from "../parts/guide.js";
+import { deleteItem, renameOrder } from "../parts/guide.js";
 import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
 import { empty, head, region, tabs, viewOf } from "../parts/region.js";
 import { badge, state, tag } from "../parts/state.js";
@@ -253,23 +253,6 @@ function schema(page) {
     danger: true,
     action: "Initialise or upgrade",
   };
-  const rename = () => {
-    const asks = BUCKET_NAMES.map((field) => ({ ...field, value: page.bucket()[field.name] }));
-    return { method: "PUT", path: "", says: ["Only the name changes."], asks, action: "Rename" };
-  };
-  const remove = {
-    method: "DELETE",
-    path: "",
-    danger: true,
-    action: "Delete the bucket",
-    says: [
-      `Removes ${page.bucketId} from this server, with its secrets and history. This cannot be undone.`,
-      "Nothing is stopped on the workers.",
-    ],
-  };
-  const done = () => {
-    location.hash = "#/";
-  };
   const read = async () => {
     const [bucket, info] = await Promise.all([get(page.path()), unless(get(page.path("/info")), null)]);
     return { bucket, info };
@@ -283,11 +266,10 @@ function schema(page) {
       ["Last build", info && (info.built_at ? ago(info.built_at) : "never")],
       ["Update sequence", info?.update_seq],
     ];
-    const last = orderItem(page, "Delete the bucket …", remove, { dangerous: true, done });
     const controls = [
       orderButton(page, "Initialise or upgrade …", upgrade, { free: true }),
-      orderButton(page, "Rename …", rename, { free: true }),
-      moreMenu(() => [curlItem(page, upgrade), el("hr"), last]),
+      orderButton(page, "Rename …", () => renameOrder(page), { free: true }),
+      moreMenu(() => [curlItem(page, upgrade), el("hr"), deleteItem(page)]),
     ];
     return [facts(about), el("div.controls", controls)];
   };

@@ -39,11 +39,7 @@ export function allocationPanel(page, one, { onClose, controls }) {
       lines.length > 0 &&
         el(
           "div.evidence",
-          el(
-            "ol",
-            { tabindex: 0, "aria-label": "Last lines" },
-            lines.map((line) => lineOf(page, line, one)),
-          ),
+          el("ol", { tabindex: 0, "aria-label": "Last lines" }, ...lines.map((line) => lineOf(page, line, one))),
         ),
     ),
   ];
