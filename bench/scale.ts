@@ -54,7 +54,8 @@ async function byWorkers(folder: string, counts: readonly number[]): Promise<voi
   const sshd = await PrivateSshd.start(path.join(folder, "sshd"), hosts, ["MaxStartups 1000"]);
   try {
     const rows: Row[] = [];
-    for (const count of counts) rows.push(await onWorkers(path.join(folder, String(count)), hosts.slice(0, count), sshd));
+    for (const count of counts)
+      rows.push(told(count, await onWorkers(path.join(folder, String(count)), hosts.slice(0, count), sshd)));
     print("workers over ssh", "workers", counts, rows);
   } finally {
     await sshd.stop();
@@ -105,7 +106,7 @@ async function byAllocations(
   for (const { jobs, workers } of sizes) {
     const bucket = await BenchBucket.local(path.join(folder, `${jobs}x${workers}`), workers);
     for (let job = 0; job < jobs; job++) writeJob(bucket, `job_${job}`, {});
-    rows.push(await measure(bucket));
+    rows.push(told(jobs * workers, await measure(bucket)));
     rmSync(bucket.folder, { recursive: true, force: true });
   }
   print(
@@ -142,6 +143,12 @@ function writeJob(bucket: BenchBucket, job: string, manifest: object): void {
   bucket.write(`${folder}/Makefile`, "start stop restart:\n\t@true\n");
   bucket.write(`${folder}/app.conf.tpl`, "{{ .Job }} {{ .NewVersion }} on {{ .WorkerIP }}\n");
   bucket.write(`${folder}/data.bin`, randomBytes(4_096));
+}
+
+/** Prints a row as soon as it is there: the whole takes long. */
+function told(size: number, row: Row): Row {
+  for (const [name, cost] of Object.entries(row)) console.log(`${size.toLocaleString("en")}: ${name}: ${describe(cost)}`);
+  return row;
 }
 
 function print(title: string, what: string, sizes: readonly number[], rows: readonly Row[]): void {
