@@ -23,7 +23,7 @@ const state = {
   error: undefined,
   isOpen: false,
   isWhole: false,
-  /** Whether a person asked for this run: a newer one does not take its place then. */
+  /** Whether a person asked for lines of this run: while they are open, a newer run does not take the place. */
   isChosen: false,
   /** The place in a run's page. @type {HTMLElement | null} */
   host: null,
@@ -66,7 +66,8 @@ export const activity = {
   /** Shows a run, and lines of it: `line` is a number or `[first, last]`. */
   show(bucketId, runId, { line, job, worker } = /** @type {any} */ ({})) {
     const at = line === undefined || line === null ? undefined : [line].flat();
-    state.isChosen = true;
+    // A page that shows its run, and a start, are no choice: the next newer run may take the place.
+    state.isChosen = Boolean(at || job || worker);
     const isNew = showRun(bucketId, runId, { line: at, job, worker });
     if (!isNew) pane.narrow({ line: at, job, worker });
     if (at || job || worker) setOpen(true);

@@ -68,7 +68,7 @@ export function closeDialogs() {
  * @param {Record<string, any>} [attributes]
  */
 export function opener(label, content, { menu = false, ...attributes } = {}) {
-  const box = el("div", { popover: "auto", class: menu ? "menu" : "pad", role: menu ? "menu" : null });
+  const box = el("div", { popover: "auto", class: menu ? "menu" : "pad", role: menu ? "menu" : "dialog" });
   box.onkeydown = (event) => {
     const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     const items = /** @type {HTMLElement[]} */ ([...box.querySelectorAll(".item")]);
@@ -78,6 +78,7 @@ export function opener(label, content, { menu = false, ...attributes } = {}) {
   };
   // What was pressed may be an older element than the one that was made with this listener: see patch.
   function open({ currentTarget: trigger }) {
+    box.setAttribute("aria-label", trigger.ariaLabel ?? (trigger.textContent || "Why"));
     box.replaceChildren(...content().flat().filter(Boolean));
     box.ontoggle = ({ newState }) => {
       trigger.setAttribute("aria-expanded", String(newState === "open"));
