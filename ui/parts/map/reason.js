@@ -30,8 +30,10 @@ export async function showReason(page, { run_id: runId, line, job, jobs = [], wo
 /** The telling line as the log has it; where its lines have no places, as the allocation has it: a summary cuts it. */
 async function wholeReason(page, { run_id, job, workers: [worker] }) {
   const { lines, reason_line: telling } = await readEvidence(page, { run_id, job, worker });
-  const found = lines.find((one) => one.line === telling && one.job === job);
-  return found?.text ?? tellingLine((await get(page.path(placeOf(job, worker)))).reason);
+  const found = lines.find((one) => one.line === telling && one.job === job)?.text;
+  // What a health check has found is no line of the log.
+  if (found && TELLING.test(found)) return found;
+  return tellingLine((await get(page.path(placeOf(job, worker)))).reason) || found;
 }
 
 /** The path of an allocation in the map. */
