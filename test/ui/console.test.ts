@@ -161,7 +161,8 @@ test("the palette goes to a job by its name, and starts a run", async () => {
   await ui.page.getByRole("option", { name: /^base/ }).waitFor();
   await ui.checkBarriers("the palette");
   await ui.page.keyboard.press("Enter");
-  await ui.heading("base").waitFor();
+  // The mark of its state is part of the heading.
+  await ui.page.getByRole("heading", { name: /base$/ }).waitFor();
   await ui.page.keyboard.press("Control+K");
   await box.fill("check for drift");
   await ui.page.keyboard.press("Enter");
