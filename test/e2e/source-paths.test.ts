@@ -27,12 +27,15 @@ test("CP-092 T-87 of all requests of the API only push and rollback touch the so
   const bodies: Record<string, unknown> = {
     "PUT ": { name: "other" },
     "PUT /secrets/ssh_key": { private_key: readFileSync(key, "utf8") },
+    "PUT /secrets/jobs/{job}/{key}": { value: "a secret of base" },
     "POST /hooks": { hook: "check", job: "base" },
     "POST /run_command": { command: "touch here", workers: ["127.0.0.1"] },
     "POST /jobs/{job}/run": { target: "status" },
     "POST /deploy": { build: true },
   };
   const names: Record<string, string> = { job: "base" };
+  // A secret is for a job of the catalog.
+  await server.ended(bucket.path, (await server.call("POST", `${bucket.path}/build`)).body.run_id);
   for (const { method, path: pattern } of ROUTES) {
     if (method === "GET" || !pattern.startsWith(BUCKET)) continue;
     const route = `${method} ${pattern.slice(BUCKET.length)}`;
