@@ -101,7 +101,8 @@ function sharedOf(page, draw) {
 const DRAWN = {
   summary: (view) => (view.run.status === "running" ? progressOf(view) : isPlan(view.run) ? planBody(view) : summaryOf(view)),
   workers: workersTab,
-  log: () => [],
+  log: ({ page, run }) =>
+    el("p.notice.on-narrow", el("button", { type: "button", onclick: () => page.showRun(run.id, { line: 1 }) }, "Open the log")),
   definition: definitionTab,
   compare: compareTab,
   audit: auditTab,

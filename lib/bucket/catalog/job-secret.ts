@@ -2,9 +2,9 @@ import { Failure } from "../../core/errors.ts";
 import { quote } from "../../core/shape.ts";
 import { type Database, openDatabase } from "../base/database.ts";
 import type { Layout } from "../base/layout.ts";
+import { unknownName } from "../base/problems.ts";
 import { KvStore } from "../kv/kv.ts";
 import { loadKvKey } from "../kv/kv-access.ts";
-import { hasCatalogJob } from "./catalog.ts";
 
 /** The key of a secret: one line of text. */
 export const SECRET_KEY = /^[^\p{C}]{1,253}$/u;
@@ -26,7 +26,8 @@ export async function changeJobSecret(layout: Layout, { job, key, value, ttlSeco
   using db: Database = openDatabase(layout.database);
   const name = job.toLowerCase();
   const namespace = `secrets/job/${name}`;
-  if (!hasCatalogJob(db, name)) throw new Failure("unknown_name", `there is no job ${quote(job)} in the catalog`);
+  const jobs = db.tuples<[string]>("SELECT name FROM job").flat();
+  if (!jobs.includes(name)) throw new Failure("unknown_name", unknownName("job", job, jobs));
   const kv = new KvStore(db, await loadKvKey(layout));
   if (value === undefined) {
     if (kv.get(namespace, key) === undefined) throw new Failure("not_found", `job ${quote(job)} has no secret ${quote(key)}`);
