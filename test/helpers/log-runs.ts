@@ -37,6 +37,8 @@ export function recordRun(root: string, bucket: string, log: string | Uint8Array
 }
 
 const PLACE = /^(?:([^@\s]+)@)?(\S+) ([|!]) /;
+/** How a line of ops about a job begins. */
+const OF_JOB = /^([^\s@:]+): /;
 
 /** The record of the places of a log's lines, as a run writes it beside the log. */
 function placesOf(log: string | Uint8Array): string {
@@ -45,7 +47,8 @@ function placesOf(log: string | Uint8Array): string {
   const entries: string[] = [];
   let [offset, last] = [0, ""];
   for (const line of text.split("\n")) {
-    const [, job = "-", worker = "-", sign = ""] = PLACE.exec(line.slice(0, 300)) ?? [];
+    const beginning = line.slice(0, 300);
+    const [, job = "-", worker = "-", sign = ""] = PLACE.exec(beginning) ?? OF_JOB.exec(beginning) ?? [];
     const place = `${{ "|": "stdout", "!": "stderr" }[sign] ?? "ops"} ${job} ${worker}`;
     const number = numbers.get(place) ?? numbers.size;
     if (place !== last) entries.push(`${offset} ${number}${numbers.has(place) ? "" : ` ${place}`}\n`);
