@@ -172,11 +172,10 @@ test("the palette goes to a job by its name, and starts a run", async () => {
 test("the back button and a reload show the view of their address, scrolled as it was", async () => {
   await ui.goTo(`#/buckets/${alpha}/catalog/kv`);
   await ui.page.locator("tbody tr").first().waitFor();
-  await ui.page.evaluate("document.getElementById('view').scrollTop = 120");
-  await until(
-    "the place in the scroll",
-    async () => (await ui.page.evaluate("document.getElementById('view').scrollTop")) === 120,
-  );
+  await until("a view that scrolls", async () => {
+    await ui.page.evaluate("document.getElementById('view').scrollTop = 120");
+    return (await ui.page.evaluate("document.getElementById('view').scrollTop")) === 120;
+  });
   await ui.goTo(`#/buckets/${alpha}/runs`);
   await ui.heading("Runs").waitFor();
   await ui.page.goBack();
