@@ -242,6 +242,7 @@ test("a command that is killed leaves a run that the next start of a server sett
   rig.server = await LocalServer.start(root);
   const [newest] = (await rig.server.call<{ items: Run[] }>("GET", `${base}/runs`)).body.items;
   assert.deepEqual([newest?.status, newest?.error], ["failed", "command ended before it completed"]);
-  assert.equal(identify(target), undefined);
+  // Gone as soon as its new parent, the init of the machine, has taken note.
+  await until("the end of the command", () => identify(target) === undefined);
   writeFileSync(path.join(folder, "begun"), "");
 });

@@ -8,7 +8,7 @@ const PROMISED = {
   ui: { codeLines: 7_500, files: 65, linesOfFile: 350 },
 };
 /** Everything of the console as it is sent: each file compressed by itself. */
-const SENT_BYTES = 141_500;
+const SENT_BYTES = 142_000;
 
 const lib = measure(scriptsOf("lib"));
 const ui = measure(scriptsOf("ui"));

@@ -182,11 +182,11 @@ test("what is shown is downloaded: whole lines of a job, each with its time", as
     return readFileSync(await file.path(), "utf8");
   };
   await log().getByLabel("Only this job").fill("web");
-  await log().locator("a[href*='job=web']").waitFor();
-  const own = LINES.filter((text) => text.startsWith("web@"));
+  await log().locator("a.button[href*='job=web']").waitFor();
+  const own = LINES.filter((text) => /^web(@|: )/.test(text));
   const timed = (await download()).split("\n");
   const [ofFirst, ofThird] = [0, 75_250].map((ms) => new Date(began + ms).toISOString());
-  assert.deepEqual(timed, [...own.map((text) => `${/first/.test(text) ? ofFirst : ofThird} ${text}`), ""]);
+  assert.deepEqual(timed, [...own.map((text) => `${/first|batch/.test(text) ? ofFirst : ofThird} ${text}`), ""]);
   await toggle("Off").click();
   assert.equal(await download(), own.map((text) => `${text}\n`).join(""));
   await log().getByLabel("Only this job").fill("");

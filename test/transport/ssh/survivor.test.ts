@@ -278,6 +278,8 @@ test("CP-416 a cancel while the connection is lost ends the command where its wo
   const running = run("step on", { signal: stop.signal });
   await at("on");
   await cut(fleet);
+  // The run has noticed: it opens a new connection.
+  await until("a new login", () => fleet.sessions.length > 0);
   stop.abort();
   const { reason, receipt } = await running;
   assert.deepEqual([reason, receipt], ["cancelled", "stopped"]);
