@@ -71,7 +71,7 @@ export function mapCell(db: Database, job: string, worker: string): Row {
   const cell = db.get(
     `SELECT a.job, a.worker_ip AS worker, a.alloc_id AS allocation_id, iif(a.unsettled, 'unsettled', a.rollout) AS state,
       COALESCE(o.action, '') AS action, a.outcome, COALESCE(o.reason, '') AS reason, a.troubled_since AS since,
-      COALESCE(o.run_id, '') AS run_id, NULL AS line, COALESCE(NULLIF(h.current_version, ''), '0.0.0') AS current_version,
+      COALESCE(o.run_id, '') AS run_id, COALESCE(NULLIF(h.current_version, ''), '0.0.0') AS current_version,
       a.new_version, a.deployment_seq AS wave
       FROM allocations a LEFT JOIN hash h ON h.namespace = a.job || '_allocation' AND h.key = a.alloc_id
       LEFT JOIN last_outcome o ON o.alloc_id = a.alloc_id WHERE a.worker_ip = ? AND a.job = ?`,

@@ -33,8 +33,6 @@ export interface Problem {
   /** Since when there was trouble all the time, of the allocation that had it first. */
   since: string;
   run_id: string;
-  /** The line of the reason in the run's Activity; null where it is not known. */
-  line: number | null;
 }
 
 type Troubled = [
@@ -125,7 +123,6 @@ function problemOf(rows: Troubled[]): Problem {
     reason: cutReason(reason),
     since,
     run_id,
-    line: null,
   };
 }
 

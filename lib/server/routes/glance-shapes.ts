@@ -7,7 +7,6 @@ import { RUN_STATUS, TIME } from "../../run/protocol.ts";
 import { ID, RUN_KIND } from "../../run/record.ts";
 
 const COUNT = integer({ min: 0 });
-const LINE = described(nullable(integer({ min: 1 })), "The line of the reason in the run's Activity; null where it is not known");
 const SINCE = "Since when there was trouble all the time, whatever ran in between";
 
 /** A list of which the first items are shown. */
@@ -61,7 +60,6 @@ const PROBLEM = object({
   ),
   since: described(TIME, SINCE),
   run_id: described(string(), "The run of that action"),
-  line: LINE,
 });
 
 const TROUBLED = shortList(
@@ -187,7 +185,6 @@ export const MAP_CELL = object({
   reason: described(string(), "Of the last action, masked"),
   since: described(nullable(TIME), `${SINCE}; null where all is well`),
   run_id: string(),
-  line: LINE,
   current_version: string(),
   new_version: string(),
   wave: COUNT,

@@ -78,15 +78,15 @@ test("CP-433 allocations that failed for one cause are one problem, an unreachab
   }
   db.run("UPDATE allocations SET troubled_since = ? WHERE job = 'db'", new Date(Date.now() + 1_000).toISOString());
   const problems = problemsOf(db, null);
-  const shown = problems.map(({ kind, job, action, worker_count, allocation_count, job_count, run_id, line }) => {
-    return [kind, job, action, worker_count, allocation_count, job_count, run_id, line];
+  const shown = problems.map(({ kind, job, action, worker_count, allocation_count, job_count, run_id }) => {
+    return [kind, job, action, worker_count, allocation_count, job_count, run_id];
   });
   assert.deepEqual(shown, [
-    ["failed", "web", "restart", 25, 25, 1, "run-2", null],
-    ["failed", "web", "restart", 1, 1, 1, "run-1", null],
-    ["failed", "db", "restart", 1, 1, 1, "run-1", null],
-    ["unreachable", null, "restart", 1, 2, 2, "run-1", null],
-    ["unsettled", "db", "sync", 2, 2, 1, "run-3", null],
+    ["failed", "web", "restart", 25, 25, 1, "run-2"],
+    ["failed", "web", "restart", 1, 1, 1, "run-1"],
+    ["failed", "db", "restart", 1, 1, 1, "run-1"],
+    ["unreachable", null, "restart", 1, 2, 2, "run-1"],
+    ["unsettled", "db", "sync", 2, 2, 1, "run-3"],
   ]);
   const [first, , , lost, half] = problems;
   assert.deepEqual(first?.workers, hosts.slice(0, 20), "the first by position");

@@ -21,9 +21,9 @@ export async function readEvidence(page, { run_id: runId, job, worker }) {
 }
 
 /** Opens the log of what failed, at the line that tells why. */
-export async function showReason(page, { run_id: runId, line, job, jobs = [], worker, workers: [first] = [worker] }) {
+export async function showReason(page, { run_id: runId, job, jobs = [], worker, workers: [first] = [worker] }) {
   const place = { job: job ?? jobs[0], worker: first };
-  const found = line ?? (await readEvidence(page, { run_id: runId, ...place }).catch(() => null))?.reason_line;
+  const found = (await readEvidence(page, { run_id: runId, ...place }).catch(() => null))?.reason_line;
   page.showRun(runId, { line: found, ...place });
 }
 
