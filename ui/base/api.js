@@ -43,31 +43,33 @@ export async function request(method, path, { body, token, headers: own, as = "j
   if (token !== undefined) headers.set("Authorization", `Bearer ${token}`);
   const isRaw = headers.has("Content-Type") || body === undefined;
   if (!isRaw) headers.set("Content-Type", "application/json");
-  const response = await send(path, { method, headers, body: isRaw ? body : JSON.stringify(body) }, rest);
-  const { status } = response;
-  if (response.ok && as !== "json") return as === "response" ? response : await response[as]();
-  const answer = await response
-    .clone()
-    .json()
-    .catch(() => ({}));
+  const options = { method, headers, body: isRaw ? body : JSON.stringify(body), cache: /** @type {const} */ ("no-store") };
+  const [response, answer] = await answerOf(path, options, as, rest);
   if (response.ok) return answer;
   if (answer.error === "unauthorized" && token === undefined) session.end();
-  const { message = `The server answered with status ${status}`, error: code, details, run_id: runId } = answer;
-  throw Object.assign(new Error(message), { status, code, details, runId, response });
+  const { message = `The server answered with status ${response.status}`, error: code, details, run_id: runId } = answer;
+  throw Object.assign(new Error(message), { status: response.status, code, details, runId, response });
 }
 
-/** @param {string} path @param {RequestInit} options @param {Options} limits */
-async function send(path, options, limits) {
-  const { signal, limitMs = LIMIT_MS } = limits;
+/**
+ * The response and what it holds. Only an error may hold something else than it should: an answer that breaks off is none.
+ * @param {string} path @param {RequestInit} options @param {"json" | "blob" | "response"} as @param {Options} limits
+ */
+async function answerOf(path, options, as, { signal, limitMs = LIMIT_MS }) {
   const limit = AbortSignal.timeout(limitMs);
   try {
-    const response = await fetch(path, {
-      ...options,
-      cache: "no-store",
-      signal: AbortSignal.any([limit, ...(signal ? [signal] : [])]),
-    });
+    const response = await fetch(path, { ...options, signal: AbortSignal.any([limit, ...(signal ? [signal] : [])]) });
     session.heard();
-    return response;
+    if (!response.ok)
+      return [
+        response,
+        await response
+          .clone()
+          .json()
+          .catch(() => ({})),
+      ];
+    const isWhole = as === "response" || response.status === 204;
+    return [response, isWhole ? response : await response[as]()];
   } catch (error) {
     if (signal?.aborted) throw error;
     const message = limit.aborted ? `The server gave no answer within ${limitMs / 1000} s` : "The server cannot be reached";
