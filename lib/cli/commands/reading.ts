@@ -9,9 +9,15 @@ const ACTIVE: Flag = { name: "active", help: "Leave out removed and disabled ent
 const OUTCOME: Flag = {
   name: "outcome",
   value: "A,B",
+  choices: LAST_OUTCOMES,
   help: `Only allocations whose last action had one of these outcomes: ${LAST_OUTCOMES.join(", ")}`,
 };
-const STATE: Flag = { name: "state", value: "A,B", help: `Only allocations in one of these states: ${STATES.join(", ")}` };
+const STATE: Flag = {
+  name: "state",
+  value: "A,B",
+  choices: STATES,
+  help: `Only allocations in one of these states: ${STATES.join(", ")}`,
+};
 const DELETED: Flag = { name: "deleted", help: "Show deleted keys too" };
 
 const VIEWS: Record<ViewName, { summary: string; flags: Flag[] }> = {
@@ -106,6 +112,7 @@ export const READING_COMMANDS: readonly Command[] = [
       {
         name: "format",
         value: "FORM",
+        choices: ["human", "raw"],
         help: "Either human (default), or raw: the lines as they were written, with control characters escaped",
       },
       { name: "json", help: "Print one JSON object a line" },
