@@ -40,15 +40,18 @@ const OF_ALLOCATIONS = {
   filters: { jobs: "lead", workers: `a.worker_ip ${GIVEN}`, active: IS_ACTIVE, state: "index", outcome: "index" },
 } as const;
 
+/** How many allocations of a worker are not removed and meet a condition. */
+const ofWorker = (condition: string) =>
+  `(SELECT COUNT(*) FROM allocations a WHERE a.worker_ip = w.worker_ip AND a.removed = 0 AND ${condition})`;
+
 const DEFINITIONS: Record<ViewName, Definition> = {
   workers: {
     flags: ["removed"],
-    columns: `w.worker_ip, hostname, ${zoneOf("w")} AS zone, available_cpu_mhz AS cpu_mhz, available_memory_mb AS memory_mb,
-      w.position, (SELECT group_concat(label, ',' ORDER BY label) FROM worker_labels l WHERE l.worker_ip = w.worker_ip) AS labels,
-      connection, w.removed, COUNT(a.job) AS allocations, TOTAL(a.rollout IN ('new', 'update', 'stop')) AS behind,
-      TOTAL(a.disabled) AS disabled`,
+    columns: `worker_ip, hostname, ${zoneOf("w")} AS zone, available_cpu_mhz AS cpu_mhz, available_memory_mb AS memory_mb,
+      position, (SELECT group_concat(label, ',' ORDER BY label) FROM worker_labels l WHERE l.worker_ip = w.worker_ip) AS labels,
+      connection, removed, ${ofWorker("1")} AS allocations, ${ofWorker("a.rollout IN ('new', 'update', 'stop')")} AS behind,
+      ${ofWorker("a.disabled = 1")} AS disabled`,
     from: "worker w",
-    joins: `w LEFT JOIN allocations a ON a.worker_ip = w.worker_ip AND a.removed = 0 GROUP BY w.position, w.worker_ip`,
     key: ["w.position", "w.worker_ip"],
     filters: { workers: `w.worker_ip ${GIVEN}`, active: "w.removed = 0" },
   },
