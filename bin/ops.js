@@ -11,27 +11,31 @@ import { fileURLToPath } from "node:url";
 const NEEDED = 24;
 const WRAPPED = "OPS_WRAPPED";
 const root = fileURLToPath(new URL("../", import.meta.url));
-const bundledNode = path.join(root, "node_modules", "node", "bin", "node");
+/** Where the archive of a release and `npm ci` put a Node. */
+const BROUGHT = ["node/bin/node", "node_modules/.bin/node"];
 
 if (Number.parseInt(process.versions.node, 10) < NEEDED) runAgainOnNewerNode();
 else await main();
 
 function runAgainOnNewerNode() {
-  if (!existsSync(bundledNode)) {
-    process.stderr.write(
-      `ops: needs Node ${NEEDED} or newer, this is ${process.versions.node}: install it, or run \`npm ci\` in ${root}, which brings one\n`,
-    );
+  const newer = BROUGHT.map((name) => path.join(root, name)).find((file) => existsSync(file));
+  if (newer === undefined) {
+    const isSource = existsSync(path.join(root, "package-lock.json"));
+    const advice = isSource
+      ? `run \`npm ci\` in ${root}, which brings one`
+      : "install one, or the archive of ops that brings its own";
+    process.stderr.write(`ops: needs Node ${NEEDED} or newer, this is ${process.versions.node}: ${advice}\n`);
     process.exit(2);
   }
   // The channel tells the child when this wrapper is gone, also after a kill.
-  const child = spawn(bundledNode, process.argv.slice(1), {
+  const child = spawn(newer, process.argv.slice(1), {
     stdio: ["inherit", "inherit", "inherit", "ipc"],
     env: { ...process.env, [WRAPPED]: "1" },
   });
   hideToken();
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"]) process.on(signal, () => child.kill(signal));
   child.on("error", (error) => {
-    process.stderr.write(`ops: cannot start ${bundledNode}: ${error.message}\n`);
+    process.stderr.write(`ops: cannot start ${newer}: ${error.message}\n`);
     process.exit(2);
   });
   child.on("exit", (code, signal) => {

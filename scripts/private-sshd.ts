@@ -111,8 +111,14 @@ export class PrivateSshd {
 
   #listen(number: number, hosts: readonly string[]): ChildProcess {
     const file = path.join(this.folder, `sshd_config_${number}`);
+    const isEnvironment = (line: string) => line.startsWith("SetEnv ");
+    const environment = this.#lines.filter(isEnvironment).map((line) => line.slice("SetEnv".length));
+    // Of a variable that is there twice, sshd takes the first.
+    environment.push(` "HOME=${this.folder}"`);
     const config = [
-      ...this.#lines,
+      ...this.#lines.filter((line) => !isEnvironment(line)),
+      // Shells that sshd starts would read the login files of whoever runs this program, which may be slow, and may say something.
+      `SetEnv${environment.join("")}`,
       `Port ${this.port}`,
       ...hosts.map((host) => `ListenAddress ${host}`),
       ...this.#hostKeys.map((key) => `HostKey ${key}`),

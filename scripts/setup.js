@@ -1,7 +1,8 @@
 // Finds out whether the tools are here that the demo or the tests need, before anything else runs:
 //   node scripts/setup.js demo|demo-ssh|test
-// Where this process may (root on Debian) it installs what is missing; elsewhere it names each missing tool with the
-// command that installs it and ends with exit code 1. Plain JavaScript: it has to run on any Node from 20 on.
+// Where this process may (root on Debian, unless OPS_SETUP=no) it lists what is missing and installs it; elsewhere it
+// names each missing tool with the command that installs it and ends with exit code 1. Plain JavaScript: it has to run on
+// any Node from 20 on.
 import { spawnSync } from "node:child_process";
 import { accessSync, constants, existsSync, readdirSync } from "node:fs";
 import path from "node:path";
@@ -33,6 +34,11 @@ const PACKAGES = {
   oathtool: "oathtool",
   zbarimg: "zbar-tools",
   bsdtar: "libarchive-tools",
+  "systemd-analyze": "systemd",
+  "/usr/sbin/nginx": "nginx",
+  zsh: "zsh",
+  fish: "fish",
+  mandoc: "mandoc",
 };
 const DEMO = ["sh", "make", "tar", "find", "sha256sum", "setsid"];
 // sshd starts itself anew for every connection, and for that wants its full path.
@@ -54,26 +60,29 @@ const TOOLS = {
     "oathtool",
     "zbarimg",
     "bsdtar",
+    "systemd-analyze",
+    "/usr/sbin/nginx",
+    "zsh",
+    "fish",
+    "mandoc",
   ],
 };
 const COMMANDS = { demo: "npm run demo", "demo-ssh": "npm run demo -- --ssh", test: "npm test" };
 
 /** Packages that bring a service. We run their programs ourselves; the service stays off. */
-const SERVICES = { "openssh-server": "ssh", "redis-server": "redis-server" };
+const SERVICES = { "openssh-server": "ssh", "redis-server": "redis-server", nginx: "nginx" };
 
-/** What `npm ci` brings: without it nothing starts. */
-const MODULES = {
-  demo: ["node/bin/node"],
-  "demo-ssh": ["node/bin/node"],
-  test: ["node/bin/node", "typescript", "@biomejs/biome", "playwright-core"],
-};
+/** What `npm ci` brings, where this Node is too old a newer one too: without it nothing starts. */
+const NODE = Number.parseInt(process.versions.node, 10) < 24 ? [".bin/node"] : [];
+const MODULES = { demo: NODE, "demo-ssh": NODE, test: [...NODE, "typescript", "@biomejs/biome", "playwright-core"] };
 
 const INSTALL_LIMIT_MS = 15 * 60_000;
 
 function main(mode) {
   if (TOOLS[mode] === undefined) return fail(["usage: node scripts/setup.js demo|demo-ssh|test"], 2);
   const modules = MODULES[mode].filter((name) => !existsSync(path.join(ROOT, "node_modules", name)));
-  if (modules.length > 0) return fail([`ops: node_modules/${modules[0]} is missing; run: npm ci --include=dev`], 1);
+  if (modules.length > 0)
+    return fail([`ops: node_modules/${modules[0]} is missing; run: npm ci --include=dev --include=optional`], 1);
   const missing = missingTools(mode);
   if (missing.length > 0 && mayInstall()) install(missing);
   const still = missing.length > 0 ? missingTools(mode) : [];
@@ -99,13 +108,19 @@ function isExecutable(file) {
 }
 
 function mayInstall() {
-  return process.getuid?.() === 0 && existsSync("/etc/debian_version") && find("apt-get") !== undefined;
+  return (
+    process.env.OPS_SETUP !== "no" &&
+    process.getuid?.() === 0 &&
+    existsSync("/etc/debian_version") &&
+    find("apt-get") !== undefined
+  );
 }
 
 function install(tools) {
   const packages = packagesOf(tools);
   const services = packages.map((name) => SERVICES[name]).filter((service) => service !== undefined);
-  process.stdout.write(`ops: installing ${packages.join(" ")} for ${tools.join(", ")}\n`);
+  const lines = packages.map((name) => `  ${name}, for ${tools.filter((tool) => PACKAGES[tool] === name).join(", ")}`);
+  process.stdout.write(`ops: installs with apt-get, unless OPS_SETUP=no is set:\n${lines.join("\n")}\n`);
   // A fresh machine has no package lists, an old one has lists that name what is gone.
   const isInstalled = hasPackageLists() && aptGet("install", ...packages);
   if (!isInstalled) {

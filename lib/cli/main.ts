@@ -1,8 +1,8 @@
 import { explain, Failure } from "../core/errors.ts";
-import { programVersion } from "../core/self.ts";
+import { programRelease } from "../core/self.ts";
 import { quote } from "../core/shape.ts";
-import { type Command, commandHelp, EXIT, findCommand, parseFlags, programHelp } from "./base/flags.ts";
-import { toStderr, toStdout } from "./base/terminal.ts";
+import { type Command, commandHelp, EXIT, findCommand, parseFlags, programHelp, wantsJson } from "./base/flags.ts";
+import { printJson, toStderr, toStdout } from "./base/terminal.ts";
 import { READING_COMMANDS } from "./commands/reading.ts";
 import { RUN_COMMANDS } from "./commands/runs.ts";
 import { SERVER_COMMANDS } from "./commands/server.ts";
@@ -11,10 +11,12 @@ import { UPKEEP_COMMANDS } from "./commands/upkeep.ts";
 const VERSION: Command = {
   name: "version",
   summary: "Print the program's version",
-  flags: [],
-  async run() {
-    toStdout(`ops ${programVersion()} (node ${process.versions.node})\n`);
-    return 0;
+  flags: [{ name: "json", help: "Print version, commit (null where the program is no release) and Node as JSON" }],
+  async run(input) {
+    const told = { ...programRelease(), node: process.versions.node };
+    if (wantsJson(input)) printJson(told);
+    else toStdout(`ops ${told.version} (node ${told.node})\n`);
+    return EXIT.done;
   },
 };
 

@@ -17,9 +17,15 @@ export function selfArguments(...args: string[]): [string, ...string[]] {
   return [process.execPath, `${PROGRAM_ROOT}bin/ops.js`, ...args];
 }
 
+/** Which program this is: its version and, of a release, the commit that it was made from. */
+export function programRelease(): { version: string; commit: string | null } {
+  const told = JSON.parse(readFileSync(`${PROGRAM_ROOT}package.json`, "utf8")) as { version: string; gitHead?: string };
+  return { version: told.version, commit: told.gitHead ?? null };
+}
+
 /** The version of the program, as in package.json. */
 export function programVersion(): string {
-  return (JSON.parse(readFileSync(`${PROGRAM_ROOT}package.json`, "utf8")) as { version: string }).version;
+  return programRelease().version;
 }
 
 /** A file of the user interface. */

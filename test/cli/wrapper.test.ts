@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { hostname } from "node:os";
@@ -29,6 +29,13 @@ async function ended(child: ChildProcess): Promise<{ code: number | null; text: 
   for (const stream of [child.stdout, child.stderr]) stream?.on("data", (chunk: Buffer) => (text += chunk));
   const [code] = await once(child, "close");
   return { code, text };
+}
+
+function oldVersion(): string {
+  const [node, ...options] = OLD_NODE;
+  return execFileSync(node, [...options, "-p", "process.versions.node"])
+    .toString()
+    .trim();
 }
 
 /** The processes that a process has started and that run. */
@@ -69,19 +76,28 @@ function busyLock() {
   return { command: "deploy", since: "2026-01-02T03:04:05.000Z", groups: [], ...owner };
 }
 
-test("without a newer Node it says what is needed and how to get it", async (t) => {
+test("without a newer Node it says what is needed and how to get it, in the source tree and elsewhere", async (t) => {
   const folder = temporaryFolder(t);
+  const needs = `ops: needs Node 24 or newer, this is ${oldVersion()}`;
   mkdirSync(path.join(folder, "bin"));
   writeFileSync(path.join(folder, "package.json"), '{"type": "module"}');
   copyFileSync(PROGRAM, path.join(folder, "bin", "ops.js"));
   const [node, ...options] = OLD_NODE;
+  const told = () => ended(spawn(node, [...options, path.join(folder, "bin", "ops.js"), "version"]));
+  assert.deepEqual(await told(), { code: 2, text: `${needs}: install one, or the archive of ops that brings its own\n` });
+  writeFileSync(path.join(folder, "package-lock.json"), "{}");
+  assert.deepEqual(await told(), { code: 2, text: `${needs}: run \`npm ci\` in ${folder}/, which brings one\n` });
+});
+
+test("an older Node hands over to the one in the archive of a release", async (t) => {
+  const folder = temporaryFolder(t);
+  for (const name of ["bin", "node/bin"]) mkdirSync(path.join(folder, name), { recursive: true });
+  writeFileSync(path.join(folder, "package.json"), '{"type": "module"}');
+  copyFileSync(PROGRAM, path.join(folder, "bin", "ops.js"));
+  writeFileSync(path.join(folder, "node/bin/node"), '#!/bin/sh\necho "$2"\n', { mode: 0o755 });
+  const [node, ...options] = OLD_NODE;
   const child = spawn(node, [...options, path.join(folder, "bin", "ops.js"), "version"]);
-  const { code, text } = await ended(child);
-  assert.equal(code, 2);
-  assert.match(
-    text,
-    /^ops: needs Node 24 or newer, this is \d+\.\d+\.\d+: install it, or run `npm ci` in \S+, which brings one\n$/,
-  );
+  assert.deepEqual(await ended(child), { code: 0, text: "version\n" });
 });
 
 for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const)

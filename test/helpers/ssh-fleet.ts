@@ -60,7 +60,6 @@ export class SshFleet {
     const folder = temporaryFolder(t);
     const login = path.join(folder, "login");
     writeFileSync(login, `#!/bin/sh\n${options.login ?? ""}\n`, { mode: 0o755 });
-    // With a HOME of its own, no login file of whoever runs the test slows it down or says something.
     const env = Object.entries({ HOME: folder, ...options.env }).map(([name, value]) => ` "${name}=${value}"`);
     const lines = [
       `SetEnv${env.join("")}`,

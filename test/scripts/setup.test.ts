@@ -4,15 +4,16 @@ import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node
 import path from "node:path";
 import { test } from "node:test";
 import { PROGRAM_ROOT } from "../../lib/core/self.ts";
+import { OLD_NODE } from "../helpers/old-node.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 const base = temporaryFolder();
 
 const TOOLS =
-  "sh make tar find sha256sum setsid python3 openssl busybox patch git chromium ssh ssh-keygen ssh-keyscan tcsh redis-server oathtool zbarimg bsdtar".split(
+  "sh make tar find sha256sum setsid python3 openssl busybox patch git chromium ssh ssh-keygen ssh-keyscan tcsh redis-server oathtool zbarimg bsdtar systemd-analyze zsh fish mandoc".split(
     " ",
   );
-const MODULES = ["node/bin/node", "typescript/x", "@biomejs/biome/x", "playwright-core/x"];
+const MODULES = ["typescript/x", "@biomejs/biome/x", "playwright-core/x"];
 
 let count = 0;
 
@@ -30,9 +31,9 @@ function machine(programs: Record<string, string>, modules: string[] = MODULES) 
   }
   for (const [name, script] of Object.entries(programs))
     writeFileSync(path.join(bin, name), `#!/bin/sh\n${script}\n`, { mode: 0o755 });
-  return (...args: string[]) => {
-    const run = spawnSync(process.execPath, [path.join(root, "scripts", "setup.js"), ...args], {
-      env: { PATH: bin, LOG: path.join(root, "log"), BIN: bin },
+  return (mode: string, [node, ...options]: [string, ...string[]] = [process.execPath], env: NodeJS.ProcessEnv = {}) => {
+    const run = spawnSync(node, [...options, path.join(root, "scripts", "setup.js"), mode], {
+      env: { PATH: bin, LOG: path.join(root, "log"), BIN: bin, ...env },
       encoding: "utf8",
     });
     const log = path.join(root, "log");
@@ -72,13 +73,20 @@ test("a missing tool is named with the command that installs it, and the exit co
 const mayInstall = process.getuid?.() === 0 && existsSync("/etc/debian_version");
 const APT = 'echo "$DEBIAN_FRONTEND $*" >> "$LOG"';
 
-test("root on Debian installs what is missing, says so and checks again", { skip: !mayInstall }, () => {
+test("root on Debian lists what is missing, installs it and checks again", { skip: !mayInstall }, () => {
   const { make, ...rest } = all;
   const installs = `${APT}; case "$1" in install) : > "$BIN/make"; /bin/chmod +x "$BIN/make";; esac`;
   const { code, out, calls } = machine({ ...rest, "apt-get": installs })("demo");
   assert.equal(code, 0);
-  assert.match(out, /^ops: installing make for make\n/);
+  assert.match(out, /^ops: installs with apt-get, unless OPS_SETUP=no is set:\n {2}make, for make\nops: apt-get /);
   assert.match(calls.at(-1) ?? "", /^noninteractive install .*--no-install-recommends .*make$/);
+});
+
+test("with OPS_SETUP=no nothing is installed, and what is missing is named", () => {
+  const { make, ...rest } = all;
+  const { code, out, err, calls } = machine({ ...rest, "apt-get": APT })("demo", undefined, { OPS_SETUP: "no" });
+  assert.deepEqual({ code, out, calls }, { code: 1, out: "", calls: [] });
+  assert.match(err, / {2}make {2}apt-get install -y make\n/);
 });
 
 test("a service that comes with a tool stays off", { skip: !mayInstall }, () => {
@@ -87,7 +95,7 @@ test("a service that comes with a tool stays off", { skip: !mayInstall }, () => 
   const setup = machine({ ...rest, "apt-get": installs, "update-rc.d": 'echo "update-rc.d $*" >> "$LOG"' });
   const { code, out, calls } = setup("test");
   assert.equal(code, 0);
-  assert.match(out, /^ops: installing redis-server for redis-server\n/);
+  assert.match(out, /\n {2}redis-server, for redis-server\n/);
   assert.deepEqual(calls.slice(-2), ["offline 1", "update-rc.d redis-server disable"]);
 });
 
@@ -103,10 +111,13 @@ test("an installation that fails is tried once more with new lists, then named",
 });
 
 test("a project without its modules is told to install them", () => {
-  const run = machine(all, MODULES.slice(0, 2))("test");
+  const run = machine(all, MODULES.slice(0, 1))("test");
   assert.equal(run.code, 1);
-  assert.equal(run.err, "ops: node_modules/@biomejs/biome is missing; run: npm ci --include=dev\n");
-  assert.equal(machine(all, MODULES.slice(0, 1))("demo").code, 0);
+  assert.equal(run.err, "ops: node_modules/@biomejs/biome is missing; run: npm ci --include=dev --include=optional\n");
+  assert.equal(machine(all, [])("demo").code, 0);
+  const old = machine(all, [])("demo", OLD_NODE);
+  assert.equal(old.err, "ops: node_modules/.bin/node is missing; run: npm ci --include=dev --include=optional\n");
+  assert.equal(machine(all, [".bin/node"])("demo", OLD_NODE).code, 0);
 });
 
 test("an unknown mode is wrong usage", () => {
