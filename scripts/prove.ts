@@ -14,6 +14,7 @@ import { fuzz } from "../test/helpers/fuzz.ts";
 import { stressHooks } from "../test/helpers/hook-stress.ts";
 import { installRelease } from "../test/helpers/installed.ts";
 import { killRounds } from "../test/helpers/kill-rounds.ts";
+import { startsOverBuckets } from "../test/helpers/many-buckets.ts";
 import { proveMutants } from "../test/helpers/mutant-run.ts";
 import { SEED } from "../test/helpers/random.ts";
 import { SimulatedDeploys } from "../test/helpers/simulated-deploys.ts";
@@ -33,6 +34,11 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
   async lock(folder) {
     const { turns, killed } = await contend(folder, 50, 1000);
     return `50 processes, ${killed} holders killed, ${turns} turns, never two holders`;
+  },
+  async buckets() {
+    const most = await cleanly((t) => startsOverBuckets(t, 50, 4));
+    if (most > 2 * cpus().length) throw new Error(`${most} processes of runs at a time`);
+    return `200 starts over 50 buckets all succeeded, with at most ${most} processes at a time`;
   },
   async kill(folder) {
     const hits = await killRounds(folder, 200, SEED);

@@ -203,7 +203,7 @@ test("what failed is retried by itself, from the report by the key r, or one job
   assert.deepEqual([one.run.status, one.body], ["failed", { jobs: ["base"] }]);
   rmSync(broken);
   await report();
-  await ui.page.locator("[data-key=retry]:not([aria-disabled])").waitFor();
+  await ui.page.locator("[data-key=retry]:not([aria-disabled])").first().waitFor();
   await ui.page.keyboard.press("r");
   await dialog()
     .getByText(/^Repeats Deploy where it is not done: 3 of 4/)

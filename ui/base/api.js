@@ -135,7 +135,7 @@ export async function unless(reading, otherwise) {
 }
 
 /** The newest runs of a bucket, by kind and status. */
-export async function runsOf(bucketId, { kind, status = "", limit = 1 }) {
+export async function runsOf(bucketId, { kind = "", status = "", limit = 1 }) {
   return (await unless(get(bucketPath(bucketId, `/runs?${queryOf({ kind, limit, status })}`)), { items: [] })).items;
 }
 

@@ -140,6 +140,11 @@ export function words(name) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
+/** What there is of these, with commas between. */
+export function joined(...parts) {
+  return parts.filter(Boolean).join(", ");
+}
+
 /** `a`, `a and b`, `a, b and c`, `a, b, c and 4 more`. */
 export function listed(names, most = 3) {
   const shown = names.length > most + 1 ? [...names.slice(0, most), `${number(names.length - most)} more`] : names;

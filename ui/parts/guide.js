@@ -1,7 +1,7 @@
 import { link } from "../base/api.js";
 import { el, prose } from "../base/dom.js";
 import { ago, said } from "../base/text.js";
-import { copying } from "./dialog.js";
+import { command, copying } from "./dialog.js";
 import { orderButton, orderItem } from "./order.js";
 import { icon, mark } from "./state.js";
 
@@ -75,6 +75,11 @@ function planStep(page, isPushed) {
       isPushed && orderButton(page, "Plan", plan, { style: "primary", done }),
     ],
   };
+}
+
+/** How a source is pushed to a bucket. */
+export function pushCommand({ bucketId }) {
+  return command(`ops push ${location.origin} --bucket ${bucketId}`);
 }
 
 /** The names of a bucket, to fill in. */

@@ -54,7 +54,8 @@ function showBlocked(trigger) {
  * @param {any} page
  * @param {string} label ends in `…` where a question follows
  * @param {Order | (() => Order)} order
- * @param {{ style?: string, free?: boolean, again?: boolean, done?: (answer: any) => void }} [options] `free`: it starts no run
+ * @param {{ style?: string, free?: boolean, again?: boolean, done?: (answer: any) => void }} [options] `free`: it starts no run;
+ *   `again`: it repeats what failed, and the key `r` presses the first such button
  */
 export function orderButton(page, label, order, { style, free = false, again = false, done } = {}) {
   // What was pressed may be an older element than `trigger`: see patch.
@@ -65,7 +66,7 @@ export function orderButton(page, label, order, { style, free = false, again = f
     await give(page, label, order, { done });
     pressed.removeAttribute("aria-busy");
   };
-  const trigger = button([again && icon("again"), label], act, { class: style });
+  const trigger = button([again && icon("again"), label], act, { class: style, "data-key": again && "retry" });
   if (free) return trigger;
   trigger.dataset.starts = page.bucketId;
   showBlocked(trigger);

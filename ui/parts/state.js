@@ -52,6 +52,11 @@ export function mark(word, { label = "", large = false } = {}) {
   return svg(`svg.mark.${name}`, { class: large && "large", ...spoken }, svg("use", { href: `#m-${name}` }));
 }
 
+/** What a row says of a thing: the mark of its state, its name, what is told of it, and what else. */
+export function rowAbout(word, name, told, ...more) {
+  return [mark(word, { label: word.replaceAll("_", " ") }), el("b", name), told && el("span.meta", told), more];
+}
+
 /** A mark and its word. */
 export function state(word, text = word.replaceAll("_", " ")) {
   return el("span.state", mark(word), text);

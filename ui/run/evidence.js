@@ -1,8 +1,9 @@
 // What a worker said before it failed: its last lines with their numbers in the log, and the line that tells the reason.
-import { get, queryOf } from "../base/api.js";
-import { button, el } from "../base/dom.js";
+import { queryOf } from "../base/api.js";
+import { el } from "../base/dom.js";
 import { number, said } from "../base/text.js";
 import { copying } from "../parts/dialog.js";
+import { evidenceLine } from "../parts/map/panel.js";
 import { tellingLine } from "../parts/map/reason.js";
 import { icon } from "../parts/state.js";
 
@@ -11,47 +12,26 @@ import { icon } from "../parts/state.js";
  * @param {import("../views/run.js").RunPage} view
  * @param {{ job: string | null, worker: string | null, error?: string | null, evidence?: any }} of
  */
-export function evidenceOf(view, of) {
-  const { job, worker, error, evidence } = of;
-  const key = `${job}@${worker}`;
-  if (!view.evidence.has(key)) read(view, key, { job, worker });
-  const found = view.evidence.get(key);
-  const lines = found?.lines?.length > 0 ? found.lines : ownLines(error);
-  const telling = found?.lines?.length > 0 ? undefined : tellingLine(error);
-  return [lines.length > 0 && block(view, lines, { ...found, telling }, key), evidence && foundThere(evidence)];
-}
-
-async function read(view, key, place) {
-  view.evidence.set(key, undefined);
-  const path = view.page.path(`/runs/${view.run.id}/evidence?${queryOf(place)}`);
-  const found = await get(path, { signal: view.page.signal }).catch(() => null);
-  view.evidence.set(key, found);
-  if (found) view.draw();
-}
-
-/** The first line of an error says what failed; the others are the worker's own. */
-function ownLines(error) {
-  const [, ...lines] = (error ?? "").split("\n");
-  return lines.map((text) => ({ text }));
-}
-
-function block(view, lines, { reason_line: reason, left_out: left = 0, telling }, key) {
-  const { page, run } = view;
+export function evidenceOf(view, { job, worker, error, evidence }) {
+  const found = view.read(`/runs/${view.run.id}/evidence?${queryOf({ job, worker })}`);
+  const isFound = found?.lines?.length > 0;
+  // The first line of an error says what failed; the others are the worker's own.
+  const [, ...own] = (error ?? "").split("\n");
+  const [telling, lines] = [tellingLine(error), isFound ? found.lines : own.map((text) => ({ text }))];
+  const isReason = isFound ? ({ line }) => line === found.reason_line : ({ text }) => text === telling;
+  const about = [
+    `last ${lines.length === 1 ? "line" : `${lines.length} lines`}`,
+    isFound && found.left_out > 0 && `, ${number(found.left_out)} by make left out`,
+  ];
   const text = () => lines.map((one) => one.text).join("\n");
-  const about = [`last ${lines.length === 1 ? "line" : `${lines.length} lines`}`, left > 0 && `${number(left)} by make left out`];
-  const rows = lines.map(({ line, text: words, stream }) => {
-    const go = () => page.showRun(run.id, { line });
-    const place = line ? button(number(line), go, { class: "plain", "aria-label": `Line ${line} in the log` }) : el("span");
-    const isReason = line === undefined ? words === telling : line === reason;
-    const kind = isReason ? "reason-line" : stream === "stderr" && "warned";
-    return el("li", { class: kind, key: line && String(line) }, place, el("span", said(words)));
-  });
-  return el(
-    "div.evidence",
-    { key },
-    el("p", el("span.meta", about.filter(Boolean).join(", ")), copying([icon("copy"), "Copy"], text, { class: "small quiet" })),
-    el("ol", { tabindex: 0, "aria-label": `Last lines of ${key}` }, rows),
-  );
+  const rows = lines.map((one) => evidenceLine(one, isReason(one), () => view.page.showRun(view.run.id, { line: one.line })));
+  const copy = copying([icon("copy"), "Copy"], text, { class: "small quiet" });
+  const key = `${job}@${worker}`;
+  const list = el("ol", { tabindex: 0, "aria-label": `Last lines of ${key}` }, rows);
+  return [
+    lines.length > 0 && el("div.evidence", { key }, el("p", el("span.meta", about), copy), list),
+    evidence && foundThere(evidence),
+  ];
 }
 
 /** What ops looked up itself where a health check failed: the ends of logs, and `make status`. */

@@ -1,6 +1,6 @@
 // The head of a run: what it is and how it is, who asked and when, waves, one bar, chips, tabs and what to press.
 import { a, button, el } from "../base/dom.js";
-import { ago, clockTime, count, duration, elapsed, number, plain } from "../base/text.js";
+import { ago, clockTime, count, duration, elapsed, joined, number, plain } from "../base/text.js";
 import { shortId } from "../parts/dialog.js";
 import { cancelRun, moreMenu, orderButton } from "../parts/order.js";
 import { tabs } from "../parts/region.js";
@@ -8,17 +8,18 @@ import { byTrouble, chips, mark, progressBar } from "../parts/state.js";
 import { canRetry, retryButton, rollbackOrder, runItems } from "./orders.js";
 import { isPlan, planBadge, planChips, planControls, planTitle } from "./plan.js";
 import { stepper } from "./strip.js";
-import { byOf, nameOf, outcomesOf } from "./words.js";
+import { byOf, nameOf, outcomesOf, wavesOf } from "./words.js";
 
 const CANCEL_WAIT_MS = 10_000;
 
-/** @param {import("../views/run.js").RunPage} view @param {{ name: string, label: string, total?: number }[]} names of tabs */
+/** @param {import("../views/run.js").RunPage} view @param {any[]} names of tabs @param {string} chosen */
 export function runHead(view, names, chosen) {
-  const { run } = view;
+  const { page, run } = view;
   const isActive = run.status === "running";
   const counts = countsOf(run);
   const waves = wavesOf(run);
   const [word, title, after] = titleOf(view);
+  const tabsHere = tabs(names, chosen, (name) => page.link("runs", [run.id], { tab: name }));
   return el(
     "header.head.run-head",
     el(
@@ -27,9 +28,11 @@ export function runHead(view, names, chosen) {
       el("div.controls", controlsOf(view)),
     ),
     el("p.about", aboutLine(view)),
-    (isActive || waves.length > 0) && el("div.second", waves.length > 0 && stepper(waves, isActive), isActive && elapsedOf(view)),
-    (isActive || waves.length > 0) && progressBar(barOf(run, counts)),
-    el("div.third", chips(isPlan(run) ? planChips(run) : chipsOf(counts), view.chosen, view.draw), tabsOf(view, names, chosen)),
+    (isActive || waves.length > 0) && [
+      el("div.second", waves.length > 0 && stepper(waves, isActive), isActive && elapsedOf(view)),
+      progressBar(barOf(run, counts)),
+    ],
+    el("div.third", chips(isPlan(run) ? planChips(run) : chipsOf(counts), view.chosen, view.draw), tabsHere),
   );
 }
 
@@ -75,34 +78,42 @@ function phaseOf(run) {
   return `wave ${wave}${place}, ${step}`;
 }
 
-function aboutLine({ page, run, bucket }) {
+function aboutLine({ page, run }) {
   const { created_at: at, finished_at: end, revision, params, status } = run;
   const from = params.plan ?? params.retry_of;
   const when = end ? `${clockTime(at)} to ${clockTime(end)}, ` : `started ${clockTime(at)}, `;
   const all = outcomesOf(run);
   const sizeOf = (key) => new Set(all.map((row) => row[key]).filter(Boolean)).size;
-  const jobs = status === "running" && run.progress?.total && bucket()?.summary?.totals?.jobs;
-  const sizes = [count(jobs || sizeOf("job"), "job"), count(sizeOf("worker"), "worker")].filter((text) => !text.startsWith("0 "));
+  const jobs = (status === "running" && run.progress?.total && page.bucket()?.summary?.totals?.jobs) || sizeOf("job");
+  const workers = sizeOf("worker");
   const parts = [
     `by ${plain(byOf(run))}`,
     [when, ago(end ?? at)],
     revision && ["revision ", shortId(revision)],
     from && a(page.link("runs", [from]), params.plan ? "plan " : "repeats ", el("span.code", `…${from.slice(-8)}`)),
-    sizes.length > 0 && sizes.join(", "),
+    joined(jobs > 0 && count(jobs, "job"), workers > 0 && count(workers, "worker")),
     params.jobs?.length > 0 && `only ${params.jobs.length === 1 ? params.jobs[0] : count(params.jobs.length, "chosen job")}`,
   ];
   return parts.filter(Boolean).map((one) => el("span", one));
 }
 
-function elapsedOf({ run, usual }) {
-  const isLate = usual && Date.now() - Date.parse(run.created_at) > usual;
+function elapsedOf(view) {
+  const { created_at: begun } = view.run;
+  const usual = usualOf(view);
+  const isLate = usual && Date.now() - Date.parse(begun) > usual;
   const about = usual && [" of about ", usual < 60_000 ? duration(usual) : `${Math.round(usual / 60_000)} min`];
-  return el("p.elapsed", { class: isLate && "late" }, el("b", elapsed(run.created_at)), about);
+  return el("p.elapsed", { class: isLate && "late" }, el("b", elapsed(begun)), about);
 }
 
-/** The waves of a run that has some. */
-export function wavesOf({ progress, result }) {
-  return result?.waves?.[0]?.wave === undefined ? (progress?.waves ?? []) : result.waves;
+/** How long runs like this one take: deploys by the bucket's own mean. */
+function usualOf({ page, run, read }) {
+  const mean = run.kind === "deploy" && !run.params.dry_run && page.bucket()?.summary?.mean_deploy_ms;
+  if (mean) return mean;
+  const others = read(`/runs?kind=${run.kind}&status=succeeded&limit=20`)?.items ?? [];
+  const alike = others.filter(
+    ({ params }) => Boolean(params.dry_run) === Boolean(run.params.dry_run) && !params.jobs === !run.params.jobs,
+  );
+  return alike.reduce((ms, one) => ms + one.duration_ms, 0) / Math.max(1, alike.length);
 }
 
 /** How many allocations, or workers, are in each state. */
@@ -124,37 +135,41 @@ function chipsOf(counts) {
 export function barOf({ progress, status }, counts) {
   const sum = Object.values(counts).reduce((all, one) => all + one, 0) - (counts.disabled ?? 0);
   // Without allocations it is what the run itself counts.
-  if (sum === 0)
-    return { changed: progress?.done ?? 0, waiting: (progress?.total ?? 0) - (progress?.done ?? 0), total: progress?.total ?? 0 };
-  const { changed = 0, skipped = 0, ok = 0, waiting = 0, not_started: left = 0 } = counts;
+  const { done = 0, total = 0 } = progress ?? {};
+  if (sum === 0) return { changed: done, waiting: total - done, total };
+  const { changed = 0, skipped = 0, ok = 0, waiting = 0, not_started: left = 0, running } = counts;
   return {
     ...counts,
     changed: changed + skipped + ok,
     waiting: waiting + left,
-    running: status === "running" ? counts.running : 0,
+    running: status === "running" ? running : 0,
     total: sum,
   };
 }
 
-function tabsOf({ page, run }, names, chosen) {
-  const all = names.map(({ name, label, total }) => [name, label, total > 0 ? number(total) : undefined]);
-  return tabs(all, chosen, (name) => page.link("runs", [run.id], { tab: name }));
-}
-
 function controlsOf(view) {
-  const { page, run, rows, line, earlier } = view;
+  const { page, run, read } = view;
   const more = moreMenu(() => runItems(page, run), "More orders of this run");
   if (run.status === "running") {
     const cancel = button("Cancel …", () => cancelRun(page, run));
     return [!isAskedToEnd(run) && cancel, more];
   }
   if (isPlan(run)) return [planControls(view), more];
-  const isBad = run.status !== "succeeded";
-  const log = button(line ? `Open log at line ${number(line)}` : "Open log", () => page.showRun(run.id, { line }));
+  const hasFailed = run.status === "failed" && !run.params.dry_run;
+  const line = hasFailed && read(`/runs/${run.id}/evidence`)?.items?.find((one) => one.line)?.line;
+  const earlier = hasFailed && run.kind === "deploy" && earlierThan(run, read("/source/revisions?limit=50"));
+  const log = button(line ? `Open log at line ${number(line)}` : "Open log", () =>
+    page.showRun(run.id, { line: line || undefined }),
+  );
   return [
-    canRetry(run) && retryButton(page, run, rows),
-    isBad && run.kind === "deploy" && earlier && orderButton(page, "Roll back …", () => rollbackOrder(page, earlier)),
+    canRetry(run) && retryButton(page, run),
+    earlier && orderButton(page, "Roll back …", () => rollbackOrder(page, earlier)),
     log,
     more,
   ];
+}
+
+/** The revision to go back to from that of a run: the one before it that was built. */
+function earlierThan({ revision }, revisions) {
+  return revisions?.items.find((one) => one.id < (revision ?? "") && one.build_status === "succeeded");
 }

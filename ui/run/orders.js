@@ -1,12 +1,17 @@
 // Orders about runs and deploys, and what their questions say.
 import { el } from "../base/dom.js";
 import { count, listed, localTime, number, plain, said } from "../base/text.js";
+import { letterOf, tally } from "../parts/map/model.js";
+import { jobMap } from "../parts/map.js";
 import { curlItem, orderButton, orderItem } from "../parts/order.js";
-import { nameOf } from "./words.js";
+import { nameOf, outcomesOf, tallied } from "./words.js";
 
 const ELSEWHERE = /^(push|rollback|snapshot_\w+|unknown)$/;
 const REPEATED = /^(run_command|worker_\w+|health_check|deploy|job_\w+)$/;
 const HARMLESS = /^(build|drift|health_check|worker_\w+|job_status)$/;
+const NOT_DONE = /^(failed|unreachable|cancelled|not_started)$/;
+/** What is deployed along, by the letters of the map. */
+const ALONG = { f: "failed", u: "unreachable", w: "not started", x: "cancelled" };
 
 /** How a run is done again, or null where its order is given elsewhere. */
 export function againOrder(run) {
@@ -29,21 +34,13 @@ export function canRetry({ kind, status, params }) {
 }
 
 /** Repeats a run where it is not done. */
-export function retryOrder(run, rows) {
-  const bad = rows.filter(({ outcome }) => /^(failed|unreachable|cancelled|not_started)$/.test(outcome));
+function retryOrder(run) {
+  const rows = outcomesOf(run);
+  const bad = rows.filter(({ outcome }) => NOT_DONE.test(outcome));
   const { path, danger } = againOrder(run);
-  const jobs = [...Map.groupBy(bad, ({ job }) => job ?? "")].map(([job, own]) => [
-    job || "workers",
-    [...Map.groupBy(own, ({ outcome }) => outcome)]
-      .map(([word, some]) => `${some.length} ${word.replaceAll("_", " ")}`)
-      .join(", "),
-  ]);
+  const jobs = [...Map.groupBy(bad, ({ job }) => job ?? "workers")].map(([job, own]) => [job, tallied(own)]);
   return {
-    path,
-    danger,
-    body: { retry_of: run.id },
-    title: "Retry what failed?",
-    action: "Retry what failed",
+    ...{ path, danger, body: { retry_of: run.id }, title: "Retry what failed?", action: "Retry what failed" },
     says: [`Repeats ${nameOf(run)} where it is not done: ${bad.length} of ${rows.length}. What is done stays as it is.`],
     fields: changesTable(jobs),
   };
@@ -87,35 +84,36 @@ export function redeployOrder(jobs, map) {
 }
 
 function alongOf(counts) {
-  const told = [
-    ["f", "failed"],
-    ["u", "unreachable"],
-    ["w", "not started"],
-    ["x", "cancelled"],
-  ].filter(([letter]) => counts[letter] > 0);
+  const told = Object.entries(ALONG).filter(([letter]) => counts[letter] > 0);
   const sum = told.reduce((all, [letter]) => all + counts[letter], 0);
   return `${count(sum, "worker")}: ${told.map(([letter, text]) => `${number(counts[letter])} ${text}`).join(", ") || "as the catalog says"}`;
 }
 
-/** Goes back to a revision of the source. */
-export function rollbackOrder(page, { id, created_at: at }) {
+/** The allocations of one job as {@link redeployOrder} asks for them. @param {{ worker: string, state: string }[]} rows */
+export function placesOfRows(rows) {
   return {
-    path: "/source/rollback",
-    body: { revision_id: id },
-    title: `Roll back ${page.nameOfBucket()}?`,
-    action: "Roll back",
-    danger: true,
-    says: [
-      `The source goes back to revision …${id.slice(-8)} of ${localTime(at)}, and is built. Workers stay as they are until the next deploy.`,
-    ],
+    countsOf: () => tally(rows.map(({ state }) => letterOf(state)).join("")),
+    workersOf: (_job, letters) => rows.filter(({ state }) => letters.includes(letterOf(state))).map(({ worker }) => worker),
   };
 }
 
+/** The map of jobs and workers, where a failed job can be deployed again. */
+export function deployedMap(page, sinceOf = (_job, _worker) => "") {
+  const retry = (job) => orderButton(page, "Retry …", () => redeployOrder([job], map), { style: "small" });
+  const map = jobMap(page, { sinceOf, retry });
+  return map;
+}
+
+/** Goes back to a revision of the source. */
+export function rollbackOrder(page, { id, created_at: at }) {
+  const says = `The source goes back to revision …${id.slice(-8)} of ${localTime(at)}, and is built. Workers stay as they are until the next deploy.`;
+  const order = { path: "/source/rollback", body: { revision_id: id }, action: "Roll back", danger: true };
+  return { ...order, title: `Roll back ${page.nameOfBucket()}?`, says: [says] };
+}
+
 /** The button that repeats what failed; `r` presses it. */
-export function retryButton(page, run, rows, style = "primary") {
-  const retry = orderButton(page, "Retry what failed …", () => retryOrder(run, rows), { style, again: true });
-  retry.dataset.key = "retry";
-  return retry;
+export function retryButton(page, run, style = "primary") {
+  return orderButton(page, "Retry what failed …", () => retryOrder(run), { style, again: true });
 }
 
 /** Entries of a run's menu. */

@@ -1,11 +1,11 @@
 // What a plan shows: each difference once with the workers it is on, by job or by worker.
 import { button, el } from "../base/dom.js";
-import { count, listed, said } from "../base/text.js";
+import { count, joined, listed, said } from "../base/text.js";
 import { fold, rest } from "../parts/region.js";
-import { badge, mark, tag } from "../parts/state.js";
+import { badge, mark, rowAbout, tag } from "../parts/state.js";
 import { fileFold } from "./files.js";
 import { ACTIONS, byHand, planOf, versionsOf } from "./plan.js";
-import { inShort, onWorkers } from "./words.js";
+import { inShort, onWorkers, tallied } from "./words.js";
 
 /** With more files in a job all differences are folded. */
 const MANY_FILES = 50;
@@ -50,17 +50,13 @@ function byJob(view, { jobs, reconcile, unreachable }) {
     (job) => (isFull(job) ? "full" : "skipped"),
   );
   const names = skipped.map(({ job }) => job);
-  const text = [
-    mark("ok", { label: "skipped" }),
-    el("b", `${count(names.length, "job")} skipped`),
-    el("span.meta", `nothing to do: ${listed(names, 6)}`),
-  ];
+  const summary = rowAbout("skipped", `${count(names.length, "job")} skipped`, `nothing to do: ${listed(names, 6)}`);
   const isShown = (word) => chosen.size === 0 || chosen.has(word);
   return [
-    full.map((job, index) => jobFold(view, job, index === 0)),
+    full.map((job, index) => plannedFold(view, job, index === 0)),
     isShown("stop") && reconcile.map(stopRow),
-    names.length > 0 && rest(view, { key: "skipped", summary: text }, names),
-    isShown("unreachable") && unreachable.map(lostRow),
+    names.length > 0 && rest(view, { key: "skipped", summary }, names),
+    isShown("unreachable") && unreachable.map(unreadRow),
   ];
 }
 
@@ -69,13 +65,12 @@ function stopRow({ job, worker, action, hooks }) {
   return el("p.row-line", { key: `stop ${job}@${worker}` }, mark("stopped"), el("b", job), ` on ${worker}`, tag(action), then);
 }
 
-function lostRow({ worker, error }) {
-  const why = el("span.meta", said(error), " What is there is planned from what was promoted.");
-  const sign = mark("unreachable", { label: "unreachable" });
-  return el("p.row-line.unreachable", { key: worker }, sign, el("b", `${worker} gave no answer`), why);
+function unreadRow({ worker, error }) {
+  const why = [said(error), " What is there is planned from what was promoted."];
+  return el("p.row-line.unreachable", { key: worker }, rowAbout("unreachable", `${worker} gave no answer`, why));
 }
 
-function jobFold(view, job, open) {
+function plannedFold(view, job, open) {
   const { allocations, changing, phases, outcome, reason, wave, hooks } = job;
   const hand = byHand([job]);
   const files = variantsOf(job);
@@ -85,7 +80,7 @@ function jobFold(view, job, open) {
   );
   const isBad = outcome === "failed" || outcome === "not_started";
   const kinds = files.length > paths ? `${files.length} variants` : changing.length > 1 && files.length > 0 && "all the same";
-  const told = [changing.length > 0 && `on ${count(changing.length, "worker")}`, paths > 0 && count(paths, "file"), kinds];
+  const told = joined(changing.length > 0 && `on ${count(changing.length, "worker")}`, paths > 0 && count(paths, "file"), kinds);
   const summary = [
     isBad && mark(outcome, { label: outcome.replaceAll("_", " ") }),
     el("b", job.job),
@@ -95,7 +90,7 @@ function jobFold(view, job, open) {
     isBad && el("span.error", said(reason)),
     outcome === "roll_out" && reason !== "needs work" && el("span.meta", said(reason)),
     hand.length > 0 && badge("hand", `changed by hand ${onWorkers(hand.map(({ worker }) => worker))}`),
-    el("span.end", told.filter(Boolean).join(", ")),
+    el("span.end", told),
   ];
   const gates = changing.filter(({ is_gate_open: isOpen }) => isOpen).map(({ worker }) => worker);
   const body = () => [
@@ -124,17 +119,12 @@ function byHandFiles(view, { job }, hand) {
 /** Each file of a job once for each way in which it changes, most frequent first: `{ file, workers, first }`. */
 function variantsOf({ changing }) {
   const files = changing.flatMap(({ worker, files: own }) => own.map((file) => ({ worker, file })));
+  /** @param {any} one */
+  const kindOf = ({ file }) => `${file.change} ${changedLines(file).join("\n") || (file.note ?? "")}`;
   return [...Map.groupBy(files, ({ file }) => file.path).values()].flatMap((own) => {
-    const kinds = [
-      ...Map.groupBy(own, ({ file }) => `${file.change} ${changedLines(file).join("\n") || (file.note ?? "")}`).values(),
-    ];
-    const sorted = kinds.sort((one, other) => other.length - one.length);
-    return sorted.map((some) => ({
-      file: some[0].file,
-      workers: some.map(({ worker }) => worker),
-      first: sorted[0][0].file,
-      of: own.length,
-    }));
+    const kinds = [...Map.groupBy(own, kindOf).values()].sort((one, other) => other.length - one.length);
+    const [[{ file: first }]] = kinds;
+    return kinds.map((some) => ({ file: some[0].file, workers: some.map(({ worker }) => worker), first, of: own.length }));
   });
 }
 
@@ -143,18 +133,13 @@ function changedLines({ diff = "" }) {
   return diff.split("\n").filter((line) => /^[+-]/.test(line));
 }
 
-function variantFold(view, { job }, { file, workers, first, of }, isMany) {
+function variantFold(view, { job }, one, isMany) {
+  const { file, workers, first, of } = one;
   const isSame = file === first;
   const isRare = workers.length < of / 10;
-  const where =
-    workers.length === of && of > 1
-      ? `same ${onWorkers(workers)}`
-      : isSame || workers.length === 1
-        ? onWorkers(workers)
-        : `${onWorkers(workers)}: ${inShort(workers)}`;
-  const { diff, before } = isSame ? file : besides(file, first);
-  const open = !isMany && (isRare || workers.length === of || isSame);
-  return fileFold(view, `${job} ${file.path} ${workers[0]}`, { ...file, diff }, { where, before, open });
+  const names = isSame || workers.length === 1 ? "" : `: ${inShort(workers)}`;
+  const where = `${workers.length === of && of > 1 ? "same " : ""}${onWorkers(workers)}${names}`;
+  return variantFile(view, job, one, { where, open: !isMany && (isRare || isSame) });
 }
 
 /** A difference without the hunks that the first variant has too. */
@@ -174,13 +159,11 @@ function byWorker(view, { jobs, unreachable }) {
     one.localeCompare(other, "en", { numeric: true }),
   );
   return workers.map(([worker, own]) => {
-    const groups = [...Map.groupBy(own, ({ action }) => action)].map(
-      ([action, some]) => `${some.length} ${ACTIONS[action] ?? action}`,
-    );
+    const told = lost.get(worker) ?? tallied(own, ({ action }) => ACTIONS[action] ?? action);
     const summary = [
       lost.has(worker) && mark("unreachable", { label: "unreachable" }),
       el("b", worker),
-      el("span.meta", said(lost.get(worker) ?? groups.join(", "))),
+      el("span.meta", said(told)),
       el("span.end", count(own.length, "job")),
     ];
     const row = ({ job, action, reason, files }) => {
@@ -195,10 +178,14 @@ function byWorker(view, { jobs, unreachable }) {
 function onlyDifferences(view, { jobs }) {
   const rows = jobs.filter((job) => isChosen(view, job)).flatMap((job) => variantsOf(job).map((one) => ({ job, one })));
   if (rows.length === 0) return el("p.notice", "No file differs.");
-  return rows.map(({ job, one: { file, workers, first } }) => {
-    const where = [el("b", job.job), ` ${onWorkers(workers)}`];
-    const { diff, before } = file === first ? { diff: file.diff, before: "" } : besides(file, first);
-    const key = `difference ${job.job} ${file.path} ${workers[0]}`;
-    return fileFold(view, key, { ...file, diff }, { where, before, open: rows.length <= MANY_FILES });
+  return rows.map(({ job: { job }, one }) => {
+    const where = [el("b", job), ` ${onWorkers(one.workers)}`];
+    return variantFile(view, `difference ${job}`, one, { where, open: rows.length <= MANY_FILES });
   });
+}
+
+/** A file as one variant has it: of a later one only what the first has not. */
+function variantFile(view, key, { file, workers, first }, options) {
+  const { diff, before } = file === first ? file : besides(file, first);
+  return fileFold(view, `${key} ${file.path} ${workers[0]}`, { ...file, diff }, { ...options, before });
 }

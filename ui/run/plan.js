@@ -1,4 +1,4 @@
-import { count, listed, number, plain } from "../base/text.js";
+import { count, listed, plain } from "../base/text.js";
 import { copying } from "../parts/dialog.js";
 import { orderButton } from "../parts/order.js";
 import { badge } from "../parts/state.js";
@@ -27,13 +27,8 @@ export function planOf({ result }) {
   );
   const changing = jobs.flatMap((job) => job.changing);
   const names = [...changing, ...result.reconcile].map(({ worker }) => worker);
-  return {
-    jobs,
-    changes: names.length,
-    workers: new Set(names).size,
-    reconcile: result.reconcile,
-    unreachable: result.unreachable,
-  };
+  const { reconcile, unreachable } = result;
+  return { jobs, changes: names.length, workers: new Set(names).size, reconcile, unreachable };
 }
 
 function isChange({ action, is_gate_open: isOpen }) {
@@ -42,8 +37,7 @@ function isChange({ action, is_gate_open: isOpen }) {
 
 /** The title of a plan. */
 export function planTitle(run) {
-  const { changes, workers } = planOf(run);
-  return changes === 0 ? "Nothing to deploy" : `Plan: ${count(changes, "change")} on ${count(workers, "worker")}`;
+  return planOf(run).changes === 0 ? "Nothing to deploy" : `Plan: ${planInShort(run)}`;
 }
 
 /** Whether a plan still holds. */
@@ -66,17 +60,9 @@ export function staleBy({ reason }) {
 /** What is done with a plan. */
 export function planControls({ page, run, validity }) {
   const isGood = run.status === "succeeded" && validity?.valid !== false && planOf(run).changes > 0;
-  return [
-    isGood
-      ? orderButton(page, "Deploy this plan …", () => planOrder(run), { style: "primary" })
-      : orderButton(page, "Plan again", againOf(run), { style: "primary" }),
-    copying("Copy link", () => location.href),
-  ];
-}
-
-function againOf(run) {
-  const { says: _, ...order } = againOrder(run);
-  return order;
+  const deploy = () => orderButton(page, "Deploy this plan …", () => planOrder(run), { style: "primary" });
+  const again = () => orderButton(page, "Plan again", { ...againOrder(run), says: undefined }, { style: "primary" });
+  return [isGood ? deploy() : again(), copying("Copy link", () => location.href)];
 }
 
 /** Carries out a plan; the question repeats what it is about. */
@@ -113,12 +99,9 @@ export function planChips(run) {
   const changing = jobs.flatMap((job) => job.changing);
   const items = [
     { word: "changed", count: jobs.filter((job) => job.changing.length > 0).length, text: "jobs roll out" },
-    ...Object.entries(ACTIONS).map(([word, text]) => ({
-      word,
-      text,
-      count: changing.filter(({ action }) => action === word).length,
-      sign: false,
-    })),
+    ...Object.entries(ACTIONS).map(([word, text]) => {
+      return { word, text, count: changing.filter(({ action }) => action === word).length, sign: false };
+    }),
     { word: "stop", count: reconcile.length, text: "stopped" },
     { word: "skipped", count: jobs.filter((job) => job.changing.length === 0).length, text: "jobs skipped" },
     { word: "hand", count: byHand(jobs).length, text: "changed by hand" },
@@ -137,5 +120,5 @@ export function byHand(jobs) {
 /** What a list says of a plan: `156 changes on 39 workers`. */
 export function planInShort(run) {
   const { changes, workers } = planOf(run);
-  return changes === 0 ? "nothing to deploy" : `${number(changes)} changes on ${count(workers, "worker")}`;
+  return changes === 0 ? "nothing to deploy" : `${count(changes, "change")} on ${count(workers, "worker")}`;
 }

@@ -1,14 +1,15 @@
 // What goes on in a run: its waves with the jobs in them, failed ones first, and what it waits for.
 import { el } from "../base/dom.js";
-import { count, duration, elapsed, listed, plain, said } from "../base/text.js";
+import { count, duration, elapsed, joined, listed, plain, said } from "../base/text.js";
 import { fold, rest } from "../parts/region.js";
-import { mark, markOf } from "../parts/state.js";
-import { wavesOf } from "./head.js";
+import { mark, markOf, rowAbout } from "../parts/state.js";
 import { batchStrip, waveState } from "./strip.js";
-import { onWorkers } from "./words.js";
+import { onWorkers, wavesOf } from "./words.js";
 
 /** A wait without a limit is long after that time. */
 const LONG_MS = 30_000;
+/** Jobs in these states stand together; those at work and in trouble each have a row. */
+const TOGETHER = ["not_started", "cancelled", "changed", "ok", "waiting"];
 
 /** @param {import("../views/run.js").RunPage} view */
 export function progressOf(view) {
@@ -23,57 +24,48 @@ export function progressOf(view) {
 function waveFold(view, wave, jobs) {
   const state = waveState(wave, true);
   const own = jobs.filter((one) => one.wave === wave.wave);
-  const names = own.map(({ job }) => job);
   const isAtWork = wave.running + wave.failed > 0;
-  const parts = [
-    isAtWork && `${wave.done} of ${count(wave.jobs, "job")} done`,
-    !isAtWork && `${count(wave.jobs, "job")}${state === "waiting" ? (wave.jobs === 1 ? " waits" : " wait") : ""}`,
-    wave.running > 0 && `${wave.running} roll out`,
-    wave.failed > 0 && `${wave.failed} failed`,
-  ];
-  const text = parts.filter(Boolean).join(", ");
-  const more = !isAtWork && `: ${listed(names, 4)}`;
-  const isOpen = isAtWork || jobs.length === 1;
-  const summary = [mark(state, { label: state }), el("b", `Wave ${wave.wave}`), el("span.meta", text, more)];
+  const waits = state === "waiting" && (wave.jobs === 1 ? " waits" : " wait");
+  const text = isAtWork
+    ? joined(
+        `${wave.done} of ${count(wave.jobs, "job")} done`,
+        wave.running > 0 && `${wave.running} roll out`,
+        wave.failed > 0 && `${wave.failed} failed`,
+      )
+    : [count(wave.jobs, "job"), waits, `: ${listed(namesOfJobs(own), 4)}`];
   const key = `wave ${wave.wave}`;
-  return fold(view, { key, summary, open: isOpen }, () => el("ul.jobs", jobsIn(view, key, own)));
+  const about = { key, summary: rowAbout(state, `Wave ${wave.wave}`, text), open: isAtWork || jobs.length === 1 };
+  return fold(view, about, () => el("ul.jobs", jobsIn(view, key, own)));
+}
+
+function namesOfJobs(jobs) {
+  return jobs.map(({ job }) => job);
 }
 
 /** Jobs at work and in trouble each, the worst first; the others as one row for each state. */
 function jobsIn(view, key, jobs) {
   const groups = Map.groupBy(jobs, ({ state }) => state);
   const each = [...(groups.get("failed") ?? []), ...(groups.get("running") ?? [])];
-  const equal = ["not_started", "cancelled", "changed", "ok", "waiting"].filter((word) => groups.has(word));
-  return [
-    each.map((one) => jobRow(one, view.run.progress)),
-    equal.map((word) => {
-      const own = groups.get(word);
-      const names = own.map(({ job }) => job);
-      const text = [
-        mark(word, { label: word }),
-        el("b", `${count(own.length, "job")} ${word.replaceAll("_", " ")}`),
-        el("span.meta", listed(names, 6)),
-      ];
-      const draw = ({ job, reason }) => el("li", job, reason && el("span.meta", " ", said(reason)));
-      return el("li.rest", { key: word }, rest(view, { key: `${key} ${word}`, summary: text }, own, draw));
-    }),
-  ];
+  const together = TOGETHER.filter((word) => groups.has(word)).map((word) => {
+    const own = groups.get(word);
+    const summary = rowAbout(word, `${count(own.length, "job")} ${word.replaceAll("_", " ")}`, listed(namesOfJobs(own), 6));
+    const draw = ({ job, reason }) => el("li", job, reason && el("span.meta", " ", said(reason)));
+    return el("li.rest", { key: word }, rest(view, { key: `${key} ${word}`, summary }, own, draw));
+  });
+  return [each.map((one) => jobRow(one, view.run.progress)), together];
 }
 
 function jobRow({ job, state, reason, duration_ms: ms }, { rollouts, waiting }) {
   const rollout = rollouts.find((one) => one.job === job);
   const waits = waiting.filter((one) => one.job === job);
   const [since] = waits.map((one) => one.since).sort();
-  const bad = rollout?.hosts.find((host) => host.state === "restoring");
-  const { batch = 0, batches = 0, gate, action } = rollout ?? {};
-  const step = batch > 0 ? `batch ${batch} of ${batches}` : (action ?? "");
-  const phase = [
-    step,
-    gate === "pending" && "gate",
-    gate === "failed" && "gate failed",
-    bad && "puts back",
-    rollout?.failed > 0 && `failed on ${rollout.failed}`,
-  ];
+  const { batch = 0, batches = 0, failed = 0, hosts = [], gate, action } = rollout ?? {};
+  const phase = joined(
+    batch > 0 ? `batch ${batch} of ${batches}` : action,
+    { pending: "gate", failed: "gate failed" }[gate],
+    hosts.some((host) => host.state === "restoring") && "puts back",
+    failed > 0 && `failed on ${failed}`,
+  );
   return el(
     "li",
     { key: job },
@@ -81,8 +73,8 @@ function jobRow({ job, state, reason, duration_ms: ms }, { rollouts, waiting }) 
       "div.job",
       mark(state, { label: state }),
       el("b", job),
-      rollout ? batchStrip(rollout.hosts) : el("span"),
-      el("span.meta", phase.filter(Boolean).join(", ")),
+      rollout ? batchStrip(hosts) : el("span"),
+      el("span.meta", phase),
       el("span.end", state === "running" ? since && elapsed(since) : ms > 0 && duration(ms)),
     ),
     state === "failed" && reason && el("code.reason.bad", { tabindex: 0 }, said(ownWords(reason))),
@@ -97,11 +89,8 @@ function ownWords(reason) {
 /** What the run waits for, by reason: who, how long, and how long at most. */
 function waitsBox(waiting) {
   if (waiting.length === 0) return null;
-  const groups = [
-    ...Map.groupBy(waiting, ({ reason = "other", on, detail }) =>
-      reason === "other" || reason === "make" ? (detail ?? on) : reason,
-    ),
-  ];
+  const reasonOf = ({ reason = "other", on, detail }) => (/^(other|make)$/.test(reason) ? (detail ?? on) : reason);
+  const groups = [...Map.groupBy(waiting, reasonOf)];
   const workers = new Set(waiting.map(({ worker, on }) => worker ?? on)).size;
   const text = `${count(workers, "worker")}, ${count(groups.length, "reason")}`;
   return el(
@@ -122,16 +111,16 @@ function waitRow(reason, own) {
   });
   const who = listed(whos.filter(Boolean));
   const detail = first.detail === reason ? "" : first.detail;
+  const took = [
+    el("b", { class: isLong && "late" }, elapsed(first.since)),
+    el("span.meta", limit ? ` of ${duration(limit)}` : " no limit"),
+  ];
   return el(
     "div",
     { key: reason },
     el("dt", plain(reason)),
     el("dd", said(who), " ", el("span.meta", said(detail))),
-    el(
-      "dd.end",
-      el("b", { class: isLong && "late" }, elapsed(first.since)),
-      el("span.meta", limit ? ` of ${duration(limit)}` : " no limit"),
-    ),
+    el("dd.end", took),
   );
 }
 

@@ -1,14 +1,13 @@
 // What a deploy came to: what failed first, with what was said there, then what was not started, then what went well.
-import { get } from "../base/api.js";
 import { el } from "../base/dom.js";
 import { count, duration, firstLine, listed, said } from "../base/text.js";
 import { orderButton } from "../parts/order.js";
 import { fold, rest } from "../parts/region.js";
-import { byTrouble, mark, tag } from "../parts/state.js";
+import { byTrouble, mark, rowAbout, tag } from "../parts/state.js";
 import { evidenceOf } from "./evidence.js";
-import { changesTable, deployOrder } from "./orders.js";
+import { deployOrder } from "./orders.js";
 import { jobMark } from "./progress.js";
-import { inShort, onWorkers } from "./words.js";
+import { inShort, onWorkers, tallied } from "./words.js";
 
 const ORDER = ["failed", "cancelled", "not_started", "deployed", "skipped"];
 /** Up to so many jobs that were not started have a row each. */
@@ -28,42 +27,42 @@ function groupOf(view, outcome, jobs) {
   const isChosen = ({ allocations }) => allocations.some((one) => view.chosen.has(one.outcome)) || view.chosen.has(outcome);
   const isBad = outcome === "failed" || outcome === "cancelled";
   const each = isBad ? jobs : jobs.filter((job) => isChosen(job) || (outcome === "not_started" && jobs.length <= FEW));
-  const rows = each.map((job, index) => jobFold(view, job, isBad && index === 0));
+  const rows = each.map((job, index) => resultFold(view, job, isBad && index === 0));
   const others = jobs.filter((job) => !each.includes(job));
   if (others.length === 0) return rows;
   const lost = [...new Set(others.flatMap(({ allocations }) => workersIn(allocations, "unreachable")))];
-  const names = others.map(({ job }) => job);
-  const text = [
-    mark(jobMark(outcome), { label: outcome }),
-    el("b", `${count(others.length, "job")} ${outcome.replaceAll("_", " ")}`),
-    el("span.meta", listed(names, 6), lost.length > 0 && `; ${inShort(lost)} unreachable, which their manifests tolerate`),
-  ];
+  const names = listed(
+    others.map(({ job }) => job),
+    6,
+  );
   const slowest = Math.max(...others.map((one) => one.duration_ms));
-  const end = slowest > 0 && el("span.end", duration(slowest));
+  const summary = rowAbout(
+    jobMark(outcome),
+    `${count(others.length, "job")} ${outcome.replaceAll("_", " ")}`,
+    [names, lost.length > 0 && `; ${inShort(lost)} unreachable, which their manifests tolerate`],
+    slowest > 0 && el("span.end", duration(slowest)),
+  );
   const draw = ({ job, reason }) => el("li", job, outcome === "not_started" && el("span.meta", " ", said(reason)));
-  return [...rows, rest(view, { key: outcome, summary: [text, end] }, others, draw)];
+  return [...rows, rest(view, { key: outcome, summary }, others, draw)];
 }
 
-function jobFold(view, one, open) {
+function resultFold(view, one, open) {
   const { job, wave, outcome, reason, duration_ms: ms, allocations } = one;
   const actions = [...new Set(allocations.map(({ action }) => action).filter((one) => one && one !== "skip"))];
   const isBack = / put back on /.test(reason);
-  const why = outcome === "not_started" || allocations.length === 0;
+  const failed = workersIn(allocations, "failed");
+  const isWhole = outcome === "not_started" || allocations.length === 0;
+  const why = isWhole ? reason : failed.length > 0 && `failed ${onWorkers(failed)}`;
   const summary = [
     mark(jobMark(outcome), { label: outcome.replaceAll("_", " ") }),
     el("b", job),
     actions.length > 0 && el("span", actions.join(", ")),
     wave !== undefined && tag(`wave ${wave}`),
-    el("span.meta", why ? said(reason) : outcome === "failed" && said(whereFailed(allocations))),
+    el("span.meta", why && said(why)),
     isBack && el("span.badge", "put back"),
     ms > 0 && el("span.end", duration(ms)),
   ];
   return fold(view, { key: job, summary, open, kind: outcome === "failed" && "bad" }, () => jobBody(view, one));
-}
-
-function whereFailed(allocations) {
-  const failed = workersIn(allocations, "failed");
-  return failed.length > 0 ? `failed ${onWorkers(failed)}` : "";
 }
 
 function workersIn(allocations, outcome) {
@@ -110,55 +109,31 @@ function whichWorkers(view, job, allocations) {
 
 /** What runs on the workers of a job now: read when its fold is open. */
 function nowOf(view, { job, reason, allocations }) {
-  const key = `now ${job}`;
-  if (!view.evidence.has(key)) readNow(view, key, job);
-  const rows = view.evidence.get(key);
+  const found = view.read(`/cat/deployments?jobs=${encodeURIComponent(job)}&limit=1000`);
+  const rows = found?.items.filter((row) => row.rollout !== "removed") ?? [];
   const down = (view.run.result.left_down ?? []).filter((text) => text.startsWith(`${job}@`));
-  const versions = rows && [...Map.groupBy(rows, (row) => (row.current_hash ? row.current_version : "nothing"))];
+  const versions = [...Map.groupBy(rows, (row) => (row.current_hash ? row.current_version : "nothing"))];
   const back = reason.split("; ").filter((text) => /put back|promoted there before/.test(text));
+  const stopped = ["Nothing was put back: ", el("code", "on_failure"), " is ", el("code", "stop"), "."];
   const isGate = allocations.some(({ evidence }) => evidence);
+  const putBack = isGate ? stopped : "Nothing was put back: only a failed gate does that.";
   return [
     el("h2", "What runs now"),
     el(
       "p",
-      versions?.map(([version, own], index) => [index > 0 && ", ", said(version), ` on ${own.length}`]),
+      versions.map(([version, own], index) => [index > 0 && ", ", said(version), ` on ${own.length}`]),
       down.length > 0 && [", ", el("b.error", `may be down on ${down.length}`)],
     ),
-    el(
-      "p.meta",
-      back.length > 0
-        ? said(back.join("; "))
-        : isGate
-          ? ["Nothing was put back: ", el("code", "on_failure"), " is ", el("code", "stop"), "."]
-          : "Nothing was put back: only a failed gate does that.",
-    ),
+    el("p.meta", back.length > 0 ? said(back.join("; ")) : putBack),
   ];
-}
-
-async function readNow(view, key, job) {
-  view.evidence.set(key, undefined);
-  const path = view.page.path(`/cat/deployments?jobs=${encodeURIComponent(job)}&limit=1000`);
-  const found = await get(path, { signal: view.page.signal }).catch(() => null);
-  view.evidence.set(
-    key,
-    found?.items.filter((row) => row.rollout !== "removed"),
-  );
-  if (found) view.draw();
 }
 
 function ordersOf({ page }, { job, outcome, allocations }) {
   const left = allocations.filter((one) => !/^(changed|ok|skipped)$/.test(one.outcome));
   if (left.length === 0 && outcome !== "failed") return null;
-  const words = [...Map.groupBy(left, (one) => one.outcome)].map(([word, own]) => `${own.length} ${word.replaceAll("_", " ")}`);
-  const order = () => ({
-    ...deployOrder({ jobs: [job] }),
-    title: `Retry ${job}?`,
-    action: `Retry ${job}`,
-    says: [`Deploys ${job} on ${count(left.length, "worker")}: ${words.join(", ")}. What is done stays as it is.`],
-    fields: changesTable([]),
-    danger: job,
-  });
-  const there = left.filter((one) => one.outcome === "failed").map(({ worker }) => worker);
+  const says = [`Deploys ${job} on ${count(left.length, "worker")}: ${tallied(left)}. What is done stays as it is.`];
+  const order = { ...deployOrder({ jobs: [job] }), title: `Retry ${job}?`, action: `Retry ${job}`, says, danger: job };
+  const there = workersIn(left, "failed");
   const command = page.link("command", [], { workers: there.slice(0, 50).join() });
   return el(
     "div.controls",
@@ -171,11 +146,8 @@ function ordersOf({ page }, { job, outcome, allocations }) {
 function reconcileFold(view, reconciled) {
   const bad = reconciled.filter(({ error }) => error);
   const word = bad.length > 0 ? "failed" : "changed";
-  const summary = [
-    mark(word, { label: word }),
-    el("b", "Reconcile"),
-    el("span.meta", `${count(reconciled.length, "allocation")} stopped or removed, ${bad.length} failed`),
-  ];
+  const told = `${count(reconciled.length, "allocation")} stopped or removed, ${bad.length} failed`;
+  const summary = rowAbout(word, "Reconcile", told);
   const row = ({ job, worker, action, error }) =>
     el("li", mark(error ? "failed" : "changed"), ` ${job} on ${worker}: ${action} `, error && el("span.error", said(error)));
   return rest(view, { key: "reconcile", summary, open: bad.length > 0, kind: bad.length > 0 && "bad" }, reconciled, row);

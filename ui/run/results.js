@@ -1,8 +1,8 @@
 // What runs other than deploys came to, each kind in the words of its own.
 import { el } from "../base/dom.js";
-import { count, said } from "../base/text.js";
+import { count, firstLine, said } from "../base/text.js";
 import { fold } from "../parts/region.js";
-import { badge, byTrouble, mark } from "../parts/state.js";
+import { badge, byTrouble, mark, rowAbout } from "../parts/state.js";
 import { dataOf } from "../parts/table.js";
 import { evidenceOf } from "./evidence.js";
 import { fileFold } from "./files.js";
@@ -40,16 +40,8 @@ const KINDS = {
 function problemsOf(problems) {
   const rows = problems.map(({ code, file, path, message }) => {
     const [, line] = /\(line (\d+)/.exec(message) ?? [];
-    return el(
-      "li",
-      mark("failed"),
-      el(
-        "div",
-        el("p", el("code", el("b", said(file)), line && `:${line}`, path && [" ", said(path)])),
-        el("p.error", said(message)),
-        el("p.small", said(code)),
-      ),
-    );
+    const place = el("p", el("code", el("b", said(file)), line && `:${line}`, path && [" ", said(path)]));
+    return el("li", mark("failed"), el("div", place, el("p.error", said(message)), el("p.small", said(code))));
   });
   return el("section.panel.problems", el("h2", count(problems.length, "problem")), el("ul", rows));
 }
@@ -84,13 +76,12 @@ function answerFold(view, key, own, index) {
   const [{ outcome, exit_code: code, output, error }] = own;
   const names = own.map(({ worker }) => worker);
   const text = [output, error].filter(Boolean).join("\n");
-  const first = text.split("\n", 1)[0];
   const summary = [
     badge(outcome, outcome.replaceAll("_", " ")),
     code > 0 && el("span", `exit code ${code}`),
     el("b", count(names.length, "worker")),
     el("span.meta", { title: names.join(", ") }, inShort(names, 4)),
-    el("code.peek", said(first)),
+    el("code.peek", said(firstLine(text))),
   ];
   const body = () => [
     names.length > 4 && el("p.small.all", names.join(", ")),
@@ -107,30 +98,23 @@ function driftOf(view) {
   );
   const lost = workers.filter(({ error }) => error);
   const well = workers.length - lost.length - new Set(found.map(({ worker }) => worker)).size;
-  return el(
-    "section.panel.drifts",
-    { key: "drift" },
-    lost.map(lostRow),
-    found.map((one, index) => driftFold(view, one, index < 3)),
-    el("p.row-line", { key: "well" }, mark("ok"), el("b", count(well, "worker")), " as promoted"),
-  );
+  const folds = found.map((one, index) => driftFold(view, one, index < 3));
+  return el("section.panel.drifts", { key: "drift" }, lost.map(silentRow), folds, wellRow(well, "as promoted"));
 }
 
 /** A worker that gave no answer. */
-function lostRow({ worker, outcome, error }) {
-  const parts = [mark(outcome, { label: outcome }), el("b", worker), el("span.meta", said(error))];
-  return el("p.row-line", { key: worker }, parts);
+function silentRow({ worker, outcome, error }) {
+  return el("p.row-line", { key: worker }, rowAbout(outcome, worker, said(error)));
+}
+
+function wellRow(workers, text) {
+  return el("p.row-line", { key: "well" }, mark("ok"), el("b", count(workers, "worker")), ` ${text}`);
 }
 
 function driftFold(view, { job, worker, files, is_unfinished: isUnfinished }, open) {
   const key = `${job}@${worker}`;
-  const summary = [
-    mark("hand", { label: "changed by hand" }),
-    el("b", job),
-    ` on ${worker}`,
-    el("span.meta", isUnfinished && "a change of it has not ended"),
-    el("span.end", count(files.length, "file")),
-  ];
+  const told = isUnfinished && "a change of it has not ended";
+  const summary = rowAbout("hand", [job, el("span", ` on ${worker}`)], told, el("span.end", count(files.length, "file")));
   const body = () => files.map((file) => fileFold(view, `${key} ${file.path}`, file, { open: true }));
   return fold(view, { key, summary, open }, body);
 }
@@ -143,15 +127,11 @@ function jobsOf(view) {
   return el(
     "section.panel.report",
     { key: "jobs" },
-    bad.map(lostRow),
-    workers.length > 0 && el("p.row-line", mark("ok"), el("b", count(workers.length - bad.length, "worker")), " answered"),
+    bad.map(silentRow),
+    workers.length > 0 && wellRow(workers.length - bad.length, "answered"),
     groups.map(({ job, outcome, reason, allocations }, index) => {
-      const summary = [
-        mark(outcome, { label: outcome }),
-        el("b", job),
-        el("span.meta", reason ? said(reason) : outcome.replaceAll("_", " ")),
-        el("span.end", count(allocations.length, "worker")),
-      ];
+      const told = reason ? said(reason) : outcome.replaceAll("_", " ");
+      const summary = rowAbout(outcome, job, told, el("span.end", count(allocations.length, "worker")));
       const open = jobs.length === 1 || (index === 0 && outcome === "failed");
       return fold(view, { key: job, summary, open }, () => allocations.map((one) => allocationOf(view, job, one)));
     }),
@@ -159,16 +139,11 @@ function jobsOf(view) {
 }
 
 function allocationOf(view, job, { worker, version, outcome, error, evidence, status, put_back: isBack }) {
+  const told = [version, isBack && ", the promoted files were put back"];
   return el(
     "section.one",
     { key: worker },
-    el(
-      "p.row-line",
-      mark(outcome, { label: outcome }),
-      el("b", worker),
-      el("span.meta", version, isBack && ", the promoted files were put back"),
-      el("span", said((error ?? "").split("\n", 1)[0])),
-    ),
+    el("p.row-line", rowAbout(outcome, worker, told, el("span", said(firstLine(error ?? ""))))),
     error && evidenceOf(view, { job, worker, error, evidence }),
     status && el("pre.answer", { tabindex: 0 }, `make status: exit code ${status.exit_code}\n`, said(status.lines.join("\n"))),
   );

@@ -1,10 +1,12 @@
 // The rollout of a job as a strip: a bar for each worker, batch by batch, in the order in which they are taken.
 import { el } from "../base/dom.js";
-import { count } from "../base/text.js";
-import { mark, markOf, WORST_FIRST } from "../parts/state.js";
+import { count, joined } from "../base/text.js";
+import { markOf, rowAbout, WORST_FIRST } from "../parts/state.js";
 
 /** With more workers each batch is one bar. */
 const MOST_BARS = 120;
+/** How many waves a stepper names at most. */
+const MOST_STEPS = 6;
 
 /** @param {{ worker: string, batch: number, state: string }[]} hosts */
 export function batchStrip(hosts) {
@@ -17,10 +19,8 @@ export function batchStrip(hosts) {
 }
 
 function bars(own) {
-  return el(
-    "span",
-    ...own.map(({ worker, state }) => el("i", { class: markOf(state), title: `${worker}: ${state.replaceAll("_", " ")}` })),
-  );
+  const barOfHost = ({ worker, state }) => el("i", { class: markOf(state), title: `${worker}: ${state.replaceAll("_", " ")}` });
+  return el("span", own.map(barOfHost));
 }
 
 /** A batch as one bar: its worst state, and its height the part that is done. */
@@ -33,9 +33,6 @@ function oneBar(own) {
   return el("span", bar);
 }
 
-/** How many waves a stepper names at most. */
-const MOST_STEPS = 6;
-
 /** Waves as steps. @param {{ wave: number, jobs: number, done: number, failed: number, running: number, not_started: number }[]} waves */
 export function stepper(waves, isActive) {
   const states = waves.map((one) => waveState(one, isActive));
@@ -44,14 +41,8 @@ export function stepper(waves, isActive) {
   const shown = waves.length <= MOST_STEPS ? waves : waves.filter((_, index) => kept.has(index));
   const steps = shown.map((wave) => {
     const state = waveState(wave, isActive);
-    return el(
-      "li",
-      { class: state, key: String(wave.wave) },
-      mark(state, { label: state }),
-      el("b", `Wave ${wave.wave}`),
-      " ",
-      saidOf(wave, state),
-    );
+    const key = String(wave.wave);
+    return el("li", { class: state, key }, rowAbout(state, `Wave ${key}`), " ", saidOf(wave, state));
   });
   const left = waves.length - shown.length;
   return el("ol.steps", { "aria-label": "Waves" }, steps, left > 0 && el("li", `+ ${left}`));
@@ -66,6 +57,6 @@ export function waveState({ jobs, done, failed, running }, isActive) {
 
 function saidOf({ jobs, done, failed, not_started: left }, state) {
   if (state === "changed" || state === "waiting") return count(jobs, "job");
-  const bad = [failed > 0 && `${failed} of ${count(jobs, "job")} failed`, failed > 0 && left > 0 && `${left} not started`];
-  return bad.filter(Boolean).join(", ") || `${done} of ${count(jobs, "job")}`;
+  if (failed === 0) return `${done} of ${count(jobs, "job")}`;
+  return joined(`${failed} of ${count(jobs, "job")} failed`, left > 0 && `${left} not started`);
 }

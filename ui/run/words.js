@@ -1,5 +1,6 @@
-import { count, listed, words } from "../base/text.js";
 // What a run is called, is about, and came to: one form for lists, heads and tables.
+import { count, listed, words } from "../base/text.js";
+import { commonPrefix } from "../parts/map/model.js";
 
 /** What a run is: `Deploy`, `Dry run`, `Run command`. */
 export function nameOf({ kind, params }) {
@@ -25,20 +26,27 @@ export function byOf({ origin, audit }) {
 /** Names in one line without what they have in common: `ams-b-001, -004 and 3 more`. */
 export function inShort(names, most = 3) {
   const [first = "", ...others] = names;
-  const cut = names.length > 1 ? commonOf(names) : 0;
+  const cut = names.length > 1 ? Math.max(0, commonPrefix(names).search(/[-._][^-._]*$/)) : 0;
   return listed([first, ...others.map((name) => name.slice(cut))], most);
-}
-
-/** How long the beginning is that names have in common, up to a mark between parts. */
-function commonOf([first, ...others]) {
-  let same = first.length;
-  for (const name of others) while (!name.startsWith(first.slice(0, same))) same--;
-  return Math.max(0, first.slice(0, same).search(/[-._][^-._]*$/));
 }
 
 /** `on ams-b-007`, `on 12 workers`. */
 export function onWorkers(names) {
   return names.length === 1 ? `on ${names[0]}` : `on ${count(names.length, "worker")}`;
+}
+
+/**
+ * How many rows there are of each word: `3 failed, 4 not started`.
+ * @param {any[]} rows @param {(row: any) => string} wordOf
+ */
+export function tallied(rows, wordOf = ({ outcome }) => outcome) {
+  const groups = [...Map.groupBy(rows, wordOf)];
+  return groups.map(([word, own]) => `${own.length} ${word.replaceAll("_", " ")}`).join(", ");
+}
+
+/** The waves of a run that has some. */
+export function wavesOf({ progress, result }) {
+  return result?.waves?.[0]?.wave === undefined ? (progress?.waves ?? []) : result.waves;
 }
 
 /** How it went or would go, by job and worker: `{ job, worker, outcome, action, why, duration_ms, … }`. */

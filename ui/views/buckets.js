@@ -7,23 +7,16 @@ import { orderButton } from "../parts/order.js";
 import { head, region } from "../parts/region.js";
 import { chips, mark, progressBar, runStrip } from "../parts/state.js";
 
-/** The groups of the table; a group with this many buckets or more, and nothing to do, is folded. */
-const GROUPS = {
-  failed: "Needs attention",
-  unreachable: "Needs attention",
-  running: "Running",
-  ok: "Well",
-  waiting: "Not deployed",
+/** Each state with its chip and its group in the table. */
+const STATES_OF_BUCKETS = {
+  failed: ["failing", "Needs attention"],
+  unreachable: ["unreachable", "Needs attention"],
+  running: ["running", "Running"],
+  ok: ["well", "Well"],
+  waiting: ["not deployed", "Not deployed"],
 };
 const HEADS = ["", "Bucket", "Health", "Jobs × workers", "Last deploy", "Last 20 runs", ""];
-/** The chips by state. */
-const FILTERS = [
-  ["failed", "failing"],
-  ["unreachable", "unreachable"],
-  ["running", "running"],
-  ["ok", "well"],
-  ["waiting", "not deployed"],
-];
+/** A group with this many buckets or more, and nothing to do, is folded. */
 const FOLDED_FROM = 100;
 
 /** All buckets: first what is broken, since when and why. */
@@ -43,8 +36,7 @@ export function bucketsView(page) {
 
 /** failed, unreachable, running, ok or waiting: worked out from the allocations, not from the last run. */
 function stateIn({ problems, problem_count: problemCount, active_run: active, last_deploy: deploy, initialized, unavailable }) {
-  if (unavailable) return "failed";
-  if (problems.some(({ kind }) => kind !== "unreachable")) return "failed";
+  if (unavailable || problems.some(({ kind }) => kind !== "unreachable")) return "failed";
   if (problemCount > 0) return "unreachable";
   if (active) return "running";
   return initialized && deploy ? "ok" : "waiting";
@@ -52,10 +44,6 @@ function stateIn({ problems, problem_count: problemCount, active_run: active, la
 
 function bucketsHead(page, all) {
   const broken = all.filter(({ state }) => state === "failed" || state === "unreachable");
-  const title =
-    broken.length === 0
-      ? `All ${count(all.length, "bucket")} are well`.replace("All 1 bucket are", "The bucket is")
-      : `${broken.length} of ${count(all.length, "bucket")} ${broken.length === 1 ? "needs" : "need"} attention`;
   const running = all.filter(({ active_run: active }) => active).length;
   const begins = broken.flatMap(({ problems }) => problems.map(({ since: from }) => from)).filter(Boolean);
   const workers = all.reduce((sum, bucket) => sum + (bucket.workers ?? 0), 0);
@@ -64,13 +52,22 @@ function bucketsHead(page, all) {
     running > 0 && `${count(running, "run")} ${running === 1 ? "goes" : "go"} on`,
     begins.length > 0 && `the oldest problem is ${about(Date.now() - Date.parse(begins.sort()[0]))} old`,
   ];
-  const worst = broken.some(({ state }) => state === "failed") ? "failed" : "unreachable";
-  return head({
-    title,
-    mark: mark(broken.length > 0 ? worst : "ok", { large: true }),
-    line: line.filter(Boolean).join(" · "),
-    controls: newBucketButton(page),
-  });
+  const [word, title] = bucketsTitle(all);
+  const told = line.filter(Boolean).join(" · ");
+  return head({ title, mark: mark(word, { large: true }), line: told, controls: newBucketButton(page) });
+}
+
+/** How the buckets are: a state, and a sentence. */
+function bucketsTitle(all) {
+  const of = (word) => all.filter(({ state }) => state === word).length;
+  const broken = of("failed") + of("unreachable");
+  const [buckets, waiting] = [count(all.length, "bucket"), of("waiting")];
+  if (broken > 0)
+    return [of("failed") > 0 ? "failed" : "unreachable", `${broken} of ${buckets} ${broken === 1 ? "needs" : "need"} attention`];
+  const isOne = all.length === 1;
+  if (waiting === all.length) return ["waiting", isOne ? "The bucket is not deployed" : `None of ${buckets} is deployed`];
+  if (waiting > 0) return ["ok", `${all.length - waiting} of ${buckets} ${all.length - waiting === 1 ? "is" : "are"} well`];
+  return ["ok", isOne ? "The bucket is well" : `All ${buckets} are well`];
 }
 
 function filtersOf(all, look, changed) {
@@ -79,9 +76,16 @@ function filtersOf(all, look, changed) {
     keepQuery({ q: look.typed });
     changed();
   };
-  const about = { placeholder: "Filter", "aria-label": "Filter buckets", value: look.typed };
-  const search = el("input", { type: "search", ...about, oninput });
-  const items = FILTERS.map(([word, text]) => ({ word, text, count: all.filter(({ state }) => state === word).length }));
+  const search = el("input", {
+    type: "search",
+    placeholder: "Filter",
+    "aria-label": "Filter buckets",
+    value: look.typed,
+    oninput,
+  });
+  const items = Object.entries(STATES_OF_BUCKETS).map(([word, [text]]) => {
+    return { word, text, count: all.filter(({ state }) => state === word).length };
+  });
   return el("div.filters.bare", search, chips(items, look.chosen, changed));
 }
 
@@ -90,8 +94,8 @@ function tableOf(page, all, look, changed) {
   const isShown = ({ project, name, state }) =>
     words.every((word) => `${project}/${name}`.toLowerCase().includes(word)) &&
     (look.chosen.size === 0 || look.chosen.has(state));
-  const byGroup = Map.groupBy(all.filter(isShown), ({ state }) => GROUPS[state]);
-  const groups = [...new Set(Object.values(GROUPS))].filter((name) => byGroup.has(name));
+  const byGroup = Map.groupBy(all.filter(isShown), ({ state }) => STATES_OF_BUCKETS[state][1]);
+  const groups = [...new Set(Object.values(STATES_OF_BUCKETS).map(([, name]) => name))].filter((name) => byGroup.has(name));
   const rows = groups.flatMap((name) => {
     const own = byGroup.get(name).toSorted(byAge);
     const isFolded = own.length >= FOLDED_FROM && /^(Well|Not)/.test(name) && !look.unfolded.has(name);
@@ -165,8 +169,9 @@ function told({ kind, job, workers, worker_count: workerCount, job_count: jobCou
 }
 
 function runningLine({ active_run: { kind, created_at: begun, dry_run: isPlan }, mean_deploy_ms: mean, progress }) {
-  const isLate = kind === "deploy" && !isPlan && mean !== null && Date.now() - Date.parse(begun) > mean;
-  const usual = kind === "deploy" && !isPlan && mean ? ` of about ${duration(mean)}` : "";
+  const isKnown = kind === "deploy" && !isPlan && mean > 0;
+  const isLate = isKnown && Date.now() - Date.parse(begun) > mean;
+  const usual = isKnown && ` of about ${duration(mean)}`;
   return el(
     "span.going-on",
     progress && progressBar(progress),

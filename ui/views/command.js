@@ -1,5 +1,5 @@
 import { get, runsOf } from "../base/api.js";
-import { el, patch } from "../base/dom.js";
+import { alertPlace, el, patch, tell } from "../base/dom.js";
 import { draft } from "../base/preferences.js";
 import { count, listed, number, plain } from "../base/text.js";
 import { item, opener } from "../parts/dialog.js";
@@ -38,10 +38,10 @@ export function commandView(page) {
     troubled: () => last.data?.failed ?? [],
     onchange: changed,
   });
-  const run = el("div.controls");
+  const [run, problem] = [el("div.controls"), alertPlace()];
   const form = el("form.command-form.panel", { oninput: changed }, [
     el("div.pad", command, el("div.row", width, limit, ignore, check), run),
-    el("div.pad", where.element),
+    el("div.pad", problem, where.element),
   ]);
   form.onsubmit = (event) => event.preventDefault();
   form.onkeydown = (event) => {
@@ -59,6 +59,7 @@ export function commandView(page) {
   }
 
   function drawRun() {
+    tell(problem, "");
     const chosen = where.chosen();
     const { command: text, concurrency = 1 } = fields.values();
     const isReady = chosen.length > 0 && text?.trim();
@@ -78,7 +79,8 @@ export function commandView(page) {
   }
 
   async function refresh() {
-    await Promise.all([where.total() === 0 && where.refresh().then(drawRun), last.refresh()]);
+    const reading = where.total() === 0 && where.refresh().then(drawRun, ({ message }) => tell(problem, message));
+    await Promise.all([reading, last.refresh()]);
     where.update();
   }
   drawRun();

@@ -1,27 +1,21 @@
-import { bucketPath, get, listOf, runsOf, unless } from "../base/api.js";
-import { el, patch } from "../base/dom.js";
+import { get, runsOf, unless } from "../base/api.js";
+import { a, el, patch } from "../base/dom.js";
 import { ago, count, elapsed, listed, number, plain, said } from "../base/text.js";
-import { command } from "../parts/dialog.js";
 import { fieldsOf } from "../parts/form.js";
-import { jobMap } from "../parts/map.js";
+import { pushCommand } from "../parts/guide.js";
 import { orderButton } from "../parts/order.js";
-import { empty, head, region, tabs } from "../parts/region.js";
-import { mark, progressBar, state } from "../parts/state.js";
+import { empty, head, region, tabs, viewOf } from "../parts/region.js";
+import { mark, progressBar } from "../parts/state.js";
 import { dataTable } from "../parts/table.js";
 import { barOf, countsOf } from "../run/head.js";
-import { canRetry, deployOrder, redeployOrder, retryButton } from "../run/orders.js";
+import { canRetry, deployedMap, deployOrder, retryButton } from "../run/orders.js";
 import { isPlan, planInShort, planOrder, staleBy } from "../run/plan.js";
-import { nameOf, outcomesOf } from "../run/words.js";
+import { nameOf } from "../run/words.js";
+import { readAllocations, readJobs } from "./jobs.js";
 
 const LOOKED_AT = 20;
-const MOST = 20_000;
-const TABS = [
-  ["jobs", "Jobs"],
-  ["rollout", "Rollout"],
-];
-/** What of a job is not as the catalog wants it, the worst first. */
-const DUE = ["failed", "unreachable", "unsettled", "update", "new"];
-const OPTIONS = [
+const MOST_ALLOCATIONS = 20_000;
+const DEPLOY_OPTIONS = [
   { name: "build", label: "Build first", type: "checkbox" },
   { name: "force", label: "Force", hint: "Also what is as it should be", type: "checkbox" },
   { name: "sync_only", label: "Only write files", hint: "Start, reload and restart nothing", type: "checkbox" },
@@ -30,26 +24,34 @@ const OPTIONS = [
 
 /** What is to be deployed, and how far each allocation is. @param {import("../routes.js").Page} page */
 export function deploymentsView(page) {
-  return page.rest[0] === "rollout" ? rolloutView(page) : jobsView(page);
+  const isRollout = page.rest[0] === "rollout";
+  const names = [
+    ["jobs", "Jobs"],
+    ["rollout", "Rollout"],
+  ];
+  const choices = tabs(names, isRollout ? "rollout" : "jobs", (name) => page.link("deployments", [name]));
+  return isRollout ? rolloutTab(page, choices) : jobsTab(page, choices);
 }
 
-function deploymentTabs(page, chosen) {
-  return tabs(TABS, chosen, (name) => page.link("deployments", [name]));
-}
-
-function jobsView(page) {
-  const options = fieldsOf(OPTIONS);
+function jobsTab(page, choices) {
+  const options = fieldsOf(DEPLOY_OPTIONS);
   const ticked = new Set();
-  const table = tableOfJobs(page, tick);
-  const draw = (data) => drawTop(page, data, orders);
-  const top = region(() => unless(readAbout(page), null), draw, { rows: 2 });
   const orders = el("span.controls");
-  const drawJobs = (rows) => (rows.length > 0 ? table.with(rows) : noJobs(page));
-  const list = region(() => unless(readJobs(page), []), drawJobs);
+  const table = dataTable({
+    caption: "jobs",
+    columns: ["tick", "state", "job", "version", "deployment_seq", "due", "allocations"],
+    labels: { tick: "", due: "To be deployed" },
+    cells: {
+      tick: ({ job }) =>
+        el("input", { type: "checkbox", "aria-label": job, onchange: ({ target }) => tick(job, target.checked) }),
+    },
+    stateColumn: "state",
+    keyOf: ({ job }) => job,
+    none: empty("Nothing is built yet: push a workspace.", pushCommand(page)),
+  });
 
   function tick(job, isOn) {
-    if (isOn) ticked.add(job);
-    else ticked.delete(job);
+    ticked[isOn ? "add" : "delete"](job);
     drawOrders();
   }
   function body() {
@@ -66,168 +68,105 @@ function jobsView(page) {
     );
   }
   drawOrders();
-  const choices = el(
-    "details.panel.fold",
-    el("summary", el("b", "Options"), el("span.meta", "build, force, only files, hooks")),
-    el("div.row.pad", options.labels),
+  const about = region(
+    () => unless(readAbout(page), {}),
+    (data) => aboutDeploys(page, data, orders),
+    { rows: 2 },
   );
-  const element = el("div", top.element, deploymentTabs(page, "jobs"), el("div.stack", choices, list.element));
-  return { title: "Deployments", element, fast: true, refresh: () => Promise.all([top.refresh(), list.refresh()]) };
-}
-
-function tableOfJobs(page, tick) {
-  return dataTable({
-    caption: "jobs",
-    columns: ["tick", "state", "job", "version", "wave", "due", "allocations"],
-    labels: { tick: "", wave: "Wave", due: "To be deployed" },
-    cells: {
-      tick: ({ job }) =>
-        el("input", { type: "checkbox", "aria-label": job, onchange: ({ target }) => tick(job, target.checked) }),
-      state: ({ state: word, settled }) => state(word, settled),
-      job: ({ job }) => el("a", { href: page.link("jobs", [job]) }, job),
-    },
-    stateColumn: "state",
-    keyOf: ({ job }) => job,
-    none: "Nothing is built yet.",
-  });
-}
-
-async function readJobs(page) {
-  const jobs = await listOf(page.path("/cat/jobs?limit=500"));
-  const rows = jobs.map((one) => {
-    const word = DUE.find((name) => one[name] > 0);
-    const due = one.update + one.new;
-    return {
-      ...one,
-      tick: "",
-      wave: one.deployment_seq,
-      due,
-      state: word ?? "ok",
-      settled: word ? word.replaceAll("_", " ") : "as it should be",
-    };
-  });
-  return Object.assign(rows, { cut: jobs.cut });
+  const summary = el("summary", el("b", "Options"), el("span.meta", "build, force, only files, hooks"));
+  const list = region(
+    () => readJobs(page),
+    (rows) => table.with(rows),
+  );
+  const choice = el("details.panel.fold", summary, el("div.row.pad", options.labels));
+  const { element, refresh } = viewOf("", [about.element, choices], choice, list);
+  return { title: "Deployments", element, fast: true, refresh: () => Promise.all([about.refresh(), refresh()]) };
 }
 
 /** The running deploy, the last one and the last plan. */
 async function readAbout(page) {
   const deploys = await runsOf(page.bucketId, { kind: "deploy", limit: LOOKED_AT });
-  const find = (isWanted) => deploys.find(isWanted);
-  const running = find(({ status }) => status === "running");
-  const plan = find((run) => isPlan(run) && run.status === "succeeded");
+  const running = deploys.find(({ status }) => status === "running");
+  const plan = deploys.find((run) => isPlan(run) && run.status === "succeeded");
   return {
-    running: running && (await get(bucketPath(page.bucketId, `/runs/${running.id}`))),
+    running: running && (await get(page.path(`/runs/${running.id}`))),
     plan,
     validity: plan && (await get(page.path(`/runs/${plan.id}/plan`)).catch(() => null)),
-    last: find(({ params, status }) => !params.dry_run && status !== "running"),
+    last: deploys.find(({ params, status }) => !params.dry_run && status !== "running"),
     counts: page.bucket()?.summary?.counts,
-    total: page.bucket()?.summary?.jobs,
   };
 }
 
-function drawTop(page, data, orders) {
-  const { running, plan, validity, last, counts = {} } = data ?? {};
-  const due = (counts.new ?? 0) + (counts.update ?? 0);
-  const title = running
-    ? `${nameOf(running)} goes on`
-    : !counts.allocations
-      ? "Nothing to deploy yet"
-      : due > 0
-        ? `${count(due, "allocation")} to be deployed`
-        : "Everything is deployed";
-  const line =
-    counts.allocations > 0 &&
-    `${number(counts.promoted ?? 0)} of ${count(counts.allocations, "allocation")} are as the catalog wants them`;
+function aboutDeploys(page, { running, plan, validity, last, counts = /** @type {any} */ ({}) }, orders) {
+  const { allocations: all = 0, promoted = 0 } = counts;
+  const line = all > 0 && `${number(promoted)} of ${count(all, "allocation")} are as the catalog wants them`;
+  const rows = [running && runningRow(page, running), plan && planRow(page, plan, validity), last && lastRow(page, last)].filter(
+    Boolean,
+  );
   return [
-    head({ title, line, controls: orders }),
-    (running || plan || last) &&
-      el(
-        "section.panel.last",
-        { key: "last" },
-        running && runningRow(page, running),
-        plan && planRow(page, plan, validity),
-        last && lastRow(page, last),
-      ),
+    head({ title: titleOfDeploys(running, counts), line, controls: orders }),
+    rows.length > 0 && el("section.panel.last", { key: "last" }, rows),
   ];
 }
 
+function titleOfDeploys(running, { allocations = 0, new: fresh = 0, update = 0 }) {
+  if (running) return `${nameOf(running)} goes on`;
+  if (allocations === 0) return "Nothing to deploy yet";
+  return fresh + update > 0 ? `${count(fresh + update, "allocation")} to be deployed` : "Everything is deployed";
+}
+
+function rowOfRun(page, run, [word, name, told], ...more) {
+  const link = a(page.link("runs", [run.id]), el("b", name));
+  return el("div.row-line", { key: name }, mark(word, { label: word }), link, el("span.meta.one-line", told), more);
+}
+
 function runningRow(page, run) {
-  const { phase = "" } = run.progress ?? {};
-  const link = el("a", { href: page.link("runs", [run.id]) }, el("b", nameOf(run)));
-  return el(
-    "div.row-line",
-    { key: "running" },
-    mark("running", { label: "running" }),
-    link,
-    el("span.meta", said(phase)),
-    progressBar(barOf(run, countsOf(run))),
-    el("span.end", elapsed(run.created_at)),
-  );
+  const bar = progressBar(barOf(run, countsOf(run)));
+  const phase = said(run.progress?.phase ?? "");
+  return rowOfRun(page, run, ["running", nameOf(run), phase], bar, el("span.end", elapsed(run.created_at)));
 }
 
 function planRow(page, run, validity) {
-  const link = el("a", { href: page.link("runs", [run.id]) }, el("b", "Last plan"));
   const isStale = validity?.valid === false;
   const deploy = orderButton(page, "Deploy this plan …", () => planOrder(run), { style: "small" });
-  return el(
-    "div.row-line",
-    { key: "plan" },
-    mark(isStale ? "soon" : "ok"),
-    link,
-    el("span.meta.one-line", planInShort(run), isStale && `; out of date: ${staleBy(validity)}`),
+  const told = [planInShort(run), isStale && `; out of date: ${staleBy(validity)}`];
+  return rowOfRun(
+    page,
+    run,
+    [isStale ? "soon" : "ok", "Last plan", told],
     el("span.end", ago(run.created_at)),
     !isStale && deploy,
   );
 }
 
 function lastRow(page, run) {
-  const link = el("a", { href: page.link("runs", [run.id]) }, el("b", "Last deploy"));
-  const retry = canRetry(run) && retryButton(page, run, outcomesOf(run), "small");
-  return el(
-    "div.row-line",
-    { key: "last" },
-    mark(run.status),
-    link,
-    el("span.meta.one-line", run.status, run.error && [": ", said(run.error)]),
-    el("span.end", ago(run.created_at)),
-    retry,
-  );
-}
-
-function noJobs(page) {
-  return empty("Nothing is built yet: push a workspace.", command(`ops push ${location.origin} --bucket ${page.bucketId}`));
+  const retry = canRetry(run) && retryButton(page, run, "small");
+  const told = [run.status, run.error && [": ", said(run.error)]];
+  return rowOfRun(page, run, [run.status, "Last deploy", told], el("span.end", ago(run.created_at)), retry);
 }
 
 /** Every allocation with its state: as a map, and as a table. */
-function rolloutView(page) {
-  const map = jobMap(page, {
-    sinceOf: () => "",
-    retry: (job) => orderButton(page, "Retry …", () => redeployOrder([job], map), { style: "small" }),
-  });
+function rolloutTab(page, choices) {
+  const map = deployedMap(page);
   const table = dataTable({
     caption: "allocations",
-    columns: ["state", "job", "worker_ip", "current_version", "new_version", "last_action", "last_run", "last_reason"],
+    columns: ["state", "job", "worker", "current_version", "new_version", "last_action", "last_run", "last_reason"],
     cells: {
-      state: ({ state: word }) => state(word),
       last_reason: ({ last_reason: why }) => why && el("code.one-line", { title: plain(why) }, said(why.split("\n").at(-1))),
     },
     stateColumn: "state",
     keyOf: ({ allocation_id: id }) => id,
     none: "Nothing is placed yet.",
   });
-  const read = async () => {
-    const rows = await unless(listOf(page.path("/cat/deployments?limit=1000"), MOST), []);
-    const shown = rows.filter(({ rollout }) => rollout !== "removed").map((row) => ({ ...row, state: allocationState(row) }));
-    return { rows: shown, cut: rows.cut };
-  };
-  const list = region(read, ({ rows, cut }) => table.with(Object.assign(rows, { cut })), { rows: 0 });
-  const order = () => orderButton(page, "Deploy …", () => deployOrder({}), { style: "primary" });
+  // A table of many is read when somebody wants to see it.
+  const read = () => readAllocations(page, {}, MOST_ALLOCATIONS);
+  const list = region(read, (rows) => table.with(rows), { rows: 0 });
+  const deploy = () => orderButton(page, "Deploy …", () => deployOrder({}), { style: "primary" });
   const about = region(
-    async () => page.bucket()?.summary?.counts ?? {},
-    (counts) => head({ title: "Rollout", line: saidOf(counts), controls: order() }),
+    () => page.bucket()?.summary?.counts ?? {},
+    (counts) => head({ title: "Rollout", line: countsInWords(counts), controls: deploy() }),
     { rows: 1 },
   );
-  // A table of many is read when somebody wants to see it.
   const each = el(
     "details.panel.fold",
     { ontoggle: ({ target }) => target.open && list.refresh() },
@@ -240,17 +179,10 @@ function rolloutView(page) {
     if (found?.jobs.length > 0) map.show(found);
     if (/** @type {HTMLDetailsElement} */ (each).open) await list.refresh();
   };
-  const element = el("div", about.element, deploymentTabs(page, "rollout"), el("div.stack", map.element, each));
-  return { title: "Deployments", element, refresh };
+  return { ...viewOf("Deployments", [about.element, choices], map, each), refresh };
 }
 
-function allocationState({ rollout, gate, last_outcome: outcome, disabled }) {
-  if (disabled) return "disabled";
-  if (outcome === "failed" || outcome === "unreachable") return outcome;
-  return rollout === "promoted" && /^(failed|pending)$/.test(gate) ? `health_${gate}` : rollout;
-}
-
-function saidOf({ allocations = 0, ...states }) {
+function countsInWords({ allocations = 0, ...states }) {
   const words = Object.entries(states).filter(([, many]) => many > 0);
   return listed([count(allocations, "allocation"), ...words.map(([word, many]) => `${number(many)} ${word}`)], 8);
 }

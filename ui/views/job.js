@@ -1,15 +1,15 @@
-import { listOf } from "../base/api.js";
-import { a, el, facts, patch } from "../base/dom.js";
+import { listOf, unless } from "../base/api.js";
+import { a, alertPlace, el, facts, patch, tell } from "../base/dom.js";
 import { count, listed, number, plain, said, words } from "../base/text.js";
 import { attentionPanel, attentionRows } from "../parts/attention.js";
 import { fileParts } from "../parts/files.js";
 import { reasonsOf, tellingLine } from "../parts/map/reason.js";
 import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
 import { empty, head, region, tabs } from "../parts/region.js";
-import { byTrouble, mark, markOf } from "../parts/state.js";
-import { dataTable } from "../parts/table.js";
-import { redeployOrder } from "../run/orders.js";
-import { doneOfJob, stateOfJob, troubleOfJob } from "./jobs.js";
+import { mark } from "../parts/state.js";
+import { dataTable, listing } from "../parts/table.js";
+import { placesOfRows, redeployOrder } from "../run/orders.js";
+import { doneOfJob, readAllocations, stateOfJob, troubleOfJob } from "./jobs.js";
 
 const CONTROLS = { start: "Starts", restart: "Restarts", reload: "Reloads the configuration of", stop: "Stops" };
 const FORGET = "What is stopped is forgotten: the next deploy starts it as if it was new.";
@@ -26,8 +26,8 @@ const NAMED = 8;
 /** One job: where it runs and how that went, its files as they were built, and what its manifest says. */
 export function jobView(page) {
   const [job, tab = "", ...rest] = page.rest;
-  const look = { job, chosen: new Set(), rows: [], counts: {}, definition: null, withDismissed: false };
-  const [top, needs] = [el("div", el("h1", said(job))), el("div.needs")];
+  const look = { job, chosen: new Set(), rows: [], counts: {}, definition: null };
+  const [top, problem, needs] = [el("div", el("h1", said(job))), alertPlace(), el("div.needs")];
   const parts = { files: filesOf, definition: definitionOf }[tab]?.(page, look, rest) ?? [allocationsOf(page, look, draw)];
 
   const reasonOf = reasonsOf(page, draw);
@@ -35,61 +35,44 @@ export function jobView(page) {
   function draw() {
     const { definition } = look;
     if (!definition) return;
-    patch(top, topOf(page, look, tab));
-    const { items = [], ...others } = page.bucket()?.summary?.problems ?? { cut: 0 };
+    patch(top, topOfJob(page, look, tab));
+    const { items = [] } = page.bucket()?.summary?.problems ?? {};
     const own = items.filter((one) => one.job === job);
+    const places = placesOfRows(look.rows);
     const options = {
       isOpen: true,
-      onOpen() {},
+      onOpen: draw,
       onDismiss: draw,
-      retryOrder: () => () => redeployOrder([job], placesOf(look)),
+      retryOrder: () => () => redeployOrder([job], places),
       reasonOf,
-      waitingOf: () => placesOf(look).countsOf().w,
+      waitingOf: () => places.countsOf().w ?? 0,
     };
-    patch(needs, tab === "" && attentionPanel(page, attentionRows(page.bucketId, { ...others, items: own, cut: 0 }), options));
+    const attention = attentionRows(page.bucketId, { items: own, total: own.length, cut: 0 });
+    patch(needs, tab === "" && attentionPanel(page, attention, options));
   }
 
   async function refresh() {
-    const [[row], allocations] = await Promise.all([
-      listOf(page.path(`/cat/jobs?jobs=${encodeURIComponent(job)}`)),
-      listOf(page.path(`/cat/deployments?jobs=${encodeURIComponent(job)}`)),
-    ]).catch(() => [[null], []]);
-    Object.assign(look, { definition: row, counts: row ?? {}, rows: allocationRows(allocations) });
+    try {
+      const about = unless(listOf(page.path(`/cat/jobs?jobs=${encodeURIComponent(job)}`)), []);
+      const [[row], rows] = await Promise.all([about, readAllocations(page, { jobs: job })]);
+      Object.assign(look, { definition: row, counts: row ?? {}, rows });
+      tell(problem, "");
+      if (!row)
+        patch(top, el("h1", said(job)), empty(`No job ${plain(job)} is in the catalog.`, a(page.link("jobs"), "All jobs")));
+    } catch (error) {
+      tell(problem, error.message);
+    }
     await Promise.all(parts.map((one) => one.refresh()));
-    if (row) return draw();
-    patch(top, el("h1", said(job)), empty(`No job ${plain(job)} is in the catalog.`, a(page.link("jobs"), "All jobs")));
+    draw();
   }
-  return { title: plain(job), element: el("div", top, needs, el("div.stack", ...parts.map((one) => one.element))), refresh };
-}
-
-/** Allocations with what is the matter, the worst first. */
-function allocationRows(allocations) {
-  const rows = allocations
-    .filter(({ removed }) => !removed)
-    .map((one) => ({ ...one, worker: one.worker_ip, state: stateOf(one) }));
-  return Object.assign(
-    rows.sort((one, other) => byTrouble(one.state, other.state)),
-    { cut: allocations.cut },
-  );
-}
-
-function stateOf({ disabled, rollout, last_outcome: outcome }) {
-  if (disabled) return "disabled";
-  if (outcome === "failed" || outcome === "unreachable") return outcome;
-  return rollout === "promoted" ? "ok" : rollout;
-}
-
-/** The allocations by the letters of the map, for what is deployed again. */
-function placesOf({ rows }) {
-  const letterOf = ({ state }) => ({ failed: "f", unreachable: "u", waiting: "w" })[markOf(state)] ?? "o";
-  const of = (letter) => rows.filter((one) => letterOf(one) === letter);
   return {
-    countsOf: () => ({ f: of("f").length, u: of("u").length, w: of("w").length }),
-    workersOf: (_job, letter) => of(letter).map(({ worker }) => worker),
+    title: plain(job),
+    element: el("div", top, problem, needs, el("div.stack", ...parts.map((one) => one.element))),
+    refresh,
   };
 }
 
-function topOf(page, look, tab) {
+function topOfJob(page, look, tab) {
   const { job, counts, definition, chosen, rows } = look;
   const state = stateOfJob(counts);
   const { version, deployment_seq: wave } = definition;
@@ -111,23 +94,19 @@ function topOf(page, look, tab) {
 function controlsOf(page, look) {
   const { job } = look;
   const check = { path: "/health_check", body: { jobs: [job] } };
-  const retry = orderButton(page, "Retry …", () => redeployOrder([job], placesOf(look)), { style: "primary", again: true });
-  retry.dataset.key = "retry";
+  const again = () => redeployOrder([job], placesOfRows(look.rows));
+  const retry = () => orderButton(page, "Retry …", again, { style: "primary", again: true });
   const order = (target) => () => controlOrder(look, target);
   const buttons = ["restart", "reload", "stop"].map((target) => orderButton(page, `${words(target)} …`, order(target)));
-  return [
-    look.counts.failed > 0 && retry,
-    buttons,
-    orderButton(page, "Health check", check),
-    moreMenu(() => [
-      orderItem(page, "Start …", order("start")),
-      orderItem(page, "Status", () => ({ path: pathOf(job, "status"), body: allocationsIn(look) })),
-      orderItem(page, "Run target …", () => targetOrder(look)),
-      curlItem(page, order("restart")),
-      el("hr"),
-      orderItem(page, "Stop and forget …", () => controlOrder(look, "stop", { forget: true }), { dangerous: true }),
-    ]),
+  const items = () => [
+    orderItem(page, "Start …", order("start")),
+    orderItem(page, "Status", () => ({ path: pathOf(job, "status"), body: allocationsIn(look) })),
+    orderItem(page, "Run target …", () => targetOrder(look)),
+    curlItem(page, order("restart")),
+    el("hr"),
+    orderItem(page, "Stop and forget …", () => controlOrder(look, "stop", { forget: true }), { dangerous: true }),
   ];
+  return [look.counts.failed > 0 && retry(), buttons, orderButton(page, "Health check", check), moreMenu(items)];
 }
 
 function pathOf(job, target) {
@@ -178,7 +157,7 @@ function allocationsOf(page, look, changed) {
     const box = el("input", { type: "checkbox", "aria-label": label, checked: look.chosen.has(row.worker), onchange });
     return el("span.ticked", box, " ", said(row.worker));
   };
-  const table = dataTable({
+  const options = {
     caption: "Allocations",
     stateColumn: "state",
     columns: ["worker", "state", "version", "gate", "last_action", "last_outcome", "last_reason", "last_run"],
@@ -192,11 +171,8 @@ function allocationsOf(page, look, changed) {
     },
     keyOf: ({ worker }) => worker,
     none: "No worker has all of its selectors.",
-  });
-  return region(
-    async () => look.rows,
-    () => table.with(look.rows),
-  );
+  };
+  return listing(async () => look.rows, options);
 }
 
 function filesOf(page, { job }, [chosen]) {

@@ -1,4 +1,4 @@
-import { listOf, unless } from "../base/api.js";
+import { listOf, queryOf, unless } from "../base/api.js";
 import { a, el, patch } from "../base/dom.js";
 import { count, number, said } from "../base/text.js";
 import { curlItem, moreMenu, orderButton } from "../parts/order.js";
@@ -47,6 +47,27 @@ export function doneOfJob(row) {
   return due > 0 ? `${number(promoted)} of ${number(due)}` : "none";
 }
 
+/** The jobs of the catalog with their states, and how much of each is `due` for a deploy. */
+export async function readJobs(page) {
+  const jobs = await unless(listOf(page.path("/cat/jobs?limit=500")), []);
+  const rows = jobs.map((one) => ({ ...one, state: stateOfJob(one), due: one.update + one.new }));
+  return Object.assign(rows, { cut: jobs.cut });
+}
+
+/** The allocations of the catalog, at most `most`, with their states and the names of their workers. */
+export async function readAllocations(page, query = {}, most = 5_000) {
+  const all = await unless(listOf(page.path(`/cat/deployments?${queryOf({ limit: 1000, ...query })}`), most), []);
+  const placed = all.filter(({ rollout }) => rollout !== "removed");
+  const rows = placed.map((one) => ({ ...one, worker: one.worker_ip, state: stateOfAllocation(one) }));
+  return Object.assign(rows, { cut: all.cut });
+}
+
+function stateOfAllocation({ rollout, gate, last_outcome: outcome, disabled }) {
+  if (disabled) return "disabled";
+  if (outcome === "failed" || outcome === "unreachable") return outcome;
+  return rollout === "promoted" && /^(failed|pending)$/.test(gate) ? `health_${gate}` : rollout;
+}
+
 /** The jobs of the catalog: those with trouble first, with the counts that the server has of each. */
 export function jobsView(page) {
   const table = dataTable({
@@ -63,12 +84,10 @@ export function jobsView(page) {
     keyOf: ({ job }) => job,
     none: "No job is in the catalog. Add one to workspace/jobs, then push.",
   });
-  const read = async () => {
-    const jobs = await unless(listOf(page.path("/cat/jobs")), []);
-    const rows = jobs.map((one) => ({ ...one, state: stateOfJob(one) }));
-    return Object.assign(rows, { cut: jobs.cut });
-  };
-  const list = region(read, (rows) => table.with(rows));
+  const list = region(
+    () => readJobs(page),
+    (rows) => table.with(rows),
+  );
   const top = el("div", el("h1", "Jobs"));
   const refresh = async () => {
     await list.refresh();

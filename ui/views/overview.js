@@ -1,4 +1,4 @@
-import { get, unless } from "../base/api.js";
+import { get, runsOf } from "../base/api.js";
 import { a, alertPlace, button, el, patch, tell } from "../base/dom.js";
 import { ago, clockTime, count, duration, elapsed, listed, number, words } from "../base/text.js";
 import { activity } from "../frame/activity.js";
@@ -6,12 +6,11 @@ import { attentionPanel, attentionRows } from "../parts/attention.js";
 import { shortId } from "../parts/dialog.js";
 import { deleteItem, guide, renameOrder } from "../parts/guide.js";
 import { reasonsOf } from "../parts/map/reason.js";
-import { jobMap } from "../parts/map.js";
 import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
 import { railOf } from "../parts/rail.js";
 import { head, region } from "../parts/region.js";
 import { mark } from "../parts/state.js";
-import { deployOrder, redeployOrder } from "../run/orders.js";
+import { deployedMap, deployOrder, redeployOrder } from "../run/orders.js";
 
 const RUNS = 7;
 /** The map is read again at the latest after that long; in between a run tells what it reaches. */
@@ -21,11 +20,10 @@ const wide = matchMedia("(width >= 2200px)");
 /** The bucket at a glance: what is the matter, since when and why, and what to press. */
 export function overviewView(page) {
   const look = { isOpen: false, withDismissed: false, mapOf: "", readAt: 0, hasMap: false, isLive: false };
-  const map = jobMap(page, { sinceOf, retry: retryButton });
-  const newest = async () => (await unless(get(page.path(`/runs?limit=${RUNS}`)), { items: [] })).items;
+  const map = deployedMap(page, sinceOf);
   const [top, needs, problem] = [el("div"), el("div"), alertPlace()];
   const rail = region(
-    async () => ({ runs: await newest(), summary: page.bucket()?.summary }),
+    async () => ({ runs: await runsOf(page.bucketId, { limit: RUNS }), summary: page.bucket()?.summary }),
     (data) => railOf(page, data),
     { name: "aside.rail" },
   );
@@ -44,8 +42,9 @@ export function overviewView(page) {
     return one ? clockTime(one.since) : "";
   }
 
-  function retryButton(job) {
-    return orderButton(page, "Retry …", () => redeployOrder([job], map), { style: "small" });
+  function change(to) {
+    Object.assign(look, to);
+    draw();
   }
 
   function draw() {
@@ -56,17 +55,11 @@ export function overviewView(page) {
     columns.hidden = isNew;
     if (isNew) return patch(top, guide(page, { ...bucket, workers: summary?.workers ?? 0 }));
     const attention = attentionRows(page.bucketId, summary.problems, look.withDismissed);
-    const show = () => {
-      look.withDismissed = !look.withDismissed;
-      draw();
-    };
-    patch(top, topOf(page, bucket, attention, { map: look.hasMap ? map : null, show, isShown: look.withDismissed }));
+    const show = () => change({ withDismissed: !look.withDismissed });
+    patch(top, topOfBucket(page, bucket, attention, { map: look.hasMap ? map : null, show, isShown: look.withDismissed }));
     const options = {
       isOpen: look.isOpen,
-      onOpen() {
-        look.isOpen = true;
-        draw();
-      },
+      onOpen: () => change({ isOpen: true }),
       onDismiss: draw,
       retryOrder: (job) => () => redeployOrder([job], map),
       reasonOf,
@@ -104,23 +97,25 @@ export function overviewView(page) {
   return { title: "Overview", element, refresh, fast: true };
 }
 
-function topOf(page, bucket, attention, { map, show, isShown }) {
-  const { summary, active_run: runId } = bucket;
+function topOfBucket(page, bucket, attention, { map, show, isShown }) {
+  const { summary, active_run: runId, last_run: last } = bucket;
   const [word, title] = overviewTitle(bucket, attention);
   const { dismissed } = attention;
-  const label = `${number(dismissed)} dismissed, ${isShown ? "hide" : "show"}`;
-  const hidden = dismissed > 0 && button(label, show, { class: "plain" });
-  const what = `${words(bucket.last_run?.kind ?? "a run")} goes on`;
-  const running = runId && el("span", a(page.link("runs", [runId]), what), ", ", elapsed(bucket.last_run?.created_at));
+  const hidden = button(`${number(dismissed)} dismissed, ${isShown ? "hide" : "show"}`, show, { class: "plain" });
+  const goesOn = () => [a(page.link("runs", [runId]), whatGoesOn(last)), ", ", elapsed(last?.created_at)];
   const parts = [
     attention.total > 0 && troubleOf(attention.rows),
-    running,
+    runId && el("span", goesOn()),
     upToDate(summary, map),
     word === "ok" && lastDeploy(summary),
-    hidden,
+    dismissed > 0 && hidden,
   ];
   const line = parts.filter(Boolean).flatMap((part, index) => (index > 0 ? [" · ", part] : part));
   return head({ title, mark: mark(word, { large: true }), line, controls: overviewControls(page, bucket, attention, map) });
+}
+
+function whatGoesOn(run) {
+  return `${words(run?.kind ?? "a run")} goes on`;
 }
 
 /** What is the matter with the bucket: a state, and a sentence. */
@@ -129,7 +124,7 @@ function overviewTitle({ active_run: runId, last_run: last, summary }, { rows, t
   const waiting = counts.new + counts.update;
   if (total > 0)
     return [rows[0]?.kind ?? "failed", `${count(total, "problem")} since ${clockTime(rows.map((one) => one.since).sort()[0])}`];
-  if (runId) return ["running", `${words(last?.kind ?? "a run")} goes on`];
+  if (runId) return ["running", whatGoesOn(last)];
   if (dismissed > 0) return ["waiting", `${count(dismissed, "problem")} dismissed`];
   if (counts.allocations === 0) return ["waiting", "No job is on any worker"];
   if (counts.promoted === 0 && waiting > 0) return ["waiting", "Not deployed yet"];
@@ -145,17 +140,18 @@ function troubleOf(rows) {
     jobs("failed") > 0 && `${count(jobs("failed"), "job")} failed`,
     silent > 0 && `${count(silent, "worker")} ${silent === 1 ? "is" : "are"} unreachable`,
     jobs("unsettled") > 0 && `${count(jobs("unsettled"), "job")} half-way`,
-  ].filter(Boolean);
-  return listed(told);
+  ];
+  return listed(told.filter(Boolean));
 }
 
 function upToDate({ counts, jobs, workers }, map) {
   const all = counts.allocations - counts.disabled;
+  if (all === 0) return `${count(jobs, "job")}, ${count(workers, "worker")}`;
   const seen = map?.counts();
   const done = seen ? (seen.o ?? 0) + (seen.c ?? 0) : counts.promoted;
-  if (all === 0) return `${count(jobs, "job")}, ${count(workers, "worker")}`;
-  if (done < all) return `${number(done)} of ${count(all, "allocation")} ${all === 1 ? "is" : "are"} up to date`;
-  return `${count(all, "allocation")} of ${count(jobs, "job")} on ${count(workers, "worker")} ${all === 1 ? "is" : "are"} up to date`;
+  const isDone = `${all === 1 ? "is" : "are"} up to date`;
+  if (done < all) return `${number(done)} of ${count(all, "allocation")} ${isDone}`;
+  return `${count(all, "allocation")} of ${count(jobs, "job")} on ${count(workers, "worker")} ${isDone}`;
 }
 
 function lastDeploy({ last_deploy: last, revision }) {
@@ -165,21 +161,16 @@ function lastDeploy({ last_deploy: last, revision }) {
 }
 
 function overviewControls(page, bucket, { rows }, map) {
-  const isBroken = rows.length > 0;
   const jobs = [...new Set(rows.filter(({ kind }) => kind !== "unreachable").map(({ job }) => job))];
   const silent = rows.filter(({ kind }) => kind === "unreachable").flatMap(({ workers }) => workers);
-  const style = bucket.active_run ? "" : "primary";
-  const again =
+  const options = { style: bucket.active_run ? "" : "primary", again: true };
+  const again = () =>
     jobs.length > 0
-      ? orderButton(page, "Retry what failed …", () => redeployOrder(jobs, map), { style, again: true })
-      : orderButton(page, "Try again", { path: "/workers/uptime", body: { workers: silent } }, { style, again: true });
-  again.dataset.key = "retry";
-  const deploy = orderButton(page, "Deploy …", () => deployOrder({}), { style: isBroken ? "" : style });
-  return [isBroken && again, deploy, moreMenu(() => menuOf(page))];
-}
-
-function menuOf(page) {
-  return [
+      ? orderButton(page, "Retry what failed …", () => redeployOrder(jobs, map), options)
+      : orderButton(page, "Try again", { path: "/workers/uptime", body: { workers: silent } }, options);
+  const isBroken = rows.length > 0;
+  const deploy = orderButton(page, "Deploy …", () => deployOrder({}), { style: isBroken ? "" : options.style });
+  const items = () => [
     orderItem(page, "Build", { path: "/build" }),
     orderItem(page, "Check for drift", { path: "/drift" }),
     curlItem(page, { path: "/deploy" }),
@@ -187,4 +178,5 @@ function menuOf(page) {
     el("hr"),
     deleteItem(page),
   ];
+  return [isBroken && again(), deploy, moreMenu(items)];
 }

@@ -1,6 +1,6 @@
 import { address, keepQuery, listOf, queryOf } from "../base/api.js";
 import { a, button, el, patch } from "../base/dom.js";
-import { ago, duration, elapsed, number, said, words } from "../base/text.js";
+import { ago, duration, elapsed, number, plain, said, words } from "../base/text.js";
 import { choice } from "../parts/form.js";
 import { cancelRun } from "../parts/order.js";
 import { empty, head, region } from "../parts/region.js";
@@ -62,16 +62,19 @@ function drawn(page, { items, cut }, more) {
 
 function runRow(page, run) {
   const { id, status, params, created_at: at, duration_ms: ms, error } = run;
-  const isActive = status === "running";
-  const cancel = button("Cancel …", () => cancelRun(page, run), { class: "small" });
+  const cancel = () => button("Cancel …", () => cancelRun(page, run), { class: "small" });
   return el(
     "tr",
     { key: id },
     el("td", state(status)),
     el("th", { scope: "row" }, a(page.link("runs", [id]), nameOf(run)), params.dry_run && [" ", tag("changes nothing")]),
-    el("td.about", el("span.one-line", said(aboutOf(run))), error && el("span.one-line.error", { title: error }, said(error))),
+    el(
+      "td.about",
+      el("span.one-line", said(aboutOf(run))),
+      error && el("span.one-line.error", { title: plain(error) }, said(error)),
+    ),
     el("td", byOf(run)),
     el("td", ago(at)),
-    el("td.number", isActive ? [elapsed(at), " ", cancel] : duration(ms)),
+    el("td.number", status === "running" ? [elapsed(at), " ", cancel()] : duration(ms)),
   );
 }

@@ -1,39 +1,39 @@
 import { call, encoded, get, listOf, queryOf, unless } from "../base/api.js";
 import { a, button, el, facts, prose, scroller } from "../base/dom.js";
-import { ago, count, localTime, said, size } from "../base/text.js";
-import { command, shortId, toast } from "../parts/dialog.js";
+import { ago, count, joined, localTime, said, size } from "../base/text.js";
+import { shortId, toast } from "../parts/dialog.js";
 import { fileParts } from "../parts/files.js";
 import { choice } from "../parts/form.js";
-import { deleteItem, renameOrder } from "../parts/guide.js";
+import { deleteItem, pushCommand, renameOrder } from "../parts/guide.js";
 import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
 import { empty, head, region, tabs, viewOf } from "../parts/region.js";
 import { badge, state, tag } from "../parts/state.js";
-import { dataOf, diffOf, listing } from "../parts/table.js";
+import { dataOf, listing } from "../parts/table.js";
+import { fileFold } from "../run/files.js";
+import { rollbackOrder } from "../run/orders.js";
 
+/** So many differences are open at first. */
+const FEW_FILES = 10;
 /** A snapshot is unpacked for its check. */
 const CHECK_MS = 90_000;
 const RESOURCES = /^workspace\/bucket\.jobs(?:\.(.+))?\.conf$/;
-const TABS = [
-  ["revisions", "Revisions"],
-  ["files", "Files"],
-  ["settings", "Settings"],
-  ["ssh_key", "SSH key"],
-  ["snapshots", "Snapshots"],
-  ["schema", "Schema and bucket"],
-];
-const PARTS = { revisions, files, settings, ssh_key: sshKey, snapshots, schema };
+/** The tabs: name, label, and the function that makes their parts. */
+const TABS = /** @type {[string, string, (page: any) => any[]][]} */ ([
+  ["revisions", "Revisions", revisions],
+  ["files", "Files", sourceFiles],
+  ["settings", "Settings", settings],
+  ["ssh_key", "SSH key", sshKey],
+  ["snapshots", "Snapshots", snapshots],
+  ["schema", "Schema and bucket", schema],
+]);
 
 /** The source, for reading, and what the server keeps of its own: key, snapshots, schema (control-plane.md, UI). */
 export function sourceView(page) {
-  const name = TABS.some(([one]) => one === page.rest[0]) ? page.rest[0] : "revisions";
-  const parts = PARTS[name]({ ...page, rest: page.rest.slice(1) });
+  const [name, , partsOf] = TABS.find(([one]) => one === page.rest[0]) ?? TABS[0];
   const line = prose("Read only: the source changes with `ops push` and with a rollback.");
-  const choices = tabs(TABS, name, (one) => page.link("source", [one]));
-  return viewOf("Source", [head({ title: "Source", line }), choices], parts);
-}
-
-function pushCommand(page) {
-  return command(`ops push ${location.origin} --bucket ${page.bucketId}`);
+  const names = TABS.map(([one, label]) => [one, label]);
+  const choices = tabs(names, name, (one) => page.link("source", [one]));
+  return viewOf("Source", [head({ title: "Source", line }), choices], partsOf({ ...page, rest: page.rest.slice(1) }));
 }
 
 function revisions(page) {
@@ -48,7 +48,7 @@ function revisions(page) {
       id: ({ id }) => el("a.code", { href: page.link("source", ["revisions", id]), title: id }, `…${id.slice(-8)}`),
       created_at: ({ created_at: at, run_id: run }) => a(page.link("runs", [run]), ago(at)),
       is: ({ current, last_successful: good }) => [current && tag("current"), " ", good && badge("ok", "last good")],
-      actions: (row) => (row.current ? "" : el("span.controls", rollBack(page, row))),
+      actions: (row) => !row.current && orderButton(page, "Roll back …", () => rollbackOrder(page, row), { style: "small" }),
     },
     keyOf: ({ id }) => id,
     none: empty("Nothing was pushed yet.", pushCommand(page)),
@@ -56,20 +56,11 @@ function revisions(page) {
   return chosen === undefined ? [list] : [comparison(page, chosen), list];
 }
 
-function rollBack(page, { id, created_at: at }) {
-  const says = [
-    `Makes the revision of ${localTime(at)} the source again, and builds it.`,
-    "Workers stay as they are until the next deploy.",
-  ];
-  const order = { path: "/source/rollback", body: { revision_id: id }, says, danger: true, action: "Roll back" };
-  return orderButton(page, "Roll back …", { ...order, title: `Roll back to …${id.slice(-8)}?` }, { style: "small" });
-}
-
 /** What a revision changes against another one. */
 function comparison(page, id) {
   const against = page.query.get("against") ?? "";
   const paths = [`/source/revisions/${encoded(id)}/diff?${queryOf({ against })}`, "/source/revisions?limit=500"];
-  const read = () => Promise.all(paths.map((path) => get(page.path(path))));
+  const view = { folds: new Map(), draw: () => part.draw() };
   const draw = ([{ added, removed, changed }, { items }]) => {
     const others = items.filter((one) => one.id !== id);
     const options = others.map((one) => [one.id, `…${one.id.slice(-8)}, ${localTime(one.created_at)}`]);
@@ -78,31 +69,26 @@ function comparison(page, id) {
     };
     const told = Object.entries({ added, removed, changed }).map(([word, all]) => `${count(all.length, "file")} ${word}`);
     const files = [
-      ...changed.map((file) => fileFold(file, noteOf(file))),
-      ...added.map((path) => fileFold({ path }, "added")),
-      ...removed.map((path) => fileFold({ path }, "removed")),
+      ...changed.map((file) => ({ ...file, change: "changed", note: noteOf(file) })),
+      ...Object.entries({ added, removed }).flatMap(([change, paths]) => paths.map((path) => ({ path, change }))),
     ];
     const other = choice("Against", [["", "the current one"], ...options], against, go);
     return [
       el("div.spread", el("h2", "What ", shortId(id), " changes"), other),
       el("p.meta", told.join(", "), "."),
-      files.length > 0 && el("div.panel", files),
+      files.length > 0 &&
+        el("div.panel", ...files.map((file) => fileFold(view, file.path, file, { open: files.length <= FEW_FILES }))),
     ];
   };
-  return region(read, draw);
-}
-
-function fileFold({ path, diff = "" }, note) {
-  const content = diff ? diffOf(diff) : el("p.pad.meta", note);
-  return el("details.fold", { key: path }, el("summary", el("code", said(path)), el("span.end", note)), content);
+  const part = region(() => Promise.all(paths.map((path) => get(page.path(path)))), draw);
+  return part;
 }
 
 function noteOf({ mode, omitted }) {
-  const modes = mode && `mode ${mode.before} → ${mode.after}`;
-  return [modes, omitted && `${omitted.replaceAll("_", " ")}, not shown`].filter(Boolean).join("; ") || "changed";
+  return joined(mode && `mode ${mode.before} → ${mode.after}`, omitted && `${omitted.replaceAll("_", " ")}, not shown`);
 }
 
-function files(page) {
+function sourceFiles(page) {
   const [chosen] = page.rest;
   return fileParts(page, { base: "/files", chosen, linkTo: (file) => page.link("source", ["files", file]) });
 }
@@ -155,24 +141,19 @@ function sshKey(page) {
     says: [`${present ? "Replaces" : "Stores"} the private key with which workers are reached. It is never shown again.`],
     action: present ? "Replace the key" : "Store the key",
   });
-  const remove = {
-    method: "DELETE",
-    path: url,
-    says: ["Workers cannot be reached over ssh any more."],
-    danger: true,
-    action: "Remove the key",
-  };
+  const says = ["Workers cannot be reached over ssh any more."];
+  const remove = { method: "DELETE", path: url, says, danger: true, action: "Remove the key" };
+  const items = () => [
+    curlItem(page, { method: "GET", path: url }),
+    el("hr"),
+    orderItem(page, "Remove the key …", remove, { dangerous: true }),
+  ];
   const draw = (key) => {
-    const more = moreMenu(() => [
-      curlItem(page, { method: "GET", path: url }),
-      el("hr"),
-      orderItem(page, "Remove the key …", remove, { dangerous: true }),
-    ]);
-    const style = key.present ? "" : "primary";
-    const label = key.present ? "Replace the key …" : "Upload a key …";
-    const put = orderButton(page, label, upload(key.present), { style, free: true });
-    const controls = el("div.controls", put, key.present && more);
-    if (!key.present) return empty("There is no key: workers cannot be reached over ssh.", controls);
+    if (!key.present) {
+      const put = orderButton(page, "Upload a key …", upload(false), { style: "primary", free: true });
+      return empty("There is no key: workers cannot be reached over ssh.", put);
+    }
+    const controls = el("div.controls", orderButton(page, "Replace the key …", upload(true), { free: true }), moreMenu(items));
     const about = [
       ["Type", key.type],
       ["Fingerprint", el("code", key.fingerprint)],
@@ -189,13 +170,9 @@ function sshKey(page) {
 }
 
 function snapshots(page) {
-  const create = {
-    path: "/snapshots",
-    says: ["Saves database, keys and source in one file on the server."],
-    asks: [{ name: "note", label: "Note" }],
-    action: "Create",
-  };
-  const list = listing(() => listOf(page.path("/snapshots?limit=500")), {
+  const says = ["Saves database, keys and source in one file on the server."];
+  const create = { path: "/snapshots", says, asks: [{ name: "note", label: "Note" }], action: "Create" };
+  const table = {
     caption: "Snapshots",
     columns: ["name", "created_at", "note", "size_bytes", "schema_version", "actions"],
     labels: { created_at: "Made", schema_version: "Schema", actions: "" },
@@ -206,8 +183,8 @@ function snapshots(page) {
     keyOf: ({ name }) => name,
     none: "There is no snapshot yet.",
     tools: orderButton(page, "Create a snapshot …", create, { style: "primary" }),
-  });
-  return [list];
+  };
+  return [listing(() => listOf(page.path("/snapshots?limit=500")), table)];
 }
 
 function snapshotOrders(page, { name, created_at: at }) {
@@ -217,13 +194,8 @@ function snapshotOrders(page, { name, created_at: at }) {
     "The present state is saved first.",
   ];
   const restore = { path: `${path}/restore`, says, danger: true, action: "Restore" };
-  const remove = {
-    method: "DELETE",
-    path,
-    says: [`Removes the snapshot ${name}. This cannot be undone.`],
-    danger: true,
-    action: "Delete the snapshot",
-  };
+  const gone = [`Removes the snapshot ${name}. This cannot be undone.`];
+  const remove = { method: "DELETE", path, says: gone, danger: true, action: "Delete the snapshot" };
   const items = () => [curlItem(page, restore), el("hr"), orderItem(page, "Delete …", remove, { dangerous: true })];
   const more = moreMenu(items, `Orders for ${name}`);
   return el("span.controls", checkButton(page, path), orderButton(page, "Restore …", restore, { style: "small" }), more);
@@ -247,17 +219,10 @@ function checkButton(page, path) {
 }
 
 function schema(page) {
-  const upgrade = {
-    path: "/init",
-    says: ["Makes or upgrades the database; an older server cannot read it then."],
-    danger: true,
-    action: "Initialise or upgrade",
-  };
-  const read = async () => {
-    const [bucket, info] = await Promise.all([get(page.path()), unless(get(page.path("/info")), null)]);
-    return { bucket, info };
-  };
-  const draw = ({ bucket, info }) => {
+  const says = ["Makes or upgrades the database; an older server cannot read it then."];
+  const upgrade = { path: "/init", says, danger: true, action: "Initialise or upgrade" };
+  const read = () => Promise.all([get(page.path()), unless(get(page.path("/info")), null)]);
+  const draw = ([bucket, info]) => {
     const about = [
       ["Bucket", said(`${bucket.project}/${bucket.name}`)],
       ["Id", el("code", bucket.id)],

@@ -44,14 +44,18 @@ export function workersView(page) {
 
 function trustOrder({ chosen }, force) {
   const meant = chosen ? `${count(chosen.chosen().length, "worker")}: ${listed(chosen.chosen(), 8)}` : "all workers";
-  const says = force
-    ? [
-        `Replaces the known host keys of ${meant} by those that they show now.`,
-        "Only where you know why they changed: somebody else may answer.",
-      ]
-    : [`Records the host keys of ${meant}, where none is known yet. A changed key is refused.`];
-  const order = { path: "/workers/trust", body: { ...chosen?.values(), ...(force && { force: true }) }, says, danger: force };
-  return { ...order, action: force ? "Trust by force" : "Trust" };
+  const order = { path: "/workers/trust", body: { ...chosen?.values(), ...(force && { force: true }) } };
+  if (!force)
+    return {
+      ...order,
+      action: "Trust",
+      says: [`Records the host keys of ${meant}, where none is known yet. A changed key is refused.`],
+    };
+  const says = [
+    `Replaces the known host keys of ${meant} by those that they show now.`,
+    "Only where you know why they changed: somebody else may answer.",
+  ];
+  return { ...order, action: "Trust by force", danger: true, says };
 }
 
 function cellsOf(page) {
@@ -92,7 +96,7 @@ function detailsOf(page, row) {
     orderItem(page, "Check for drift", { path: "/drift", body: one }),
     item("Run a command there", () => (location.hash = page.link("command", [], { workers: row.worker }))),
     el("hr"),
-    el("div.pad.known", dataOf({ root, connection }), dataOf(row.facts ?? { facts: "not readWorkers yet" })),
+    el("div.pad.known", dataOf({ root, connection }), dataOf(row.facts ?? { facts: "not read yet" })),
   ];
   return moreMenu(items, `Orders for ${row.worker}`);
 }
@@ -112,21 +116,17 @@ async function readWorkers(page) {
   ]);
   const defined = new Map(definitions.map((one) => [one.host, one]));
   const facts = new Map(found.map((one) => [one.worker, one.facts]));
-  const rows = workers.map(({ worker_ip: worker, hostname, removed, labels, allocations, behind }) => {
+  const rows = workers.map(({ worker_ip: worker, hostname, removed, labels, allocations: jobs, behind }) => {
     const [seen, use] = [uptime.get(worker), sysstat.get(worker) ?? []];
     return {
-      ...{ worker, hostname, behind, drift: drift.get(worker)?.outcome ?? "" },
+      ...{ worker, hostname, jobs, behind, trust: trust.get(worker), definition: defined.get(worker), facts: facts.get(worker) },
+      ...{ seen_at: seen?.at, load: seen?.uptime?.load1, uptime_s: seen?.uptime?.uptime_s },
       state: removed ? "removed" : (seen?.outcome ?? "not_asked"),
-      seen_at: seen?.at,
-      load: seen?.uptime?.load1,
-      uptime_s: seen?.uptime?.uptime_s,
-      jobs: allocations,
+      drift: drift.get(worker)?.outcome ?? "",
       host_key: trust.get(worker)?.outcome ?? "",
-      trust: trust.get(worker),
       labels: labels?.split(",").filter(Boolean) ?? [],
       cpu: use.map(({ cpu }) => cpu),
       memory: use.map(({ memory }) => memory),
-      ...{ definition: defined.get(worker), facts: facts.get(worker) },
     };
   });
   return Object.assign(rows, { cut: workers.cut });

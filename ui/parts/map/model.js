@@ -125,7 +125,8 @@ function suffixOf(names) {
   return isDomain && names.every((name) => name.endsWith(suffix)) ? suffix : "";
 }
 
-function commonPrefix(names) {
+/** The beginning that all names have in common. */
+export function commonPrefix(names) {
   const [first = "", ...others] = names;
   let length = first.length;
   for (const name of others) while (!name.startsWith(first.slice(0, length))) length--;

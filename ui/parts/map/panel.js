@@ -39,17 +39,25 @@ export function allocationPanel(page, one, { onClose, controls }) {
       lines.length > 0 &&
         el(
           "div.evidence",
-          el("ol", { tabindex: 0, "aria-label": "Last lines" }, ...lines.map((line) => lineOf(page, line, one))),
+          el(
+            "ol",
+            { tabindex: 0, "aria-label": "Last lines" },
+            ...lines.map((own) =>
+              evidenceLine(own, own.line && own.line === one.line, () =>
+                page.showRun(one.run_id, { line: own.line, job, worker }),
+              ),
+            ),
+          ),
         ),
     ),
   ];
 }
 
-function lineOf(page, { line, text, stream }, { run_id: runId, line: reason, job, worker }) {
-  const go = () => page.showRun(runId, { line, job, worker });
-  const kind = line && line === reason ? "reason-line" : stream === "stderr" && "warned";
-  const place = line && button(number(line), go, { class: "plain", "aria-label": `Line ${line} in the log` });
-  return el("li", { class: kind, key: String(line) }, place ?? el("span"), el("span", said(text)));
+/** A line that a worker wrote, with its number, where the log has one; `go` shows it there. */
+export function evidenceLine({ line, text, stream }, isReason, go) {
+  const kind = isReason ? "reason-line" : stream === "stderr" && "warned";
+  const place = line ? button(number(line), go, { class: "plain", "aria-label": `Line ${line} in the log` }) : el("span");
+  return el("li", { class: kind, key: line && String(line) }, place, el("span", said(text)));
 }
 
 /** The panel of a cell that stands for many workers: `places` are `{ worker, label, letter }`. */
