@@ -3,7 +3,7 @@ import { spawnSync } from "node:child_process";
 import { copyFileSync, mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { initBucket } from "../lib/bucket/workspace/init.ts";
-import { PROGRAM } from "../scripts/local-server.ts";
+import { COMMAND } from "../scripts/local-server.ts";
 import { type Measured, measured, type Reach } from "./contenders.ts";
 
 /** A bucket in a folder, with the workers of a fleet over ssh, each with a root of its own below `roots`. */
@@ -70,6 +70,6 @@ export class BenchBucket {
   }
 
   #argv(args: readonly string[]): string[] {
-    return [process.execPath, process.env.OPS_BENCH_PROGRAM || PROGRAM, ...args, "--bucket-dir", this.folder];
+    return [...COMMAND, ...args, "--bucket-dir", this.folder];
   }
 }

@@ -4,7 +4,7 @@ import { cpus, tmpdir } from "node:os";
 import path from "node:path";
 import { initBucket } from "../lib/bucket/workspace/init.ts";
 import type { DeployResult } from "../lib/operation/deploy/deploy-result.ts";
-import { PROGRAM } from "../scripts/local-server.ts";
+import { COMMAND } from "../scripts/local-server.ts";
 import { median } from "./measure.ts";
 
 const JOBS = 50;
@@ -49,7 +49,7 @@ function measured(bucket: string): Measured {
 }
 
 function ops(bucket: string, ...args: string[]): string {
-  const done = spawnSync(process.execPath, [PROGRAM, ...args, "--bucket-dir", bucket], {
+  const done = spawnSync(COMMAND[0], [...COMMAND.slice(1), ...args, "--bucket-dir", bucket], {
     encoding: "utf8",
     maxBuffer: 1024 ** 3,
   });

@@ -85,7 +85,7 @@ async function asUser(): Promise<void> {
     console.log(`made the user ${USER}; to remove it afterwards: userdel -r ${USER}`);
   }
   const who = ["--reuid", USER, "--regid", USER, "--clear-groups"];
-  const names = ["PATH", "LANG", "OPS_BENCH_PARTS", "OPS_BENCH_PROGRAM", "OPS_BENCH_WITHOUT"];
+  const names = ["PATH", "LANG", "OPS_BENCH_PARTS", "OPS_PROGRAM", "OPS_BENCH_WITHOUT"];
   const kept = names.map((name) => `${name}=${process.env[name] ?? ""}`);
   const env = ["env", "-i", `HOME=/home/${USER}`, ...kept];
   const self = [process.execPath, fileURLToPath(new URL("main.ts", import.meta.url)), "fleet"];

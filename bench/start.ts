@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { LocalServer, PROGRAM } from "../scripts/local-server.ts";
+import { LocalServer, ops } from "../scripts/local-server.ts";
 import { sideBySide, timed } from "./measure.ts";
 
 const ROUNDS = 15;
@@ -17,7 +17,7 @@ export async function start(): Promise<void> {
     console.log(`start: medians of ${ROUNDS} rounds, range, ratio to the empty Node`);
     await sideBySide(ROUNDS, {
       "an empty Node": () => timed(emptyNode),
-      "ops version": () => timed(() => program("version")),
+      "ops version": () => timed(() => ops(["version"])),
       "server: from its start to listening": () => serverStart(path.join(folder, "other")),
       "run: from the request to its first log line": () => firstLine(server, bucket),
       "run: an empty build from request to end": () => timed(() => server.run(bucket, "build")),
@@ -30,10 +30,6 @@ export async function start(): Promise<void> {
 
 async function emptyNode(): Promise<void> {
   await once(spawn(process.execPath, ["-e", "0"], { stdio: "ignore" }), "exit");
-}
-
-async function program(...args: string[]): Promise<void> {
-  await once(spawn(process.execPath, [PROGRAM, ...args], { stdio: "ignore" }), "exit");
 }
 
 async function serverStart(root: string): Promise<number> {

@@ -8,7 +8,13 @@ import { fileURLToPath } from "node:url";
 import { push } from "../lib/cli/push/push.ts";
 import { patience } from "./patience.ts";
 
+/** The program of this source tree. */
 export const PROGRAM = fileURLToPath(new URL("../bin/ops.js", import.meta.url));
+
+/** The command line that everything is appended to: `OPS_PROGRAM`, an installed program, else that of this source tree. */
+export const COMMAND: readonly [string, ...string[]] = process.env.OPS_PROGRAM
+  ? [process.env.OPS_PROGRAM]
+  : [process.execPath, PROGRAM];
 
 const START_LIMIT_MS = 20_000;
 
@@ -54,7 +60,7 @@ export class LocalServer {
 
   /**
    * Starts a server on a root, on a free port unless `addr` says otherwise, and resolves once it listens. `node` is the
-   * command line that the program is appended to. With `quiet` the server's log is dropped.
+   * command line that the program of this source tree is appended to. With `quiet` the server's log is dropped.
    */
   static async start(
     root: string,
@@ -69,8 +75,8 @@ export class LocalServer {
   ): Promise<LocalServer> {
     const token = options.token ?? randomBytes(24).toString("base64url");
     const flags = ["--root", root, "--addr", options.addr ?? "127.0.0.1:0", ...(options.flags ?? [])];
-    const [file, ...before] = options.node ?? [process.execPath];
-    const child = spawn(file, [...before, PROGRAM, "server", ...flags], {
+    const [file, ...before] = options.node ? [...options.node, PROGRAM] : COMMAND;
+    const child = spawn(file, [...before, "server", ...flags], {
       env: { ...process.env, OPS_SERVE_TOKEN: token, ...options.env },
       stdio: ["ignore", "pipe", options.quiet ? "ignore" : "pipe"],
     });
@@ -171,7 +177,8 @@ export async function ops(
   args: string[],
   options: { cwd?: string; env?: Record<string, string>; onText?: (text: string) => void } = {},
 ): Promise<Ended> {
-  const child = spawn(process.execPath, [PROGRAM, ...args], {
+  const [file, ...before] = COMMAND;
+  const child = spawn(file, [...before, ...args], {
     cwd: options.cwd,
     env: { ...process.env, ...options.env },
     stdio: ["ignore", "pipe", "pipe"],

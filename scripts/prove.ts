@@ -12,6 +12,7 @@ import { contend } from "../test/helpers/contention.ts";
 import { fewDescriptors } from "../test/helpers/few-descriptors.ts";
 import { fuzz } from "../test/helpers/fuzz.ts";
 import { stressHooks } from "../test/helpers/hook-stress.ts";
+import { installRelease } from "../test/helpers/installed.ts";
 import { killRounds } from "../test/helpers/kill-rounds.ts";
 import { startsOverBuckets } from "../test/helpers/many-buckets.ts";
 import { proveMutants } from "../test/helpers/mutant-run.ts";
@@ -89,6 +90,10 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
     const right = await cleanly((t) => badWorkers(t, count, each, SEED));
     const room = await cleanly((t) => fewDescriptors(t, few, files));
     return `seed ${SEED}: ${count} workers, ${each} of them bad in each way (refused, silent, hanging after login, read-only, full, slow): all ${right} verdicts of a command and a deploy were right; deploy, command and drift on ${few} workers with few descriptors (${room}): no wrong verdict`;
+  },
+  async install(folder) {
+    const found = await installRelease(folder);
+    return `a release made here was installed without a network and with an empty home (${found.join(", ")}): console, second factor, push, hooks in Python and TypeScript, and deploys over ssh worked`;
   },
   async timeouts() {
     const outcome = await within(slowClients(LIMITS), LIMITS.requestMs + 60_000);

@@ -51,6 +51,7 @@ const RULES: Rule[] = [
       "scripts/test.ts": "makes the one that all the others are in, and removes it",
       "scripts/demo.ts": "is no test",
       "scripts/prove.ts": "is no test, and removes it",
+      "scripts/release/main.ts": "is no test, and removes it",
       "scripts/screenshots.ts": "is no test",
     },
   },
@@ -99,7 +100,7 @@ const RULES: Rule[] = [
   },
 ];
 
-const SOURCES: Source[] = globSync(["test/**/*.ts", "scripts/*.{ts,js}"], { cwd: ROOT })
+const SOURCES: Source[] = globSync(["test/**/*.ts", "scripts/**/*.{ts,js}"], { cwd: ROOT })
   .filter((file) => file !== THIS)
   .map((file) => ({ file, text: readFileSync(`${ROOT}${file}`, "utf8") }));
 

@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
-import { connect } from "node:net";
 import { test } from "node:test";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
 
@@ -20,25 +19,7 @@ function startDemo(folder: string, ...args: string[]) {
   return { child, output };
 }
 
-test("the demo ends after its checks with --once, exit code 0, and leaves nothing behind", async (t) => {
-  const folder = temporaryFolder(t);
-  const { child, output } = startDemo(folder, "--once");
-  assert.deepEqual(await once(child, "close"), [0, null], output.text);
-  assert.match(output.text, /all checks passed/);
-  assert.deepEqual(readdirSync(folder), []);
-});
-
-test("the demo reaches its workers over ssh with --ssh, and leaves nothing behind", async (t) => {
-  const folder = temporaryFolder(t);
-  const { child, output } = startDemo(folder, "--once", "--ssh");
-  assert.deepEqual(await once(child, "close"), [0, null], output.text);
-  assert.match(output.text, /\n {3}worker 127\.0\.0\.3: trusted, ssh-ed25519 SHA256:/);
-  assert.match(output.text, /all checks passed/);
-  const port = /private sshd listens on port (\d+)/.exec(output.text)?.[1];
-  await assert.rejects(once(connect(Number(port), "127.0.0.1"), "connect"), { code: "ECONNREFUSED" });
-  assert.deepEqual(readdirSync(folder), []);
-});
-
+// test/fixtures/installed.ts runs the demo over ssh to its end.
 test("the demo that is interrupted before its checks have passed leaves nothing behind and ends with 130", async (t) => {
   const folder = temporaryFolder(t);
   const { child, output } = startDemo(folder, "--once");

@@ -59,13 +59,15 @@ export interface TarInput {
   path: string;
   mode: number;
   size: number;
+  /** When it was changed, in seconds since 1970 (default 0). */
+  mtimeS?: number;
   content?: AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
 }
 
 const SLASH = 0x2f;
 
 /**
- * A ustar archive of the entries in their order. The same entries give the same bytes: no times, no owners. Names that
+ * A ustar archive of the entries in their order. The same entries give the same bytes: all belong to root. Names that
  * are long or not ASCII also get a pax header. Throws `failed` where a content does not have the size of its entry.
  */
 export async function* writeTar(entries: AsyncIterable<TarInput> | Iterable<TarInput>): AsyncGenerator<Uint8Array> {
@@ -86,6 +88,7 @@ function headersOf(entry: TarInput): Buffer {
     type: entry.content ? "0" : "5",
     mode: entry.mode,
     size: entry.size,
+    mtimeS: entry.mtimeS ?? 0,
   });
   const isAscii = bytes.length === path.length;
   return place && isAscii ? header : Buffer.concat([paxOf(path), header]);
@@ -102,7 +105,7 @@ function splitPath(path: Buffer): { name: Buffer; prefix: Buffer } | undefined {
 
 function paxOf(path: string): Buffer {
   const body = paxRecord("path", path);
-  const header = headerOf({ name: "PaxHeader", prefix: "", type: EXTENSION.pax, mode: 0o644, size: body.length });
+  const header = headerOf({ name: "PaxHeader", prefix: "", type: EXTENSION.pax, mode: 0o644, size: body.length, mtimeS: 0 });
   return Buffer.concat([header, body, Buffer.alloc(paddingOf(body.length))]);
 }
 
@@ -121,14 +124,16 @@ interface HeaderValues {
   type: string;
   mode: number;
   size: number;
+  mtimeS: number;
 }
 
 function headerOf(values: HeaderValues): Buffer {
   const header = Buffer.alloc(BLOCK_BYTES);
   const put = (field: Field, value: string | Buffer) => Buffer.from(value).copy(fieldOf(header, field));
-  for (const field of ["uid", "gid", "mtime", "deviceMajor", "deviceMinor"] as const) put(field, octal(field, 0));
+  for (const field of ["uid", "gid", "deviceMajor", "deviceMinor"] as const) put(field, octal(field, 0));
   put("mode", octal("mode", values.mode & 0o7777));
   put("size", octal("size", values.size));
+  put("mtime", octal("mtime", values.mtimeS));
   put("name", values.name);
   put("prefix", values.prefix);
   put("type", values.type);
