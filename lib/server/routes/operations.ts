@@ -2,8 +2,8 @@ import type { Database } from "../../bucket/base/database.ts";
 import { hasCatalogJob } from "../../bucket/catalog/catalog.ts";
 import { Failure, type FailureCode } from "../../core/errors.ts";
 import { boolean, object, optional, quote, type Shape } from "../../core/shape.ts";
-import { type ControlKind, JOB_CONTROL, RUNS, type RunKind } from "../../run/protocol.ts";
-import { canName, isRepeatable, repeated, startShape } from "../../run/request.ts";
+import { type ControlKind, isRepeatable, JOB_CONTROL, RUNS, type RunKind } from "../../run/protocol.ts";
+import { canName, repeated, startShape } from "../../run/request.ts";
 import { bucketRoute, type ServerRoute, startRun } from "../context.ts";
 import { component } from "./shapes.ts";
 
