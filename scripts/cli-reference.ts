@@ -7,6 +7,10 @@ const INTRODUCTION = `# The command line
 Dashes and underscores are the same in the names of commands. \`--help\` works on each. Results go to stdout, errors to
 stderr, one sentence each.
 
+Wherever a command takes the id of a run or a revision, or the name of a snapshot, its beginning or its end is enough: at
+least 4 letters that name one alone. Tables on a terminal show the last 8 letters of ids; in a pipe and with \`--json\` ids
+are whole.
+
 | Exit code | Meaning |
 |---|---|
 | 0 | done |

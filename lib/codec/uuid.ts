@@ -1,4 +1,6 @@
 import { hash, randomBytes } from "node:crypto";
+import { Failure } from "../core/errors.ts";
+import { quote } from "../core/shape.ts";
 
 const PATTERN = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 
@@ -23,6 +25,28 @@ export function uuidV7(now: number = Date.now()): string {
 /** The time in a UUID of version 7, in milliseconds. */
 export function timeOfUuid(id: string): number {
   return Number.parseInt(id.replaceAll("-", "").slice(0, 12), 16);
+}
+
+const LEAST_LETTERS = 4;
+const MOST_CANDIDATES = 10;
+
+/**
+ * The one of `ids` that `given` is, begins or ends, in whatever case; at least 4 letters of it. Throws `run_not_found` (or
+ * that of a revision or a snapshot) where there is none, and `usage` with the candidates where there are several.
+ */
+export function idNamed(given: string, ids: readonly string[], kind: "run" | "revision" | "snapshot"): string {
+  const wanted = given.toLowerCase();
+  const found = ids.filter((id) => id.toLowerCase().startsWith(wanted) || id.toLowerCase().endsWith(wanted));
+  const exact = found.find((id) => id.toLowerCase() === wanted);
+  const unclear = (why: string) => new Failure("usage", `Cannot tell which ${kind} ${quote(given)} means: ${why}`);
+  if (exact !== undefined) return exact;
+  if (wanted.length < LEAST_LETTERS) throw unclear(`give at least ${LEAST_LETTERS} letters of its id`);
+  const [only, ...others] = found;
+  if (only === undefined) throw new Failure(`${kind}_not_found`, `there is no ${kind} ${quote(given)}`);
+  if (others.length === 0) return only;
+  const shown = found.slice(0, MOST_CANDIDATES).join(", ");
+  const more = found.length > MOST_CANDIDATES ? ` and ${found.length - MOST_CANDIDATES} more` : "";
+  throw unclear(`it may be ${shown}${more}`);
 }
 
 function format(bytes: Buffer, version: number): string {

@@ -2,7 +2,7 @@ import path from "node:path";
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
 import { loadKvKey } from "../bucket/kv/kv-access.ts";
 import { currentRevision } from "../bucket/source/revisions.ts";
-import { isUuid, timeOfUuid } from "../codec/uuid.ts";
+import { idNamed, isUuid, timeOfUuid } from "../codec/uuid.ts";
 import { Failure, hasErrno } from "../core/errors.ts";
 import { flushFolder, makePrivateFolder, namesIn, readRegularSync, remove, writeAtomic } from "../core/files.ts";
 import { Redactor } from "../core/redact.ts";
@@ -222,6 +222,11 @@ export function readRecord(layout: Layout, id: string): RunRecord | undefined {
     if (!(error instanceof SyntaxError)) throw error;
   }
   return damagedRecord(layout, id, text);
+}
+
+/** The id of the run that a whole id, or its beginning or end, names ({@link idNamed}). */
+export async function runNamed(layout: Layout, given: string): Promise<string> {
+  return idNamed(given, (await namesIn(layout.runs)).filter(isUuid), "run");
 }
 
 /** Large enough for the record of nearly every run up to its result, which may have megabytes. */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { isUuid, uuidV5, uuidV7 } from "../../lib/codec/uuid.ts";
+import { idNamed, isUuid, uuidV5, uuidV7 } from "../../lib/codec/uuid.ts";
 
 const DNS = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
 
@@ -33,4 +33,25 @@ test("a time-based id takes the current time by default", () => {
   const before = Date.now();
   const time = Number.parseInt(uuidV7().replace("-", "").slice(0, 12), 16);
   assert.ok(time >= before && time <= Date.now());
+});
+
+test("an id is named by at least 4 letters of its beginning or end, if these name one id only", () => {
+  const ids = [
+    "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70",
+    "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e71",
+    "0198f3a3-0000-7a31-9d52-6f1d8a3cffff",
+  ];
+  for (const [given, index] of [
+    ["5e70", 0],
+    ["8A3C5E71", 1],
+    ["0198f3a3", 2],
+    [ids[1] ?? "", 1],
+  ] as const)
+    assert.equal(idNamed(given, ids, "run"), ids[index]);
+  const several = `Cannot tell which run "0198f3a2" means: it may be ${ids[0]}, ${ids[1]}`;
+  assert.throws(() => idNamed("0198f3a2", ids, "run"), { code: "usage", message: several });
+  assert.throws(() => idNamed("e70", ids, "run"), { code: "usage", message: /"e70" means: give at least 4 letters of its id$/ });
+  assert.throws(() => idNamed("3a2-", ids, "revision"), { code: "revision_not_found", message: 'there is no revision "3a2-"' });
+  const many = Array.from({ length: 12 }, (_, index) => `abcd${index}`);
+  assert.throws(() => idNamed("abcd", many, "snapshot"), /abcd9 and 2 more$/);
 });

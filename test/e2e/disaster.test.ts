@@ -91,7 +91,7 @@ test("on the command line: verify and restore tell wrong snapshots, places and b
     assert.match(done.stderr, message);
   };
   await refused(1, /is not an initialised bucket/, "snapshot", "list");
-  await refused(1, /snapshot "nope" does not exist/, "snapshot", "restore", "nope");
+  await refused(1, /there is no snapshot "nope"/, "snapshot", "restore", "nope");
   assert.equal((await run("init")).code, 0);
   await refused(2, /snapshot is missing/, "snapshot", "verify");
   await refused(2, /did you mean --with-source/, "snapshot", "restore", "x", "--with-sorce");

@@ -258,14 +258,15 @@ function parsedOr(json: string, otherwise: unknown): unknown {
 }
 
 /**
- * True for an entry that matches every field of the filter. A run matches by the beginning of its id, the other fields as
- * a whole or up to a boundary: `10.0` stands for `10.0.0.7`, and `10.0.0.1` does not stand for `10.0.0.17`.
+ * True for an entry that matches every field of the filter. A run matches by the beginning or the end of its id, the other
+ * fields as a whole or up to a boundary: `10.0` stands for `10.0.0.7`, and `10.0.0.1` does not stand for `10.0.0.17`.
  */
 export function matchesLog(entry: LogEntry, filter: LogFilter): boolean {
   const matches = (name: string, wanted: string) => {
     const field = entry[name] ?? "";
     const rest = field.slice(wanted.length);
-    return field.startsWith(wanted) && (name === "run" || rest === "" || /^[^\p{L}\p{N}]/u.test(rest));
+    if (name === "run") return field.startsWith(wanted) || field.endsWith(wanted);
+    return field.startsWith(wanted) && (rest === "" || /^[^\p{L}\p{N}]/u.test(rest));
   };
   return Object.entries(filter).every(([name, values]) => values.some((wanted) => matches(name, wanted)));
 }

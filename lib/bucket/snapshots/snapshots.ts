@@ -184,7 +184,8 @@ export async function countSnapshots(layout: Layout): Promise<number> {
   return (await snapshotNames(layout)).length;
 }
 
-async function snapshotNames(layout: Layout): Promise<string[]> {
+/** The names of the snapshots of a bucket, in no order. */
+export async function snapshotNames(layout: Layout): Promise<string[]> {
   const files = await namesIn(layout.snapshots);
   const names = files.filter((file) => file.endsWith(SUFFIX)).map((file) => path.basename(file, SUFFIX));
   return names.filter((name) => SNAPSHOT_NAME.test(name));

@@ -31,8 +31,9 @@ export type Cell = string | number | boolean | null;
 const GAP = 2;
 /** Columns are made narrower for a narrow terminal down to the first width, and only where that is not enough to the next. */
 const NARROWEST = [8, 4];
-/** A hash or a UUID: its beginning tells it from most others. */
-const ID = /^(?:[0-9a-f]{12,128}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/;
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+/** A hash: its beginning tells it from most others. */
+const HASH = /^[0-9a-f]{12,128}$/;
 
 /**
  * Text of unknown origin for a terminal: control characters are written out, also those that change the direction of the
@@ -68,10 +69,11 @@ function terminalSafe(json: string): string {
 
 /**
  * Rows as an aligned table under their column names, numbers to the right; lines end with a newline. With a `width`
- * columns are cut (`…`) until a line fits, hashes and UUIDs first, then the widest; without one, in a pipe, nothing is cut.
+ * UUIDs are their last 8 letters and columns are cut (`…`) until a line fits, hashes first, then the widest; without one, in
+ * a pipe, nothing is cut.
  */
 export function textTable(columns: readonly string[], rows: readonly (readonly Cell[])[], width?: number): string {
-  const cells = [columns, ...rows].map((row) => row.map((cell) => visible(cell === null ? "-" : String(cell))));
+  const cells = [columns, ...rows].map((row) => row.map((cell) => cellText(cell, width !== undefined)));
   const natural = columns.map((_, column) => cells.reduce((most, row) => Math.max(most, row[column]?.length ?? 0), 0));
   const widths =
     width === undefined
@@ -79,7 +81,7 @@ export function textTable(columns: readonly string[], rows: readonly (readonly C
       : fitting(
           natural,
           width,
-          columns.map((_, column) => areIds(rows, column)),
+          columns.map((_, column) => areHashes(rows, column)),
         );
   const isNumber = columns.map(
     (_, column) =>
@@ -91,13 +93,23 @@ export function textTable(columns: readonly string[], rows: readonly (readonly C
   return cells.map((row) => `${line(row).trimEnd()}\n`).join("");
 }
 
-function areIds(rows: readonly (readonly Cell[])[], column: number): boolean {
-  return rows.every((row) => (row[column] ?? "") === "" || ID.test(String(row[column])));
+/** How people are shown an id: its last letters. Ids of neighbours begin with the same time. */
+export function shortId(id: string): string {
+  return id.slice(-8);
 }
 
-function fitting(natural: readonly number[], width: number, isId: readonly boolean[]): readonly number[] {
+function cellText(cell: Cell, isShort: boolean): string {
+  const text = cell === null ? "-" : String(cell);
+  return isShort && UUID.test(text) ? shortId(text) : visible(text);
+}
+
+function areHashes(rows: readonly (readonly Cell[])[], column: number): boolean {
+  return rows.every((row) => (row[column] ?? "") === "" || HASH.test(String(row[column])));
+}
+
+function fitting(natural: readonly number[], width: number, isHash: readonly boolean[]): readonly number[] {
   const [least = 0] = NARROWEST;
-  const steps = [{ least, isCut: isId }, ...NARROWEST.map((each) => ({ least: each, isCut: natural.map(() => true) }))];
+  const steps = [{ least, isCut: isHash }, ...NARROWEST.map((each) => ({ least: each, isCut: natural.map(() => true) }))];
   const room = width - GAP * (natural.length - 1);
   let widths = natural;
   for (const step of steps)

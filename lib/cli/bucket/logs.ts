@@ -1,11 +1,12 @@
-import { layoutOf, runLayout } from "../../bucket/base/layout.ts";
+import { type Layout, layoutOf, runLayout } from "../../bucket/base/layout.ts";
 import { type LogEntry, type LogFilter, type LogLine, readLogs } from "../../bucket/base/logs.ts";
 import { isUuid } from "../../codec/uuid.ts";
 import { Failure } from "../../core/errors.ts";
 import { exists, realPlace } from "../../core/files.ts";
 import { quote } from "../../core/shape.ts";
+import { runNamed } from "../../run/record.ts";
 import { bucketDir, flagList, flagNumber, type Parsed, wantsJson } from "../base/flags.ts";
-import { jsonLine, toStdout, visible } from "../base/terminal.ts";
+import { jsonLine, shortId, toStdout, visible } from "../base/terminal.ts";
 
 /** So many lines of one command are held back until the command ends: commands that run at the same time do not mix. */
 const HELD_LINES = 10_000;
@@ -22,23 +23,40 @@ export async function logsCommand(input: Parsed): Promise<number> {
     throw new Failure("usage", `--format: expected human or raw, found ${quote(format)}`);
   const given = FILTERS.map((name) => [name, flagList(input, name)] as const);
   const filter: LogFilter = Object.fromEntries(given.filter(([, values]) => values !== undefined));
-  const folder = input.values.get("run-dir");
+  const lines = readLogs(await folderFor(input, filter), filter);
   const tail = flagNumber(input, "tail");
-  const lines = readLogs(folder === undefined ? await folderFor(bucketDir(input), filter) : realPlace(folder), filter);
   const human = humanLog((text) => toStdout(`${text}\n`));
-  for await (const { text, entry } of tail === undefined ? lines : await lastOf(lines, tail))
+  let isEmpty = true;
+  for await (const { text, entry } of tail === undefined ? lines : await lastOf(lines, tail)) {
+    isEmpty = false;
     if (wantsJson(input)) toStdout(`${jsonLine(entry)}\n`);
     else if (format === "raw") toStdout(`${visible(text)}\n`);
     else human.line(entry);
+  }
   human.end();
+  // The ids of runs that exist are whole by now.
+  const unknown = isEmpty && tail !== 0 ? filter.run?.find((run) => !isUuid(run)) : undefined;
+  if (unknown !== undefined) throw new Failure("run_not_found", `there is no run ${quote(unknown)}`);
   return 0;
 }
 
-async function folderFor(dir: string, { run = [] }: LogFilter): Promise<string> {
-  const layout = layoutOf(dir);
-  const [id = ""] = run;
+/** The id of a run. A run whose folder is gone may still have lines in `logs/`. */
+async function runOf(layout: Layout, given: string): Promise<string> {
+  return runNamed(layout, given).catch((error: unknown) => {
+    if (error instanceof Failure && error.code === "run_not_found") return given;
+    throw error;
+  });
+}
+
+/** The folder of the logs; runs in the filter get their whole ids. */
+async function folderFor(input: Parsed, filter: LogFilter): Promise<string> {
+  const given = input.values.get("run-dir");
+  if (given !== undefined) return realPlace(given);
+  const layout = layoutOf(bucketDir(input));
+  if (filter.run) filter.run = await Promise.all(filter.run.map((run) => runOf(layout, run)));
+  const [id = "", ...others] = filter.run ?? [];
   const { folder } = runLayout(layout, id);
-  return run.length === 1 && isUuid(id) && (await exists(folder)) ? folder : layout.logs;
+  return others.length === 0 && isUuid(id) && (await exists(folder)) ? folder : layout.logs;
 }
 
 async function lastOf(lines: AsyncIterable<LogLine>, count: number): Promise<LogLine[]> {
@@ -68,7 +86,7 @@ export function humanLog(print: (text: string) => void): { line(entry: LogEntry)
     run = entry.run ?? "";
     const time = (entry.ts ?? "").slice(0, 19).replace("T", " ");
     const sequence = entry.seq === undefined ? "" : `  seq=${entry.seq}`;
-    print(visible(`${time}  ${entry.ops ?? ""}${sequence}  run=${run.slice(0, 8)}`));
+    print(visible(`${time}  ${entry.ops ?? ""}${sequence}  run=${shortId(run)}`));
   };
   const line = (entry: LogEntry) => {
     if (entry.run !== run) header(entry);

@@ -93,7 +93,14 @@ async function repeatedParameters(kind: RunKind, given: RunParams, dir: string, 
     throw new Failure("usage", "--retry goes alone: all other parameters are those of the run that it names");
   const { repeated } = await import("../../run/request.ts");
   const { initialisedBucket } = await import("./bucket.ts");
-  return await repeated(await initialisedBucket(dir), kind, id);
+  return await repeated(await initialisedBucket(dir), kind, await runHere(dir, id));
+}
+
+/** The id of the run of the bucket in `dir` that an id, or the beginning or end of one, names. */
+export async function runHere(dir: string, given: string): Promise<string> {
+  const { initialisedBucket } = await import("./bucket.ts");
+  const { runNamed } = await import("../../run/record.ts");
+  return await runNamed(await initialisedBucket(dir), given);
 }
 
 async function runView(input: Parsed, { view, summarise }: RunCommand): Promise<RunView | undefined> {

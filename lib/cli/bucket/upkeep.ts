@@ -1,7 +1,8 @@
-import { layoutOf } from "../../bucket/base/layout.ts";
+import path from "node:path";
+import { type Layout, layoutOf } from "../../bucket/base/layout.ts";
 import { restoreBucket, verifySnapshot } from "../../bucket/snapshots/restore.ts";
-import { deleteSnapshot, findSnapshot, listSnapshots } from "../../bucket/snapshots/snapshots.ts";
-import { uuidV7 } from "../../codec/uuid.ts";
+import { deleteSnapshot, findSnapshot, listSnapshots, snapshotNames } from "../../bucket/snapshots/snapshots.ts";
+import { idNamed, uuidV7 } from "../../codec/uuid.ts";
 import { exists, realPlace } from "../../core/files.ts";
 import { Launcher } from "../../core/spawn.ts";
 import type { Finding } from "../../operation/tend/doctor-bucket.ts";
@@ -79,19 +80,24 @@ export async function restoreCommand(input: Parsed): Promise<number> {
 export async function deleteSnapshotCommand(input: Parsed): Promise<number> {
   const [name = ""] = input.operands;
   const layout = await initialisedBucket(bucketDir(input));
-  const file = await findSnapshot(layout, name);
+  const file = await findSnapshot(layout, await snapshotNamed(layout, name));
   {
     await using _ = await takeBucket(layout, uuidV7(), "snapshot delete");
-    await deleteSnapshot(layout, name);
+    await deleteSnapshot(layout, path.basename(file));
   }
   toStdout(`${file} is removed\n`);
   return EXIT.done;
 }
 
+/** The name of the snapshot that a whole name, or its beginning or end, names, also with its suffix. */
+async function snapshotNamed(layout: Layout, given: string): Promise<string> {
+  return idNamed(given.replace(/\.tar\.gz$/, ""), await snapshotNames(layout), "snapshot");
+}
+
 /** The file of a snapshot: text that names no snapshot of the bucket is the path of a file. */
 export async function snapshotFile(dir: string, given: string): Promise<string> {
   try {
-    return await findSnapshot(layoutOf(dir), given);
+    return await findSnapshot(layoutOf(dir), await snapshotNamed(layoutOf(dir), given));
   } catch (error) {
     const file = realPlace(given);
     if (await exists(file)) return file;

@@ -103,7 +103,7 @@ export const READING_COMMANDS: readonly Command[] = [
     flags: [
       BUCKET_DIR,
       { name: "worker", value: "A,B", help: "Only lines about these workers; - stands for lines about no worker" },
-      { name: "run", value: "ID", help: "Only lines of this run; the beginning of its id is enough" },
+      { name: "run", value: "ID", help: "Only lines of this run; the beginning or end of its id is enough" },
       { name: "job", value: "A,B", help: "Only lines about these jobs" },
       { name: "phase", value: "A,B", help: "Only lines of these phases, for example rollout" },
       { name: "event", value: "A,B", help: "Only these events, for example command_end" },

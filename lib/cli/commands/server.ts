@@ -86,7 +86,11 @@ export const SERVER_COMMANDS: readonly Command[] = [
     operands: [BASE_URL],
     flags: [
       REMOTE_BUCKET,
-      { name: "revision", value: "UUID", help: "The revision (default: the last successful one)" },
+      {
+        name: "revision",
+        value: "ID",
+        help: "The revision; the beginning or end of its id is enough (default: the last successful one)",
+      },
       ...CONNECTION,
     ],
     run: async (input) => (await import("../push/push.ts")).rollbackCommand(input),

@@ -1,13 +1,13 @@
 import { type PackedSource, packSource } from "../../bucket/source/source-rules.ts";
-import { isUuid } from "../../codec/uuid.ts";
+import { idNamed, isUuid } from "../../codec/uuid.ts";
 import { sleep } from "../../core/async.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
 import { realPlace } from "../../core/files.ts";
 import { byteSize } from "../../core/plain-text.ts";
-import { boolean, check, integer, object, optional, quote, type Shape, string } from "../../core/shape.ts";
+import { boolean, check, type Infer, integer, list, object, optional, quote, type Shape, string } from "../../core/shape.ts";
 import { RUN_STATUS } from "../../run/protocol.ts";
 import type { Parsed } from "../base/flags.ts";
-import { type StopRequest, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
+import { type StopRequest, stopRequest, textTable, toStderr, toStdout } from "../base/terminal.ts";
 import { type ApiClient, isUnreachable, jsonOf, openClient, parseBaseUrl } from "./client.ts";
 
 /** A change of a bucket's source on a server, and the functions that follow the run. */
@@ -36,6 +36,15 @@ const CANCEL_SILENCE_MS = 10_000;
 const UUID = string({ pattern: /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/, means: "a UUID" });
 const STARTED = answerWith({ run_id: UUID });
 const CHUNK = answerWith({ next: integer({ min: 0 }), data: string(), done: boolean() });
+const REVISION = answerWith({
+  id: UUID,
+  created_at: string(),
+  build_status: string(),
+  file_count: integer(),
+  current: boolean(),
+  last_successful: boolean(),
+});
+const REVISIONS = answerWith({ items: list(REVISION) });
 const RUN = answerWith({ status: RUN_STATUS, error: optional(string()) });
 
 /** `ops push <base_url> --bucket <id>` with the token in OPS_SERVE_TOKEN (control-plane.md, Source push). */
@@ -76,23 +85,44 @@ export function push(options: SourceChange & { dir: string }): Promise<number> {
   return change(options, "accepted", (client, bucket) => upload(client, bucket, options));
 }
 
-/** Rolls the source on the server back to a revision, by default the last successful one; otherwise like {@link push}. */
+/**
+ * Rolls the source on the server back to a revision, by default the last successful one; otherwise like {@link push}. Where
+ * that is the source already, nothing is started: the revisions are shown.
+ */
 export function rollback(options: SourceChange & { revision?: string | undefined }): Promise<number> {
   const { revision, signal } = options;
-  if (revision !== undefined && !isUuid(revision.toLowerCase()))
-    throw new Failure("usage", `Cannot roll back to ${quote(revision)}: a revision is named by its UUID`);
   return change(options, "rolled back", async (client, bucket) => {
-    const sent = jsonOf({ revision_id: revision?.toLowerCase() });
+    const answer = await client.call("GET", `${bucket}/source/revisions`, { signal });
+    const revisions = expect(REVISIONS, answer).items;
+    const last = revisions.find((one) => one.last_successful);
+    if (revision === undefined && last?.current) return void options.output(unchangedSource(revisions));
+    const id =
+      revision &&
+      idNamed(
+        revision,
+        revisions.map((one) => one.id),
+        "revision",
+      );
+    const sent = jsonOf({ revision_id: id });
     const path = `${bucket}/source/rollback`;
     return expect(STARTED, await client.call("POST", path, { ...sent, signal })).run_id;
   });
+}
+
+function unchangedSource(revisions: Infer<typeof REVISIONS>["items"]): string {
+  const rows = revisions.map(({ id, created_at, build_status, file_count, current, last_successful }) => {
+    const marks = [...(current ? ["current"] : []), ...(last_successful ? ["last successful"] : [])];
+    return [id, created_at, build_status, file_count, marks.join(", ")];
+  });
+  const columns = ["revision", "created_at", "build", "files", ""];
+  return `nothing is changed: the last successful revision is the source; others are named with --revision\n${textTable(columns, rows, process.stdout.columns)}`;
 }
 
 /** Starts the run that changes the source and follows it to its end. */
 async function change(
   options: SourceChange,
   done: string,
-  start: (client: ApiClient, bucket: string) => Promise<string>,
+  start: (client: ApiClient, bucket: string) => Promise<string | undefined>,
 ): Promise<number> {
   const id = options.bucket.toLowerCase();
   if (!isUuid(id)) throw new Failure("usage", `Cannot push to ${quote(options.bucket)}: a bucket is named by its UUID`);
@@ -102,6 +132,7 @@ async function change(
   try {
     if (options.totp !== undefined) await client.verifyTotp(options.totp, options.signal);
     const runId = await start(client, bucket);
+    if (runId === undefined) return 0;
     run = `${bucket}/runs/${runId}`;
     options.progress(`the source was ${done}; run ${runId} builds it`);
     await follow(client, run, options);

@@ -34,12 +34,12 @@ test("ops logs shows what runs said, command by command", async (t) => {
   assert.equal(
     stdout,
     [
-      "2026-01-01 00:00:01  deploy  run=0190a5e8",
+      "2026-01-01 00:00:01  deploy  run=00000001",
       "  begin",
       "  web@10.0.0.1 $ make start",
       "  web@10.0.0.1 ! oh \\x1b[31mno",
       "  web@10.0.0.1 FAIL, exit 2, 1.5 s",
-      "2026-01-01 00:00:05  deploy  run=0190a5e9",
+      "2026-01-01 00:00:05  deploy  run=00000002",
       "  again",
       "",
     ].join("\n"),
@@ -70,8 +70,25 @@ test("ops logs filters, takes the last lines and prints JSON", async (t) => {
     ["mine"],
     "the run's own folder",
   );
+  for (const [part, said] of [
+    [FIRST.slice(-8), "mine"],
+    [FIRST.slice(0, 8), "mine"],
+    [SECOND.slice(-8), "again"],
+  ] as const)
+    assert.deepEqual(
+      (await json("--run", part)).map((one) => one.msg),
+      [said],
+      part,
+    );
   assert.deepEqual(await json("--job", "other"), []);
   assert.match((await logs("--format", "raw", "--tail", "1")).stdout, /^ts=2026-01-01T00:00:05.000Z .* msg=again\n$/);
+});
+
+test("a run that ops logs does not find is an error; a run without a line of a job is none", async (t) => {
+  const logs = await withLogs(t);
+  const unknown = await logs("--run", "nope");
+  assert.deepEqual([unknown.code, unknown.stdout, unknown.stderr], [1, "", 'ops: there is no run "nope"\n']);
+  assert.deepEqual(await logs("--run", FIRST, "--job", "other"), { code: 0, stdout: "", stderr: "" });
 });
 
 test("wrong flags of ops logs are wrong usage", async (t) => {
@@ -79,6 +96,7 @@ test("wrong flags of ops logs are wrong usage", async (t) => {
   for (const flags of [
     ["--format", "xml"],
     ["--tail", "-1"],
+    ["--run", "019"],
     ["--worker", "a,,b"],
   ])
     assert.equal((await logs(...flags)).code, 2, flags.join(" "));
@@ -97,7 +115,7 @@ test("output of commands that run at the same time does not mix", () => {
   const first = ["  web@a $ one", "  web@a | 1", "  web@a ok, 0.1 s"];
   assert.deepEqual(shown.slice(1), first);
   line("b", { run: SECOND, event: "command_begin", cmd: "three" });
-  const second = ["  web@b $ two", "  web@b | 2", "2026-01-01 00:00:00  deploy  run=0190a5e9"];
+  const second = ["  web@b $ two", "  web@b | 2", "2026-01-01 00:00:00  deploy  run=00000002"];
   assert.deepEqual(shown.slice(1), [...first, ...second], "what has no end is shown before the next run");
   for (let times = 0; times < 2; times++) log.end();
   assert.deepEqual(shown.slice(1), [...first, ...second, "  web@b $ three"]);

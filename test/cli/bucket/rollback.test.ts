@@ -27,11 +27,17 @@ test("CP-223 ops push rollback brings an earlier source back, follows its build 
   assert.match(back.stderr, /the source was rolled back; run [0-9a-f-]+ builds it\nthe build succeeded\n$/);
   assert.match(back.stdout, /rollback succeeded/);
   const { body } = await server.call<{ items: { id: string }[] }>("GET", `/api/buckets/${bucket}/source/revisions`);
-  const newest = await run("rollback", "--revision", body.items[0]?.id ?? "");
+  const ids = body.items.map(({ id }) => id);
+  const still = await run("rollback");
+  assert.deepEqual([still.code, still.stderr], [0, ""]);
+  assert.match(still.stdout, /^nothing is changed: the last successful revision is the source; .*\nrevision .*\n/);
+  assert.match(still.stdout, new RegExp(`\n${ids[1]} .* succeeded +\\d+  current, last successful\n$`));
+  const newest = await run("rollback", "--revision", ids[0]?.slice(-8) ?? "");
   assert.deepEqual([newest.code, live()], [1, "two"]);
   for (const [words, code, sentence] of [
-    [["--revision", "x"], 2, /a revision is named by its UUID/],
-    [["--revision", bucket], 1, /revision "[0-9a-f-]+" does not exist/],
+    [["--revision", "x"], 2, /Cannot tell which revision "x" means: give at least 4 letters/],
+    [["--revision", ids[0]?.slice(0, 6) ?? ""], 2, new RegExp(`it may be ${ids.join(", ")}\n$`)],
+    [["--revision", bucket], 1, /there is no revision "[0-9a-f-]+"/],
   ] as const) {
     const wrong = await run("rollback", ...words);
     assert.equal(wrong.code, code);

@@ -93,7 +93,7 @@ test("ops run_command --retry repeats a run on the workers that were not ok, and
   const [first] = await storedRuns(layoutOf(dir));
   const workersOf = (text: string) =>
     JSON.parse(text).workers.map(({ worker, outcome }: Record<string, string>) => [worker, outcome]);
-  const again = await run("--retry", first?.id ?? "", "--json");
+  const again = await run("--retry", first?.id.slice(-8) ?? "", "--json");
   assert.equal(again.code, 1);
   assert.deepEqual(workersOf(again.stdout), [
     ["127.0.0.2", "failed"],
