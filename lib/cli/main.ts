@@ -1,7 +1,18 @@
-import { explain, Failure } from "../core/errors.ts";
+import { explain, Failure, hasErrno, messageOf } from "../core/errors.ts";
 import { programRelease } from "../core/self.ts";
 import { quote } from "../core/shape.ts";
-import { type Command, commandHelp, EXIT, findCommand, parseFlags, programHelp, wantsJson } from "./base/flags.ts";
+import {
+  type Command,
+  commandHelp,
+  commandNamed,
+  EXIT,
+  findCommand,
+  groupHelp,
+  groupNamed,
+  parseFlags,
+  programHelp,
+  wantsJson,
+} from "./base/flags.ts";
 import { printJson, toStderr, toStdout } from "./base/terminal.ts";
 import { READING_COMMANDS } from "./commands/reading.ts";
 import { RUN_COMMANDS } from "./commands/runs.ts";
@@ -59,11 +70,25 @@ export const COMMANDS: readonly Command[] = [
 /** Carries out one command line and answers the exit code; prints an error once, as a sentence. */
 export async function runProgram(args: readonly string[]): Promise<number> {
   // A reader that has gone away (`| head`, a closed terminal) must not end a command.
-  for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
+  let unwritten: Error | undefined;
+  process.stderr.on("error", () => {});
+  process.stdout.on("error", (error) => {
+    if (!hasErrno(error, "EPIPE")) unwritten ??= error;
+  });
+  const code = await performCommand(args);
+  await new Promise((resolve) => process.stdout.write("", resolve));
+  if (unwritten === undefined) return code;
+  toStderr(`ops: Cannot write to stdout: ${messageOf(unwritten)}\n`);
+  return code === EXIT.done ? EXIT.failed : code;
+}
+
+async function performCommand(args: readonly string[]): Promise<number> {
   try {
     const first = args[0];
     if (first === undefined || first === "help" || first === "--help" || first === "-h") return showHelp(args.slice(1));
     const words = first === "--version" || first === "-v" ? ["version"] : args;
+    const asked = words.filter((word) => word !== "--help" && word !== "-h");
+    if (isGroup(asked)) return showHelp(asked);
     const { command, rest } = findCommand(COMMANDS, words);
     const parsed = parseFlags(command, rest);
     if (!parsed.switches.has("help")) return await command.run(parsed);
@@ -75,8 +100,13 @@ export async function runProgram(args: readonly string[]): Promise<number> {
   }
 }
 
+function isGroup(args: readonly string[]): boolean {
+  return commandNamed(COMMANDS, args) === undefined && groupNamed(COMMANDS, args).length > 0;
+}
+
 function showHelp(args: readonly string[]): number {
-  toStdout(args.length === 0 ? programHelp(COMMANDS) : commandHelp(findCommand(COMMANDS, args).command));
+  if (isGroup(args)) toStdout(groupHelp(groupNamed(COMMANDS, args)));
+  else toStdout(args.length === 0 ? programHelp(COMMANDS) : commandHelp(findCommand(COMMANDS, args).command));
   return EXIT.done;
 }
 

@@ -38,6 +38,25 @@ function oldVersion(): string {
     .trim();
 }
 
+test("output that cannot be written is a failure, also of a command that is done; a reader that goes away is none", async (t) => {
+  const done = await ended(start(t, ["version"]));
+  assert.equal(done.code, 0);
+  const shell = (line: string) =>
+    ended(spawn("sh", ["-c", line, process.execPath, PROGRAM], { stdio: ["ignore", "pipe", "pipe"] }));
+  const full = await shell('"$0" "$1" version > /dev/full');
+  assert.equal(full.code, 1);
+  assert.match(full.text, /^ops: Cannot write to stdout: the disk is full/);
+  const gone = await shell('("$0" "$1" schema manifest; echo "code $?" >&2) | true');
+  assert.equal(gone.text, "code 0\n");
+});
+
+test("a group of commands without more lists them, as its help does", async () => {
+  const [alone, help] = [await ops(["job"]), await ops(["help", "job"])];
+  assert.deepEqual([alone.code, alone.stderr], [0, ""]);
+  assert.match(alone.stdout, /^ {2}job start +Start jobs on their workers\n(?: .*\n)+\nops <command> --help tells/);
+  assert.equal(help.stdout, alone.stdout);
+});
+
 /** The processes that a process has started and that run. */
 function childrenOf(pid: number): number[] {
   const text = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8");

@@ -101,11 +101,38 @@ export function commandNamed(commands: readonly Command[], args: readonly string
 export function findCommand(commands: readonly Command[], args: readonly string[]): { command: Command; rest: string[] } {
   const command = commandNamed(commands, args);
   if (command) return { command, rest: args.slice(command.name.split(" ").length) };
-  const typed = args.slice(0, 2).join(" ");
+  const [first = "", second = ""] = args;
+  const isGroup = groupNamed(commands, [first]).length > 0;
+  const typed = isGroup ? `${first} ${second}` : first;
   const names = commands.filter((one) => !one.hidden).map((one) => one.name);
-  const close = nearest(typed, names) ?? nearest(args[0] ?? "", names);
-  throw usage(`${quote(args[0] ?? "")} is not a command`, close, "ops help");
+  const brought = Object.hasOwn(BROUGHT, first.toLowerCase()) ? BROUGHT[first.toLowerCase()] : undefined;
+  const close = brought ?? nearest(`${first} ${second}`, names) ?? nearest(first, names);
+  throw usage(`${quote(typed)} is not a command`, close, isGroup ? `ops ${first}` : "ops help");
 }
+
+/** The commands that begin with these words, where none is named so: `cat` of `cat jobs`. */
+export function groupNamed(commands: readonly Command[], args: readonly string[]): readonly Command[] {
+  return commands.filter((one) => !one.hidden && args.length > 0 && one.name.startsWith(`${args.join(" ")} `));
+}
+
+/** The words that people bring from elsewhere, and what they mean here. */
+export const BROUGHT: Readonly<Record<string, string>> = {
+  apply: "deploy",
+  exec: "run_command",
+  history: "logs",
+  lint: "check",
+  ls: "cat jobs",
+  plan: "deploy --dry-run",
+  ps: "cat allocations",
+  rollback: "push rollback",
+  secret: "kv set-secret",
+  secrets: "cat kv",
+  ssh: "run_command",
+  status: "cat deployments",
+  top: "worker sysstat",
+  up: "deploy",
+  validate: "check",
+};
 
 /** Reads the words after a command's name; throws `usage` for anything the command does not know. */
 export function parseFlags(command: Command, args: readonly string[]): Parsed {
@@ -167,13 +194,17 @@ export function commandHelp(command: Command): string {
     ...(command.operands ?? []).map((one) => [operandLabel(one), one.help] as const),
     ...[...command.flags, HELP].map((flag) => [flagLabel(flag), flag.help] as const),
   ];
-  return `${command.summary}\n\nUsage: ops ${command.name}${operands} [flags]\n\n${helpTable(rows)}`;
+  return `${wrapped(command.summary, process.stdout.columns ?? 80).join("\n")}\n\nUsage: ops ${command.name}${operands} [flags]\n\n${helpTable(rows)}`;
+}
+
+/** The help of a group of commands. */
+export function groupHelp(commands: readonly Command[]): string {
+  return `${helpTable(commands.map((one) => [one.name, one.summary] as const))}\nops <command> --help tells more about one of them.\n`;
 }
 
 /** The help of the whole program. */
 export function programHelp(commands: readonly Command[]): string {
-  const rows = commands.filter((one) => !one.hidden).map((one) => [one.name, one.summary] as const);
-  return `ops: deploys and operates stateful services on Linux hosts you own\n\nUsage: ops <command> [flags]\n\n${helpTable(rows)}\nops <command> --help tells more about one of them.\n`;
+  return `ops: deploys and operates stateful services on Linux hosts you own\n\nUsage: ops <command> [flags]\n\n${groupHelp(commands.filter((one) => !one.hidden))}`;
 }
 
 /** How an operand is shown: `<job>`, or `[job]` where it may be left out. */
@@ -187,5 +218,21 @@ function flagLabel(flag: Flag): string {
 
 function helpTable(rows: (readonly [string, string])[]): string {
   const width = Math.max(...rows.map(([left]) => left.length));
-  return rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}\n`).join("");
+  const room = Math.max(NARROWEST_HELP, (process.stdout.columns ?? 80) - width - 4);
+  return rows
+    .map(([left, right]) => `  ${left.padEnd(width)}  ${wrapped(right, room).join(`\n${" ".repeat(width + 4)}`)}\n`)
+    .join("");
+}
+
+const NARROWEST_HELP = 30;
+
+/** Lines of at most so many characters, unless a word is longer. */
+function wrapped(text: string, room: number): string[] {
+  const lines: string[] = [];
+  for (const word of text.split(" ")) {
+    const last = lines.at(-1);
+    if (last === undefined || last.length + 1 + word.length > room) lines.push(word);
+    else lines[lines.length - 1] = `${last} ${word}`;
+  }
+  return lines;
 }

@@ -84,9 +84,9 @@ interface RunHere {
 
 async function performHere({ layout, record, params, lock, stop, view }: RunHere): Promise<OutcomeMessage> {
   const hasDiffs = record.kind === "drift" || params.dry_run === true;
-  const isColoured = hasDiffs && process.stdout.isTTY && !process.env.NO_COLOR;
+  const isColoured = hasDiffs && process.stdout.isTTY && !process.env.NO_COLOR && process.env.TERM !== "dumb";
   const print = printer(view, isColoured ? diffColours : (text) => text);
-  using live = process.stderr.isTTY ? liveView(process.stderr) : undefined;
+  using live = process.stderr.isTTY && process.env.TERM !== "dumb" ? liveView(process.stderr) : undefined;
   const { perform } = await import("../../operation/index.ts");
   const files = runLayout(layout, record.id);
   // Open until the process ends, which is soon: the number of a closed file could be that of another file by then.

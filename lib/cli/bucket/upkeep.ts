@@ -4,6 +4,7 @@ import { restoreBucket, verifySnapshot } from "../../bucket/snapshots/restore.ts
 import { deleteSnapshot, findSnapshot, listSnapshots, snapshotNames } from "../../bucket/snapshots/snapshots.ts";
 import { idNamed, uuidV7 } from "../../codec/uuid.ts";
 import { exists, realPlace } from "../../core/files.ts";
+import { counted } from "../../core/plain-text.ts";
 import { Launcher } from "../../core/spawn.ts";
 import type { Finding } from "../../operation/tend/doctor-bucket.ts";
 import { takeBucket } from "../../run/recovery.ts";
@@ -35,7 +36,7 @@ function doctorReport(findings: readonly Finding[]): string {
   };
   const parts = [...places].map(([where, all]) => `${visible(where)}\n${all.map(line).join("")}`);
   const count = (grade: Finding["grade"]) => findings.filter((one) => one.grade === grade).length;
-  return `${parts.join("")}${count("problem")} problems, ${count("warning")} warnings, ${count("ok")} ok\n`;
+  return `${parts.join("")}${counted(count("problem"), "problem")}, ${counted(count("warning"), "warning")}, ${count("ok")} ok\n`;
 }
 
 /** `ops snapshot list`. Answers exit code 1 where a snapshot cannot be used. */
@@ -59,7 +60,7 @@ export async function verifySnapshotCommand(input: Parsed): Promise<number> {
   if (wantsJson(input)) printJson(found);
   else
     toStdout(
-      `the snapshot of ${found.created_at} of bucket ${found.bucket_id} can be restored: ${found.files} files, ${found.size_bytes} bytes, ${found.rows} rows, ${found.sealed_values} sealed values opened\n`,
+      `the snapshot of ${found.created_at} of bucket ${found.bucket_id} can be restored: ${counted(found.files, "file")}, ${counted(found.size_bytes, "byte")}, ${counted(found.rows, "row")}, ${counted(found.sealed_values, "sealed value")} opened\n`,
     );
   return EXIT.done;
 }

@@ -2,6 +2,7 @@ import type { CatalogWorker } from "../../bucket/base/model.ts";
 import { loadOpsConf } from "../../bucket/workspace/settings.ts";
 import { sshKeyFile } from "../../bucket/workspace/ssh-key.ts";
 import { Failure } from "../../core/errors.ts";
+import { counted } from "../../core/plain-text.ts";
 import type { Redactor } from "../../core/redact.ts";
 import { localTransport } from "../../transport/base/local.ts";
 import { describeReceipt, type LeftListener, type Receipt, type Transport } from "../../transport/base/transport.ts";
@@ -103,7 +104,8 @@ export class Fleet {
     for (const { worker, receipt } of workers)
       this.#context.log.info(`${worker}: the command that was running there is ${describeReceipt(receipt)}`, { worker });
     const unconfirmed = workers.filter(({ receipt }) => !CONFIRMED.has(receipt)).length;
-    if (workers.length > 0) this.#context.log.info(`cancelled on ${workers.length} workers, ${unconfirmed} of them unconfirmed`);
+    if (workers.length > 0)
+      this.#context.log.info(`cancelled on ${counted(workers.length, "worker")}, ${unconfirmed} of them unconfirmed`);
     return { workers, unconfirmed };
   }
 

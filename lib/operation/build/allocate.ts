@@ -5,6 +5,7 @@ import type { JobSource } from "../../bucket/workspace/jobs.ts";
 import type { Disabled } from "../../bucket/workspace/workers.ts";
 import { plainDecimal } from "../../codec/config/number.ts";
 import { uuidV5 } from "../../codec/uuid.ts";
+import { counted } from "../../core/plain-text.ts";
 
 /** The parts of a job that decide on its workers. */
 interface PlacedJob {
@@ -119,7 +120,7 @@ export function checkCounts(
         "ErrInsufficientAllocations",
         file,
         "min_allocations_count",
-        `needs ${minAllocationsCount} workers ${rule}, but there are ${count}`,
+        `needs ${counted(minAllocationsCount, "worker")} ${rule}, but there are ${count}`,
       );
     else if (count === 0) problems.warn(file, "selectors", `the job runs nowhere: there is no worker ${rule}`);
   }

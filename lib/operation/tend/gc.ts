@@ -6,6 +6,7 @@ import { forgetPromotion, promotionsOf } from "../../bucket/catalog/promotions.t
 import { allocationNamespace } from "../../bucket/kv/kv-access.ts";
 import { mapAll } from "../../core/async.ts";
 import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
+import { counted } from "../../core/plain-text.ts";
 import { faultPoint } from "../../core/self.ts";
 import { parametersOf } from "../../run/protocol.ts";
 import { discardJob, vacate } from "../../transport/files/sync.ts";
@@ -208,5 +209,5 @@ function forgetWorker(db: OperationContext["db"], clear: (namespace: string) => 
 
 function gcSummary({ allocations, purged_kv_rows, dropped_contents }: GcResult): string {
   const done = allocations.filter(({ outcome }) => outcome === "removed" || outcome === "abandoned").length;
-  return `${done} of ${allocations.length} removed allocations are gone, ${purged_kv_rows} rows of the KV store and ${dropped_contents} files of earlier deploys purged`;
+  return `${done} of ${allocations.length} removed allocations are gone, ${counted(purged_kv_rows, "row")} of the KV store and ${counted(dropped_contents, "file")} of earlier deploys purged`;
 }

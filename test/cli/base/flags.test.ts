@@ -1,6 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Command, commandHelp, findCommand, parseFlags, programHelp } from "../../../lib/cli/base/flags.ts";
+import {
+  BROUGHT,
+  type Command,
+  commandHelp,
+  commandNamed,
+  findCommand,
+  parseFlags,
+  programHelp,
+} from "../../../lib/cli/base/flags.ts";
 import { COMMANDS } from "../../../lib/cli/main.ts";
 
 const deploy: Command = {
@@ -34,6 +42,11 @@ test("what is mistyped is refused with the nearest right word and where to read 
   const cases: [work: () => unknown, message: RegExp][] = [
     [() => findCommand(commands, ["deplyo"]), /^"deplyo" is not a command; did you mean deploy\? \(see `ops help`\)$/],
     [() => findCommand(commands, ["zzz"]), /^"zzz" is not a command \(see `ops help`\)$/],
+    [() => findCommand(commands, ["Ps"]), /^"Ps" is not a command; did you mean cat allocations\?/],
+    [
+      () => findCommand(COMMANDS, ["cat", "wrokers"]),
+      /^"cat wrokers" is not a command; did you mean cat workers\? \(see `ops cat`\)$/,
+    ],
     [() => parseFlags(deploy, ["--forse"]), /ops deploy has no flag "--forse"; did you mean --force\?/],
     [() => parseFlags(deploy, ["--force=yes"]), /^--force takes no value/],
     [() => parseFlags(deploy, ["--jobs"]), /^--jobs needs a value: A,B/],
@@ -49,6 +62,16 @@ test("help names every flag, and the program's help every command that is not hi
   assert.match(commandHelp(deploy), /-f, --force +Again/);
   assert.deepEqual([...parseFlags(push, ["-h"]).switches], ["help"]);
   assert.doesNotMatch(programHelp([deploy, { ...push, hidden: true }]), /push/);
+});
+
+test("each word that people bring means a command that there is", () => {
+  for (const meant of Object.values(BROUGHT)) assert.ok(commandNamed(COMMANDS, meant.split(" ")), meant);
+});
+
+test("help fits into 80 columns", () => {
+  for (const command of COMMANDS.filter((one) => !one.hidden))
+    for (const line of commandHelp(command).split("\n")) assert.ok(line.length <= 80 || line.startsWith("Usage: "), line);
+  for (const line of programHelp(COMMANDS).split("\n")) assert.ok(line.length <= 80, line);
 });
 
 test("a retry of job control needs no job: the run that it names says it", () => {
