@@ -34,6 +34,11 @@ const PACKAGES = {
   oathtool: "oathtool",
   zbarimg: "zbar-tools",
   bsdtar: "libarchive-tools",
+  "systemd-analyze": "systemd",
+  "/usr/sbin/nginx": "nginx",
+  zsh: "zsh",
+  fish: "fish",
+  mandoc: "mandoc",
 };
 const DEMO = ["sh", "make", "tar", "find", "sha256sum", "setsid"];
 // sshd starts itself anew for every connection, and for that wants its full path.
@@ -55,12 +60,17 @@ const TOOLS = {
     "oathtool",
     "zbarimg",
     "bsdtar",
+    "systemd-analyze",
+    "/usr/sbin/nginx",
+    "zsh",
+    "fish",
+    "mandoc",
   ],
 };
 const COMMANDS = { demo: "npm run demo", "demo-ssh": "npm run demo -- --ssh", test: "npm test" };
 
 /** Packages that bring a service. We run their programs ourselves; the service stays off. */
-const SERVICES = { "openssh-server": "ssh", "redis-server": "redis-server" };
+const SERVICES = { "openssh-server": "ssh", "redis-server": "redis-server", nginx: "nginx" };
 
 /** What `npm ci` brings, where this Node is too old a newer one too: without it nothing starts. */
 const NODE = Number.parseInt(process.versions.node, 10) < 24 ? [".bin/node"] : [];

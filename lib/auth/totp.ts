@@ -63,13 +63,15 @@ const MOST_SECRET_BYTES = 64;
 
 /** The mode bits of everybody but the owner: whoever reads or replaces the secret has the second factor. */
 const NOT_ITS_OWNER = 0o077;
+/** systemd lends a file of root to the server by an access list; the mask of the list stands where the group's bits are. */
+const NOT_A_CREDENTIAL = 0o037;
 
 /**
- * Reads the secret from a file that has one line of base32 and is readable and writable by its owner alone. Throws
- * `usage` with one sentence for any other file.
+ * Reads the secret from a file that has one line of base32 and is readable and writable by its owner alone, or is a
+ * credential of systemd. Throws `usage` with one sentence for any other file.
  */
-export async function readTotpSecret(file: string): Promise<Buffer> {
-  const text = await readGuarded(file, NOT_ITS_OWNER).catch((error: unknown) => {
+export async function readTotpSecret(file: string, isCredential = false): Promise<Buffer> {
+  const text = await readGuarded(file, isCredential ? NOT_A_CREDENTIAL : NOT_ITS_OWNER).catch((error: unknown) => {
     if (error instanceof Failure) throw secretFileFailure(file, error.message, error);
     throw secretFileFailure(file, `it cannot be read: ${messageOf(error)}`, error);
   });

@@ -1,5 +1,6 @@
 import { explain, Failure } from "../core/errors.ts";
 import { programRelease } from "../core/self.ts";
+import { quote } from "../core/shape.ts";
 import { type Command, commandHelp, EXIT, findCommand, parseFlags, programHelp, wantsJson } from "./base/flags.ts";
 import { printJson, toStderr, toStdout } from "./base/terminal.ts";
 import { READING_COMMANDS } from "./commands/reading.ts";
@@ -19,12 +20,39 @@ const VERSION: Command = {
   },
 };
 
+const SHELLS: readonly string[] = ["bash", "zsh", "fish"];
+
+const COMPLETION: readonly Command[] = [
+  {
+    name: "completion",
+    summary: "Print the script that lets a shell complete the commands, flags and names of ops",
+    operands: [{ name: "shell", help: "Either bash, zsh or fish", choices: SHELLS }],
+    flags: [],
+    async run({ operands: [shell = ""] }) {
+      if (!SHELLS.includes(shell)) throw new Failure("usage", `${quote(shell)}: expected ${SHELLS.join(", ")}`);
+      toStdout((await import("./bucket/completion.ts")).completionScript(shell));
+      return EXIT.done;
+    },
+  },
+  {
+    name: "completion words",
+    summary: "Print what the last of the words on stdin may become",
+    hidden: true,
+    flags: [],
+    async run() {
+      toStdout((await import("./bucket/completion.ts")).completeWords(COMMANDS));
+      return EXIT.done;
+    },
+  },
+];
+
 /** Every command of the program. Each loads its modules when it runs, so that all start fast. */
 export const COMMANDS: readonly Command[] = [
   ...RUN_COMMANDS,
   ...READING_COMMANDS,
   ...UPKEEP_COMMANDS,
   ...SERVER_COMMANDS,
+  ...COMPLETION,
   VERSION,
 ];
 

@@ -28,7 +28,7 @@ export interface ServerConfig {
 /** The flags of `ops server`, as typed, by name; those that were not given are missing. */
 export type ServerFlags = Readonly<Record<string, string | undefined>>;
 
-const OWN_VARIABLES = ["OPS_SERVE_ROOT", "OPS_SERVE_TOKEN", "OPS_SERVE_TOTP_SECRET_FILE"] as const;
+const OWN_VARIABLES = ["OPS_SERVE_ROOT", "OPS_SERVE_TOKEN", "OPS_SERVE_TOTP_SECRET_FILE", "CREDENTIALS_DIRECTORY"] as const;
 /** control-plane.md, Limits. */
 const DEFAULT_ADDRESS = "127.0.0.1:9090";
 const LEAST_TOKEN = 16;
@@ -49,7 +49,7 @@ export async function serverConfig(flags: ServerFlags, env: NodeJS.ProcessEnv): 
     throw refusedStart(
       `--addr ${flags.addr} can be reached from other hosts: give --tls-cert and --tls-key, or a loopback address`,
     );
-  const totp = await totpOf(flags, variables.OPS_SERVE_TOTP_SECRET_FILE, tls);
+  const totp = await totpOf(flags, variables, tls);
   const root = flags.root ?? variables.OPS_SERVE_ROOT ?? "";
   if (root === "") throw refusedStart("no root: give --root or set OPS_SERVE_ROOT to the folder of the buckets");
   await refuseUsedRoot(path.resolve(root));
@@ -57,8 +57,10 @@ export async function serverConfig(flags: ServerFlags, env: NodeJS.ProcessEnv): 
   return Object.freeze({ ...config, ...(tls && { tls }), ...(totp && { totp }) });
 }
 
-function takeVariables(env: NodeJS.ProcessEnv): Partial<Record<(typeof OWN_VARIABLES)[number], string>> {
-  const taken: Partial<Record<(typeof OWN_VARIABLES)[number], string>> = {};
+type OwnVariables = Partial<Record<(typeof OWN_VARIABLES)[number], string>>;
+
+function takeVariables(env: NodeJS.ProcessEnv): OwnVariables {
+  const taken: OwnVariables = {};
   for (const name of OWN_VARIABLES) {
     if (env[name] !== undefined) taken[name] = env[name];
     delete env[name];
@@ -94,9 +96,9 @@ async function tlsOf({ "tls-cert": cert, "tls-key": key }: ServerFlags): Promise
 }
 
 /** The TOTP settings. A server that was meant to have TOTP never starts without it. */
-async function totpOf(flags: ServerFlags, fromEnv: string | undefined, tls: TlsFiles | undefined): Promise<ServerConfig["totp"]> {
+async function totpOf(flags: ServerFlags, variables: OwnVariables, tls: TlsFiles | undefined): Promise<ServerConfig["totp"]> {
   const source = flags["totp-secret-file"] === undefined ? "OPS_SERVE_TOTP_SECRET_FILE" : "--totp-secret-file";
-  const file = flags["totp-secret-file"] ?? fromEnv;
+  const file = flags["totp-secret-file"] ?? variables.OPS_SERVE_TOTP_SECRET_FILE;
   const idle = flags["totp-session-ttl"] !== undefined ? "--totp-session-ttl" : "--totp-issuer";
   if (file === undefined && (flags["totp-session-ttl"] ?? flags["totp-issuer"]) !== undefined)
     throw refusedStart(`${idle} is given, but TOTP is off: give --totp-secret-file too`);
@@ -104,7 +106,8 @@ async function totpOf(flags: ServerFlags, fromEnv: string | undefined, tls: TlsF
   if (file === "") throw refusedStart(`${source} is empty: name the file that server totp-enroll wrote`);
   if (!tls) throw refusedStart(`${source} needs TLS, on loopback too: give --tls-cert and --tls-key`);
   const sessionMs = totpSessionMs(flags["totp-session-ttl"] ?? DEFAULT_TOTP_SESSION);
-  return Object.freeze({ secret: await readTotpSecret(path.resolve(file)), sessionMs });
+  const isCredential = path.dirname(path.resolve(file)) === variables.CREDENTIALS_DIRECTORY;
+  return Object.freeze({ secret: await readTotpSecret(path.resolve(file), isCredential), sessionMs });
 }
 
 /** The duration of a TOTP session: whole seconds, because a cookie counts seconds. */

@@ -298,6 +298,18 @@ test("T-62 a TOTP secret file that anybody but its owner may read or write refus
   assert.ok((await serverConfig({ ...flags, "totp-secret-file": file }, {})).totp);
 });
 
+test("a credential of systemd is a secret file though the mask of its access list looks like rights of the group", async (t) => {
+  const { folder, flags, file } = await validTotp(t);
+  const withTotp = { ...flags, "totp-secret-file": file };
+  await chmod(file, 0o440);
+  const env = { CREDENTIALS_DIRECTORY: folder, PATH: "/bin" };
+  assert.ok((await serverConfig(withTotp, env)).totp);
+  assert.deepEqual(env, { PATH: "/bin" });
+  await refused(withTotp, /its mode 440 lets others use it/, { CREDENTIALS_DIRECTORY: path.join(folder, "other") });
+  await chmod(file, 0o444);
+  await refused(withTotp, /its mode 444 lets others use it/, { CREDENTIALS_DIRECTORY: folder });
+});
+
 test("the mode that counts is that of the file behind a link", async (t) => {
   const { folder, flags } = valid(t);
   const [tokenFile, link] = [path.join(folder, "token"), path.join(folder, "link")];

@@ -14,6 +14,8 @@ export interface Flag {
   name: string;
   /** The kind of value, in capitals for the help. */
   value?: string;
+  /** The words that the value can be, where there are few. */
+  choices?: readonly string[];
   /** A one-letter form. */
   short?: string;
   help: string;
@@ -24,6 +26,8 @@ export interface Operand {
   name: string;
   help: string;
   optional?: boolean;
+  /** The words that it can be, where there are few. */
+  choices?: readonly string[];
 }
 
 /** A command of the program: the source of the help, of docs/cli.md and of the parser. */
@@ -83,14 +87,19 @@ export function flagNumber(input: Parsed, name: string): number | undefined {
 
 const HELP: Flag = { name: "help", short: "h", help: "Show this help" };
 
-/** Finds the command that the first words name; throws `usage` with the nearest one otherwise. */
-export function findCommand(commands: readonly Command[], args: readonly string[]): { command: Command; rest: string[] } {
+/** The command that the first words name, the longest name first. */
+export function commandNamed(commands: readonly Command[], args: readonly string[]): Command | undefined {
   const words = args.map((arg) => arg.replaceAll("-", "_"));
   const matches = commands.filter((command) => {
     const name = command.name.replaceAll("-", "_").split(" ");
     return name.every((word, index) => words[index] === word);
   });
-  const command = matches.sort((a, b) => b.name.length - a.name.length)[0];
+  return matches.sort((a, b) => b.name.length - a.name.length)[0];
+}
+
+/** Finds the command that the first words name; throws `usage` with the nearest one otherwise. */
+export function findCommand(commands: readonly Command[], args: readonly string[]): { command: Command; rest: string[] } {
+  const command = commandNamed(commands, args);
   if (command) return { command, rest: args.slice(command.name.split(" ").length) };
   const typed = args.slice(0, 2).join(" ");
   const names = commands.filter((one) => !one.hidden).map((one) => one.name);

@@ -1,5 +1,5 @@
 import { LAST_OUTCOMES, STATES } from "../../bucket/catalog/states.ts";
-import { VIEW_NAMES, type ViewName } from "../../bucket/catalog/views.ts";
+import type { ViewName } from "../../bucket/catalog/views.ts";
 import { BUCKET_DIR, type Command, type Flag } from "../base/flags.ts";
 
 const TABLE_AS_JSON: Flag = { name: "json", help: "Print JSON instead of a table" };
@@ -9,9 +9,15 @@ const ACTIVE: Flag = { name: "active", help: "Leave out removed and disabled ent
 const OUTCOME: Flag = {
   name: "outcome",
   value: "A,B",
+  choices: LAST_OUTCOMES,
   help: `Only allocations whose last action had one of these outcomes: ${LAST_OUTCOMES.join(", ")}`,
 };
-const STATE: Flag = { name: "state", value: "A,B", help: `Only allocations in one of these states: ${STATES.join(", ")}` };
+const STATE: Flag = {
+  name: "state",
+  value: "A,B",
+  choices: STATES,
+  help: `Only allocations in one of these states: ${STATES.join(", ")}`,
+};
 const DELETED: Flag = { name: "deleted", help: "Show deleted keys too" };
 
 const VIEWS: Record<ViewName, { summary: string; flags: Flag[] }> = {
@@ -36,12 +42,12 @@ export const READING_COMMANDS: readonly Command[] = [
     flags: [BUCKET_DIR, TABLE_AS_JSON],
     run: async (input) => (await import("../bucket/catalog.ts")).infoCommand(input),
   },
-  ...VIEW_NAMES.map(
-    (name): Command => ({
+  ...Object.entries(VIEWS).map(
+    ([name, { summary, flags }]): Command => ({
       name: `cat ${name}`,
-      summary: VIEWS[name].summary,
-      flags: [BUCKET_DIR, ...VIEWS[name].flags, TABLE_AS_JSON],
-      run: async (input) => (await import("../bucket/catalog.ts")).catCommand(name, input),
+      summary,
+      flags: [BUCKET_DIR, ...flags, TABLE_AS_JSON],
+      run: async (input) => (await import("../bucket/catalog.ts")).catCommand(name as ViewName, input),
     }),
   ),
   {
@@ -106,6 +112,7 @@ export const READING_COMMANDS: readonly Command[] = [
       {
         name: "format",
         value: "FORM",
+        choices: ["human", "raw"],
         help: "Either human (default), or raw: the lines as they were written, with control characters escaped",
       },
       { name: "json", help: "Print one JSON object a line" },

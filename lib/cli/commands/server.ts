@@ -10,31 +10,57 @@ const CONNECTION: Flag[] = [
   { name: "totp", value: "CODE", help: "A fresh code, where the server asks for one" },
 ];
 
+const ROOT: Flag = { name: "root", value: "DIR", help: "Folder of the buckets (or OPS_SERVE_ROOT); made if it is missing" };
+/** The flags of a server besides its root and its secrets. */
+const SERVING: Flag[] = [
+  { name: "addr", value: "HOST:PORT", help: "Listen address (default 127.0.0.1:9090)" },
+  { name: "tls-cert", value: "FILE", help: "PEM certificate; needed unless the address is a loopback one" },
+  { name: "tls-key", value: "FILE", help: "PEM key of the certificate" },
+  { name: "totp-session-ttl", value: "TIME", help: "How long a verified code counts, such as 90s or 1h30m (default 30m)" },
+  ISSUER,
+  { name: "log-format", value: "FORMAT", choices: ["text", "json"], help: "Form of the log: text (default) or json" },
+];
+
 /** The commands of the server, of its clients and of its own processes. */
 export const SERVER_COMMANDS: readonly Command[] = [
   {
     name: "server",
     summary: "Serve the HTTP API and the console for all buckets below a root",
     flags: [
-      { name: "root", value: "DIR", help: "Folder of the buckets (or OPS_SERVE_ROOT); made if it is missing" },
+      ROOT,
       {
         name: "token",
         value: "TOKEN",
         help: "API token; other users can read it in the process list for a moment: prefer --token-file",
       },
       { name: "token-file", value: "FILE", help: "File that holds the API token (or set OPS_SERVE_TOKEN)" },
-      { name: "addr", value: "HOST:PORT", help: "Listen address (default 127.0.0.1:9090)" },
-      { name: "tls-cert", value: "FILE", help: "PEM certificate; needed unless the address is a loopback one" },
-      { name: "tls-key", value: "FILE", help: "PEM key of the certificate" },
       {
         ...SECRET_FILE,
         help: "Require TOTP codes too; the file that server totp-enroll writes (or set OPS_SERVE_TOTP_SECRET_FILE); needs TLS",
       },
-      { name: "totp-session-ttl", value: "TIME", help: "How long a verified code counts, such as 90s or 1h30m (default 30m)" },
-      ISSUER,
-      { name: "log-format", value: "FORMAT", help: "Form of the log: text (default) or json" },
+      ...SERVING,
     ],
     run: async (input) => (await import("../server/server.ts")).serverCommand(input),
+  },
+  {
+    name: "server install",
+    summary: "Make the server a service of systemd: its user, token, root and unit; starts nothing without --now",
+    flags: [
+      { name: "user", value: "NAME", help: "The user that the server runs as, made if it is missing (default ops)" },
+      { name: "root", value: "DIR", help: "Folder of the buckets (default /var/lib/ops)" },
+      { name: "token-file", value: "FILE", help: "File of the API token, made if it is missing (default /etc/ops/token)" },
+      { ...SECRET_FILE, help: "Require TOTP codes too; the file that server totp-enroll writes; needs TLS" },
+      ...SERVING,
+      { name: "now", help: "Start the server too, or start it again" },
+      { name: "print", help: "Only print the steps and the unit" },
+    ],
+    run: async (input) => (await import("../server/install.ts")).installCommand(input),
+  },
+  {
+    name: "server uninstall",
+    summary: "Stop and remove the service of systemd; the buckets, the token and the user stay",
+    flags: [],
+    run: async () => (await import("../server/install.ts")).uninstallCommand(),
   },
   {
     name: "server totp-enroll",

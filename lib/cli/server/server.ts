@@ -15,6 +15,9 @@ import { stopRequest } from "../base/terminal.ts";
 export async function serverCommand(input: Parsed): Promise<number> {
   const { "log-format": logFormat = "text", ...flags } = Object.fromEntries(input.values);
   const log = logIn(logFormat);
+  // Of systemd; hooks do not get it.
+  const { NOTIFY_SOCKET } = process.env;
+  delete process.env.NOTIFY_SOCKET;
   const config = await serverConfig(flags, process.env);
   const warning = tokenWarning(config);
   if (warning !== undefined) log(warning);
@@ -25,9 +28,11 @@ export async function serverCommand(input: Parsed): Promise<number> {
   };
   using stop = stopRequest(config.tls && onHangUp);
   // serverConfig() has removed the secrets from the environment: no child process inherits them.
-  const server = await startServer(config, new Launcher(process.env), log);
+  const launcher = new Launcher(process.env);
+  const server = await startServer(config, launcher, log);
   reloadTls = server.reloadTls;
   process.stdout.write(`listening on ${server.url}\n`);
+  if (NOTIFY_SOCKET !== undefined) await launcher.run(["systemd-notify", "--ready"], { env: { NOTIFY_SOCKET } });
   if (!stop.signal.aborted) await once(stop.signal, "abort");
   log("stopping: active runs are cancelled and waited for; a second signal does not wait");
   const stopped = server.stop().then(() => "stopped" as const);

@@ -1,0 +1,75 @@
+import { readFileSync } from "node:fs";
+import path from "node:path";
+import { Failure } from "../../core/errors.ts";
+import { PROGRAM_ROOT } from "../../core/self.ts";
+import { check, quote, record, string } from "../../core/shape.ts";
+
+/** Where the service is. */
+export const SERVICE = {
+  name: "ops.service",
+  unit: "/etc/systemd/system/ops.service",
+  token: "/etc/ops/token",
+  root: "/var/lib/ops",
+  user: "ops",
+} as const;
+
+/** What the service was told: the flags of `ops server install` with their values, by name. */
+export type ServiceSettings = Readonly<Record<string, string>>;
+
+/** The flags of `ops server install` that the server does not have. */
+const NOT_OF_THE_SERVER = ["user", "token-file", "totp-secret-file", "root"];
+const HOMES = ["/home", "/root", "/run/user"];
+
+/**
+ * The systemd unit of a server. `program` is the command line that starts ops. systemd hands the secrets over, so that
+ * they stay files of root. Throws `usage` for a setting that would have to be quoted in more than blanks.
+ */
+export function serviceUnit(settings: ServiceSettings, program: readonly string[]): string {
+  const { user = SERVICE.user, root = SERVICE.root } = settings;
+  const { "token-file": token = SERVICE.token, "totp-secret-file": totp, "tls-cert": cert, "tls-key": key } = settings;
+  const own = Object.entries(settings).filter(([name]) => !NOT_OF_THE_SERVER.includes(name));
+  const words = [...program, "server", "--root", root, ...own.flatMap(([name, value]) => [`--${name}`, value])].map(unitWord);
+  words.push("--token-file", `\${CREDENTIALS_DIRECTORY}/token`);
+  if (totp !== undefined) words.push("--totp-secret-file", `\${CREDENTIALS_DIRECTORY}/totp`);
+  const places = [...program, root, cert, key].filter((place) => place !== undefined);
+  const isAtHome = places.some((place) => HOMES.some((home) => place.startsWith(`${home}/`)));
+  const more = [
+    ...(cert === undefined ? [] : ["# The server reads its certificate again.", 'ExecReload=/bin/sh -c "kill -HUP $MAINPID"']),
+    ...(totp === undefined ? [] : [`LoadCredential=totp:${unitWord(totp)}`]),
+    ...(root === SERVICE.root ? [] : [`ReadWritePaths=${unitWord(root)}`]),
+  ];
+  const values: ServiceSettings = {
+    user: unitWord(user),
+    start: words.join(" "),
+    token: unitWord(token),
+    more: more.map((line) => `${line}\n`).join(""),
+    home: isAtHome ? "read-only" : "yes",
+    settings: JSON.stringify(settings),
+  };
+  const template = readFileSync(path.join(PROGRAM_ROOT, "lib/cli/scripts/ops.service"), "utf8");
+  return template.replace(/\{\{(\w+)\}\}/g, (_, name: string) => values[name] as string);
+}
+
+/** The settings of a unit that {@link serviceUnit} made; undefined for a text that it did not make. */
+export function settingsOfUnit(unit: string): ServiceSettings | undefined {
+  const [, json = ""] = /^\[X-Ops\]\nSettings=(.*)$/m.exec(unit) ?? [];
+  try {
+    const checked = check(record(string()), JSON.parse(json));
+    return checked.ok ? checked.value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The settings with full paths of files: the unit starts in another folder. */
+export function settledSettings(given: ReadonlyMap<string, string>): ServiceSettings {
+  const isPlace = (name: string) => name === "root" || /-(?:file|cert|key)$/.test(name);
+  return Object.fromEntries([...given].map(([name, value]) => [name, isPlace(name) ? path.resolve(value) : value]));
+}
+
+/** A word of a unit's line; systemd would read more than a blank into these characters. */
+function unitWord(text: string): string {
+  if (text === "" || /["\\$%\p{C}]/u.test(text))
+    throw new Failure("usage", `${quote(text)} cannot stand in a systemd unit: give it without quotes, \\, $ and %`);
+  return /\s|'|;/.test(text) ? `"${text}"` : text;
+}
