@@ -37,7 +37,7 @@ type Prepare = (runId: string, body: AsyncIterable<Uint8Array>) => Promise<RunPa
 /**
  * Starts a run in a bucket and answers 202 with exactly `run_id` (control-plane.md, What the service does 4). If `prepare`
  * fails, nothing was started. Throws `bucket_not_initialized` and `bucket_busy` before `prepare` is called. With a key the
- * run that the key has started is answered (control-plane.md, Starts that are sent again).
+ * run that the key has started is answered (control-plane.md, Starts with a key).
  */
 export async function startRun(call: BucketCall, kind: RunKind, context: Context, prepare: Prepare): Promise<Answer> {
   const { "Idempotency-Key": key, "Ops-Wait": wait } = call.headers as { "Idempotency-Key"?: string; "Ops-Wait"?: number };
