@@ -25,9 +25,9 @@ import {
 import { readTlsPair, readToken, tokenWarning } from "../../server/config.ts";
 import type { ServiceSettings } from "./unit.ts";
 
-const OTHERS = 0o077;
+const ALL_OTHERS = 0o077;
 const ASK_LIMIT_MS = 10_000;
-const DAY_MS = 24 * 3_600_000;
+const ONE_DAY_MS = 24 * 3_600_000;
 /** A certificate is renewed before that, a snapshot is taken more often. */
 const CERTIFICATE_DAYS = 21;
 const SNAPSHOT_DAYS = 7;
@@ -37,7 +37,7 @@ const STRONG_TOKEN = 22;
 const ENOUGH = { "open files": 8_192, processes: 4_096 } as const;
 
 /** The programs of a server's host: how each tells its version, and what misses it. */
-const TOOLS: readonly [name: string, flag: string, misses: string | undefined][] = [
+const PROGRAMS: readonly [name: string, flag: string, misses: string | undefined][] = [
   ["bash", "--version", undefined],
   ["ssh", "-V", "workers over ssh need it"],
   ["python3", "--version", "hooks in Python need it"],
@@ -69,7 +69,9 @@ export async function examineServer(root: string, settings: ServiceSettings, lau
       return judgeDisk(bavail * bsize, blocks * bsize);
     }),
     await check("node", "", () => ok(`Node ${process.versions.node}`)),
-    ...(await Promise.all(TOOLS.map(([name, flag, misses]) => check(name, "", () => judgeTool(launcher, [name, flag], misses))))),
+    ...(await Promise.all(
+      PROGRAMS.map(([name, flag, misses]) => check(name, "", () => judgeTool(launcher, [name, flag], misses))),
+    )),
     await check("clock", "check the rights of the buckets", () => judgeClock(launcher, layouts)),
     ...(await Promise.all(layouts.map((layout) => examineOneBucket(layout)))).flat(),
   ];
@@ -84,7 +86,7 @@ async function serverOf(root: string): Promise<number | undefined> {
 async function judgeRoot(root: string): Promise<Judgement> {
   await refuseUsedRoot(root);
   const { mode } = await lstat(root);
-  if ((mode & OTHERS) !== 0) return warning(`${root}: others may look into it`, `chmod go= ${root}`);
+  if ((mode & ALL_OTHERS) !== 0) return warning(`${root}: others may look into it`, `chmod go= ${root}`);
   return ok(`${root} is its owner's alone`);
 }
 
@@ -102,7 +104,7 @@ function judgeSecret(secret: Buffer): Judgement {
 async function judgeCertificate(files: { certFile: string; keyFile: string }): Promise<Judgement> {
   await readTlsPair(files);
   const { validFromDate, validToDate } = new X509Certificate(await readFile(files.certFile));
-  const days = Math.floor((validToDate.getTime() - Date.now()) / DAY_MS);
+  const days = Math.floor((validToDate.getTime() - Date.now()) / ONE_DAY_MS);
   const until = `valid until ${validToDate.toISOString()}`;
   const advice = "renew it, then send the server a HUP (`systemctl reload ops`)";
   if (validFromDate.getTime() > Date.now())
@@ -169,7 +171,7 @@ async function judgeSnapshots(layout: Layout): Promise<Judgement> {
   const [newest] = (await listSnapshots(layout, { limit: 1 })).items;
   const advice = "take one with `ops snapshot create` or POST …/snapshots, and copy it to another host";
   if (!newest) return warning("there is none", advice);
-  const days = Math.floor((Date.now() - Date.parse(newest.created_at)) / DAY_MS);
+  const days = Math.floor((Date.now() - Date.parse(newest.created_at)) / ONE_DAY_MS);
   if (newest.error !== null) return problem(newest.error, advice);
   return days >= SNAPSHOT_DAYS ? warning(`the newest is ${days} days old`, advice) : ok(`the newest is of ${newest.created_at}`);
 }
