@@ -66,7 +66,10 @@ function control<F extends typeof CONTROL>(summary: string, fields: F = CONTROL 
  * commands that carry them out and of what the operations themselves accept.
  */
 export const RUNS = {
-  push: { summary: "Build what was pushed", parameters: object({ revision: string() }) },
+  push: {
+    summary: "Build what was pushed",
+    parameters: object({ revision: string(), note: optional(string()), commit: optional(string()) }),
+  },
   rollback: { summary: "Build the revision that was restored", parameters: object({ revision: string() }) },
   build: {
     summary: "Turn the source into the catalog that deploys work from",

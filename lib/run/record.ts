@@ -132,13 +132,17 @@ async function revisionOf(layout: Layout, { revision }: RunParams): Promise<stri
 
 /** The parameters of a run as they may be stored: people write secrets of the bucket into commands, which are masked. */
 async function withoutSecrets(layout: Layout, kind: RunKind, params: RunParams): Promise<RunParams> {
-  if (kind !== "run_command") return params;
+  return kind === "run_command" ? { ...params, command: await maskedText(layout, String(params.command)) } : params;
+}
+
+/** A text that people wrote, with the bucket's secrets masked. */
+export async function maskedText(layout: Layout, text: string): Promise<string> {
   const { openForReading } = await import("../bucket/base/database.ts");
   const { KvStore } = await import("../bucket/kv/kv.ts");
   using db = openForReading(layout.database);
   const redactor = new Redactor();
   for (const { value } of new KvStore(db, await loadKvKey(layout)).secrets()) redactor.add(value);
-  return { ...params, command: redactor.apply(String(params.command)) };
+  return redactor.apply(text);
 }
 
 /** Notes an action in the record; the caller saves it. */

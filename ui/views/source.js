@@ -42,11 +42,12 @@ function revisions(page) {
   const list = listing(read, {
     caption: "Revisions",
     stateColumn: "build_status",
-    columns: ["id", "created_at", "build_status", "is", "file_count", "size_bytes", "actions"],
+    columns: ["id", "created_at", "note", "commit", "build_status", "is", "file_count", "size_bytes", "actions"],
     labels: { id: "Revision", created_at: "Pushed", build_status: "Build", is: "", file_count: "Files", actions: "" },
     cells: {
       id: ({ id }) => el("a.code", { href: page.link("source", ["revisions", id]), title: id }, `…${id.slice(-8)}`),
       created_at: ({ created_at: at, run_id: run }) => a(page.link("runs", [run]), ago(at)),
+      commit: ({ commit }) => commit && el("span.code", { title: commit }, commit.replace(/^(.{8})[^-]*/, "$1")),
       is: ({ current, last_successful: good }) => [current && tag("current"), " ", good && badge("ok", "last good")],
       actions: (row) => !row.current && orderButton(page, "Roll back …", () => rollbackOrder(page, row), { style: "small" }),
     },

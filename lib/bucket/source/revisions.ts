@@ -2,7 +2,20 @@ import { hash } from "node:crypto";
 import path from "node:path";
 import { Failure } from "../../core/errors.ts";
 import { namesIn, readBounded, remove, writeAtomic } from "../../core/files.ts";
-import { check, type Infer, integer, list, object, oneOf, optional, quote, type Shape, string } from "../../core/shape.ts";
+import {
+  check,
+  type Infer,
+  integer,
+  list,
+  nullable,
+  object,
+  oneOf,
+  optional,
+  quote,
+  type Shape,
+  string,
+  withDefault,
+} from "../../core/shape.ts";
 import type { Layout } from "../base/layout.ts";
 
 /** One accepted push: `.ops/revisions/<id>/` holds its files, which never change. */
@@ -24,6 +37,10 @@ export const STORED_REVISION = object({
   /** Of the lines `<sha256> <mode> <path>` of all files, sorted by path. */
   sha256: string(),
   build_status: oneOf("pending", "succeeded", "failed"),
+  /** What the push said about itself; null where nothing was said. */
+  note: withDefault(nullable(string()), null),
+  /** The Git commit of the folder that was pushed, with `-dirty` where files differed from it. */
+  commit: withDefault(nullable(string()), null),
 });
 /** The record of a revision. The two marks of {@link Revision} are stored apart: at most one revision has each of them. */
 export type StoredRevision = Infer<typeof STORED_REVISION>;

@@ -80,10 +80,15 @@ export async function receiveSource(
  * Keeps a received source as a new revision of the run and makes it the bucket's source, as described at
  * {@link install}; tmp/ is emptied. To be called under the bucket's lock; may be killed at any moment.
  */
-export async function acceptSource(layout: Layout, received: ReceivedSource, runId: string): Promise<Revision> {
+export async function acceptSource(
+  layout: Layout,
+  received: ReceivedSource,
+  runId: string,
+  said: Pick<StoredRevision, "note" | "commit"> = { note: null, commit: null },
+): Promise<Revision> {
   const { folder, paths, ...summary } = received;
   const created = { created_at: new Date().toISOString(), run_id: runId };
-  const revision: StoredRevision = { id: uuidV7(), ...created, ...summary, build_status: "pending" };
+  const revision: StoredRevision = { id: uuidV7(), ...created, ...summary, build_status: "pending", ...said };
   const accepted = await becomeSource(layout, revision, async () => {
     await makePrivateFolder(layout.revisions);
     const kept = path.join(layout.revisions, revision.id);

@@ -77,7 +77,12 @@ export const SERVER_COMMANDS: readonly Command[] = [
     name: "push",
     summary: "Send the source of a bucket to a server, which then builds it",
     operands: [BASE_URL],
-    flags: [REMOTE_BUCKET, { name: "dir", value: "DIR", help: "The local bucket (default: the current folder)" }, ...CONNECTION],
+    flags: [
+      REMOTE_BUCKET,
+      { name: "dir", value: "DIR", help: "The local bucket (default: the current folder)" },
+      { name: "note", value: "TEXT", help: "Why the source changes: one line of at most 200 characters" },
+      ...CONNECTION,
+    ],
     run: async (input) => (await import("../push/push.ts")).pushCommand(input),
   },
   {

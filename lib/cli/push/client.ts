@@ -12,6 +12,7 @@ interface CallOptions {
   /** Sent in chunks as it is produced; needs a `type`. */
   body?: AsyncIterable<Uint8Array>;
   type?: string;
+  headers?: Record<string, string>;
   signal?: AbortSignal;
   /** How long the connection may be silent; default 2 minutes. */
   silenceMs?: number;
@@ -110,6 +111,7 @@ function startRequest({ base, token, certificates, cookie }: Server, method: str
     headers: {
       Authorization: `Bearer ${token}`,
       Accept: "application/json",
+      ...options.headers,
       // With `close`, a server would cut the connection right behind an early answer, before it can be read.
       Connection: "keep-alive",
       ...(options.type !== undefined && { "Content-Type": options.type }),

@@ -1,10 +1,12 @@
+import { SOURCE_PATHS } from "../../bucket/base/layout.ts";
 import { type PackedSource, packSource } from "../../bucket/source/source-rules.ts";
 import { idNamed, isUuid } from "../../codec/uuid.ts";
 import { sleep } from "../../core/async.ts";
-import { Failure, messageOf } from "../../core/errors.ts";
+import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { realPlace } from "../../core/files.ts";
 import { byteSize } from "../../core/plain-text.ts";
 import { boolean, check, type Infer, integer, list, object, optional, quote, type Shape, string } from "../../core/shape.ts";
+import { Launcher } from "../../core/spawn.ts";
 import { RUN_STATUS } from "../../run/protocol.ts";
 import type { Parsed } from "../base/flags.ts";
 import { type StopRequest, stopRequest, textTable, toStderr, toStdout } from "../base/terminal.ts";
@@ -27,9 +29,16 @@ interface SourceChange {
   output: (text: string) => void;
 }
 
+/** A push of the bucket in `dir`; the note is stored with the revision. */
+interface Push extends SourceChange {
+  dir: string;
+  note?: string | undefined;
+}
+
 const PROGRESS_BYTES = 8 * 1024 * 1024;
 const POLL_SECONDS = 30;
 const IDLE_MS = 200;
+const GIT_MS = 10_000;
 const RETRY_AFTER_MS = [200, 1_000, 3_000];
 const CANCEL_SILENCE_MS = 10_000;
 
@@ -40,9 +49,10 @@ const REVISION = answerWith({
   id: UUID,
   created_at: string(),
   build_status: string(),
-  file_count: integer(),
   current: boolean(),
   last_successful: boolean(),
+  note: optional(string()),
+  commit: optional(string()),
 });
 const REVISIONS = answerWith({ items: list(REVISION) });
 const RUN = answerWith({ status: RUN_STATUS, error: optional(string()) });
@@ -50,7 +60,7 @@ const RUN = answerWith({ status: RUN_STATUS, error: optional(string()) });
 /** `ops push <base_url> --bucket <id>` with the token in OPS_SERVE_TOKEN (control-plane.md, Source push). */
 export async function pushCommand(input: Parsed): Promise<number> {
   using stop = stopRequest();
-  return await push({ ...changeOf(input, stop), dir: realPlace(input.values.get("dir") ?? ".") });
+  return await push({ ...changeOf(input, stop), dir: realPlace(input.values.get("dir") ?? "."), note: input.values.get("note") });
 }
 
 /** `ops push rollback <base_url> --bucket <id>`, with the token in the same place. */
@@ -81,7 +91,10 @@ function changeOf(input: Parsed, { signal }: StopRequest): SourceChange {
  * the exit code: 0 the build succeeded, 1 the build failed, 130 the build or the push was cancelled. Without an outcome,
  * throws `usage`, `bucket_busy`, `invalid_source` for a source that cannot be packed, else `failed`.
  */
-export function push(options: SourceChange & { dir: string }): Promise<number> {
+export function push(options: Push): Promise<number> {
+  const { note = "-" } = options;
+  if (!/^[^\p{C}\p{Zl}\p{Zp}]{1,200}$/u.test(note))
+    throw new Failure("usage", "--note: expected one line of at most 200 characters");
   return change(options, "accepted", (client, bucket) => upload(client, bucket, options));
 }
 
@@ -110,11 +123,11 @@ export function rollback(options: SourceChange & { revision?: string | undefined
 }
 
 function unchangedSource(revisions: Infer<typeof REVISIONS>["items"]): string {
-  const rows = revisions.map(({ id, created_at, build_status, file_count, current, last_successful }) => {
+  const rows = revisions.map(({ id, created_at, build_status, note, commit, current, last_successful }) => {
     const marks = [...(current ? ["current"] : []), ...(last_successful ? ["last successful"] : [])];
-    return [id, created_at, build_status, file_count, marks.join(", ")];
+    return [id, created_at, build_status, commit?.replace(/^(.{8})[^-]*/, "$1") ?? null, note ?? null, marks.join(", ")];
   });
-  const columns = ["revision", "created_at", "build", "files", ""];
+  const columns = ["revision", "created_at", "build", "commit", "note", ""];
   return `nothing is changed: the last successful revision is the source; others are named with --revision\n${textTable(columns, rows, process.stdout.columns)}`;
 }
 
@@ -145,13 +158,39 @@ async function change(
 }
 
 /** Sends the source and answers the id of the run that builds it. */
-async function upload(client: ApiClient, bucket: string, options: SourceChange & { dir: string }): Promise<string> {
+async function upload(client: ApiClient, bucket: string, options: Push): Promise<string> {
   const packed = await packSource(options.dir);
   options.progress(`sending ${packed.files} ${packed.files === 1 ? "file" : "files"}, ${byteSize(packed.bytes)}`);
   const body = reported(packed, options.progress);
   const type = "application/x-tar";
-  const started = await client.call("POST", `${bucket}/push`, { body, type, signal: options.signal });
+  const { note, dir, signal } = options;
+  const commit = await commitOf(dir, signal);
+  const headers = { ...(note && { "Ops-Note": encodeURIComponent(note) }), ...(commit && { "Ops-Commit": commit }) };
+  const started = await client.call("POST", `${bucket}/push`, { body, type, headers, signal });
   return expect(STARTED, started).run_id;
+}
+
+/**
+ * The Git commit of a folder, with `-dirty` where the source differs from it; undefined where Git, or a commit, is missing.
+ */
+async function commitOf(dir: string, signal: AbortSignal): Promise<string | undefined> {
+  const { PATH = "", HOME = "" } = process.env;
+  const launcher = new Launcher({ PATH, HOME, LC_ALL: "C", GIT_OPTIONAL_LOCKS: "0" });
+  const git = async (...words: string[]) => {
+    const argv: [string, ...string[]] = ["git", "-C", dir, "-c", "core.fsmonitor=false", ...words];
+    const { exitCode, stdout } = await launcher.run(argv, { timeoutMs: GIT_MS, signal });
+    return exitCode === 0 ? stdout : undefined;
+  };
+  try {
+    const commit = (await git("rev-parse", "--verify", "HEAD"))?.trim();
+    if (commit === undefined || !/^[0-9a-f]{40}([0-9a-f]{24})?$/.test(commit)) return undefined;
+    const changes = await git("status", "--porcelain", "--", ...SOURCE_PATHS);
+    return changes === "" ? commit : `${commit}-dirty`;
+  } catch (error) {
+    throwIfCancelled(signal);
+    if (error instanceof Error) return undefined;
+    throw error;
+  }
 }
 
 /** The archive; tells the progress every 8 MiB. */

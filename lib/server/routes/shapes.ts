@@ -117,6 +117,8 @@ const SCHEMAS = {
     file_count: integer({ min: 0 }),
     sha256: described(SHA256, "Of the sorted list of its files"),
     build_status: oneOf("pending", "succeeded", "failed"),
+    note: described(nullable(string()), "What the push said about itself"),
+    commit: described(nullable(string()), "The Git commit that was pushed, with `-dirty` where files differed from it"),
     current: described(boolean(), "It is the bucket's source now"),
     last_successful: described(boolean(), "The latest one whose build succeeded"),
   }),

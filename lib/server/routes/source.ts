@@ -1,11 +1,12 @@
+import type { Layout } from "../../bucket/base/layout.ts";
 import { findRevision, listRevisions } from "../../bucket/source/revisions.ts";
 import { acceptSource, receiveSource, restoreRevision } from "../../bucket/source/source.ts";
 import { diffRevisions } from "../../bucket/source/source-view.ts";
 import { isUuid } from "../../codec/uuid.ts";
 import { Failure } from "../../core/errors.ts";
-import { described, object, optional } from "../../core/shape.ts";
+import { described, object, optional, type Report, refined, string, withExample } from "../../core/shape.ts";
 import { json, requireMediaType } from "../../http/message.ts";
-import { ID } from "../../run/record.ts";
+import { ID, maskedText } from "../../run/record.ts";
 import { bucketRoute } from "../context.ts";
 import { startRun } from "../start.ts";
 import { START_FAILURES, STARTS } from "./operations.ts";
@@ -13,6 +14,42 @@ import { component, PAGE, page } from "./shapes.ts";
 
 const TAR = "application/x-tar";
 const GZIP = "application/gzip";
+
+/** What a push says about itself. */
+const SAID = {
+  "Ops-Note": optional(
+    described(
+      withExample(refined(string({ max: 1_800 }), noteOf), "More%20memory"),
+      "Why the source changes: one line of at most 200 characters, percent-encoded UTF-8",
+    ),
+  ),
+  "Ops-Commit": optional(
+    described(
+      withExample(
+        string({ pattern: /^[0-9a-f]{40}([0-9a-f]{24})?(-dirty)?$/, means: "a Git commit, perhaps with -dirty" }),
+        "3c6e0b8a9c15224a8228b9a98ca1531d5a2f7c11",
+      ),
+      "The Git commit of the source, with `-dirty` where files differ from it",
+    ),
+  ),
+};
+
+function noteOf(encoded: string, path: string, report: Report): string {
+  try {
+    const note = decodeURIComponent(encoded);
+    if (/^[^\p{C}\p{Zl}\p{Zp}]{1,200}$/u.test(note)) return note;
+  } catch {
+    // Told below.
+  }
+  report(path, "expected one line of at most 200 characters, percent-encoded");
+  return "";
+}
+
+/** Secrets of the bucket are masked before anything is stored. */
+async function saidBy(headers: Readonly<Record<string, unknown>>, layout: Layout) {
+  const { "Ops-Note": note, "Ops-Commit": commit } = headers as Partial<Record<keyof typeof SAID, string>>;
+  return { note: note === undefined ? null : await maskedText(layout, note), commit: commit ?? null };
+}
 
 /** The source of a bucket: pushed from outside, kept as revisions (control-plane.md, Source push). */
 export const SOURCE_ROUTES = [
@@ -24,7 +61,7 @@ export const SOURCE_ROUTES = [
       "The body is a ustar archive, or the same gzipped, of ops.conf, workspace/ and templates/; at most 256 MiB " +
       "unpacked and 20,000 entries. A busy bucket is refused before the body is read. Nothing is deployed.",
     upload: [TAR, GZIP],
-    headers: STARTS.headers,
+    headers: { ...STARTS.headers, ...SAID },
     answer: { ...STARTS.answer, description: "The source is replaced; its build has started" },
     failures: [...START_FAILURES, "invalid_source", "unsupported_media_type"],
     async handle(call, context) {
@@ -32,8 +69,9 @@ export const SOURCE_ROUTES = [
       return startRun(call, "push", context, async (runId, body) => {
         const gzip = requireMediaType(request, TAR, GZIP) === GZIP;
         const received = await receiveSource(bucket.layout, body, gzip, request.signal);
-        const revision = await acceptSource(bucket.layout, received, runId);
-        return { revision: revision.id };
+        const said = await saidBy(call.headers, bucket.layout);
+        const { id, note, commit } = await acceptSource(bucket.layout, received, runId, said);
+        return { revision: id, ...(note !== null && { note }), ...(commit !== null && { commit }) };
       });
     },
   }),

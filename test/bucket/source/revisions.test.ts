@@ -154,6 +154,8 @@ test("a revision's record says what was pushed by which run", async (t) => {
     file_count: texts.length,
     sha256: createHash("sha256").update(sorted.join("")).digest("hex"),
     build_status: "pending",
+    note: null,
+    commit: null,
     current: true,
     last_successful: false,
   });

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { LocalServer, ops } from "../../../scripts/local-server.ts";
+import { LocalServer, ops, PROGRAM } from "../../../scripts/local-server.ts";
 import { writeTree } from "../../helpers/sources.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 
@@ -31,7 +32,7 @@ test("CP-223 ops push rollback brings an earlier source back, follows its build 
   const still = await run("rollback");
   assert.deepEqual([still.code, still.stderr], [0, ""]);
   assert.match(still.stdout, /^nothing is changed: the last successful revision is the source; .*\nrevision .*\n/);
-  assert.match(still.stdout, new RegExp(`\n${ids[1]} .* succeeded +\\d+  current, last successful\n$`));
+  assert.match(still.stdout, new RegExp(`\n${ids[1]} .* succeeded +-.*  current, last successful\n$`));
   const newest = await run("rollback", "--revision", ids[0]?.slice(-8) ?? "");
   assert.deepEqual([newest.code, live()], [1, "two"]);
   for (const [words, code, sentence] of [
@@ -44,4 +45,47 @@ test("CP-223 ops push rollback brings an earlier source back, follows its build 
     assert.match(wrong.stderr, sentence);
   }
   assert.equal(live(), "two");
+});
+
+test("a push says its note and the Git commit of the folder, which the revision and the run keep; secrets are masked", async (t) => {
+  const folder = temporaryFolder(t);
+  const server = await LocalServer.start(path.join(folder, "root"));
+  t.after(() => server.stop("SIGKILL"));
+  const bucket = await server.createBucket();
+  const source = path.join(folder, "source");
+  const env = { OPS_SERVE_TOKEN: server.token };
+  const push = (...words: string[]) => ops(["push", server.url, "--bucket", bucket, "--dir", source, ...words], { env });
+  const git = (...words: string[]) => execFileSync("git", ["-C", source, "-c", "user.name=a", "-c", "user.email=a@b", ...words]);
+  const job = { "workspace/jobs/web/manifest.json": "{}", "workspace/jobs/web/Makefile": "start stop restart:\n" };
+  writeTree(source, { "workspace/workers.json": "[]", ...job });
+  git("init", "-q");
+  git("add", ".");
+  git("commit", "-q", "-m", "x");
+  const commit = git("rev-parse", "HEAD").toString().trim();
+  assert.equal((await push()).code, 0);
+  const sealed = ["kv", "set-secret", "web", "password", "--bucket-dir", path.join(folder, "root", bucket)];
+  execFileSync(process.execPath, [PROGRAM, ...sealed], { input: "hunter22secret", stdio: ["pipe", "ignore", "ignore"] });
+  writeTree(source, { "templates/y": "1", "workspace/workers.json": "[]", ...job });
+  assert.equal((await push("--note", "ü <b> hunter22secret")).code, 0);
+  const { body } = await server.call<{ items: Record<string, string>[] }>("GET", `/api/buckets/${bucket}/source/revisions`);
+  assert.deepEqual(
+    body.items.map((one) => [one.note, one.commit]),
+    [
+      ["ü <b> ***", `${commit}-dirty`],
+      [null, commit],
+    ],
+  );
+  const run = await server.call<{ params: object }>("GET", `/api/buckets/${bucket}/runs/${body.items[0]?.run_id}`);
+  assert.deepEqual(run.body.params, { revision: body.items[0]?.id, note: "ü <b> ***", commit: `${commit}-dirty` });
+  const wrong = await push("--note", "two\nlines");
+  assert.deepEqual([wrong.code, wrong.stderr], [2, "ops: --note: expected one line of at most 200 characters\n"]);
+  for (const [name, value] of [
+    ["Ops-Note", "a%0Ab"],
+    ["Ops-Note", "%ff"],
+    ["Ops-Commit", "main"],
+  ] as const) {
+    const headers = { Authorization: `Bearer ${server.token}`, "Content-Type": "application/x-tar", [name]: value };
+    const refused = await fetch(`${server.url}/api/buckets/${bucket}/push`, { method: "POST", headers, body: "x" });
+    assert.deepEqual([refused.status, ((await refused.json()) as { details: { path: string }[] }).details[0]?.path], [400, name]);
+  }
 });

@@ -649,6 +649,8 @@ test("T-32 T-86 the current revision is marked as built, and the last successful
       size_bytes: 0,
       file_count: 0,
       sha256: "",
+      note: null,
+      commit: null,
       build_status: "pending",
     });
   const states = async () =>
