@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { readFileSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
 import { readLock } from "../../lib/bucket/base/lock.ts";
@@ -159,31 +159,37 @@ test("CP-445 Ops-Wait goes with a key, both have their forms, and a client must 
   assert.deepEqual(await runs(), []);
 });
 
-test("CP-446 CP-448 CP-449 starts wait in line, are shown, and begin one after the other as the bucket gets free", async (t) => {
-  const { occupy, waiting, inLine, queue, cancel, post } = await setUp(t);
+test("CP-446 CP-448 CP-449 starts wait in line, are shown, and begin in the order of their coming as the bucket gets free", async (t) => {
+  const { layout, occupy, waiting, inLine, queue, cancel, post, runs } = await setUp(t);
   const run = await occupy();
   const second = waiting("second-key");
   await inLine(1);
-  const third = waiting("third-key", 30, "gc");
+  const asPush = { "Idempotency-Key": "third-key", "Ops-Wait": "30", "content-type": "application/x-tar" };
+  const third = post("push", asPush, await archiveBytes({ "workspace/pushed": "" }));
   await inLine(2);
+  const fourth = waiting("fourth-key", 30, "gc");
+  await inLine(3);
   const shown = (await queue()).map(({ since, ...one }: { since: string }) => one);
   const by = { address: "127.0.0.1", via: "bearer" };
   assert.deepEqual(shown, [
     { position: 1, key: "second-key", kind: "build", by, connected: true },
-    { position: 2, key: "third-key", kind: "gc", by, connected: true },
+    { position: 2, key: "third-key", kind: "push", by, connected: true },
+    { position: 3, key: "fourth-key", kind: "gc", by, connected: true },
   ]);
   const plain = await post("build", {});
   assert.deepEqual([plain.status, plain.body.run_id], [409, run]);
-  await cancel(run);
-  const { status, body } = await second;
-  assert.equal(status, 202);
-  assert.deepEqual(
-    (await queue()).map(({ key }: { key: string }) => key),
-    ["third-key"],
-  );
-  await cancel(body.run_id);
-  const last = await third;
-  assert.deepEqual([last.status, await queue()], [202, []]);
+  const order: string[] = [];
+  let before = run;
+  for (const waits of [second, third, fourth]) {
+    assert.equal(existsSync(`${layout.workspace}/pushed`), order.length > 1);
+    await cancel(before);
+    const { status, body } = await waits;
+    assert.equal(status, 202);
+    order.push((await runs())[0].id);
+    assert.equal(order.at(-1), body.run_id);
+    before = body.run_id;
+  }
+  assert.deepEqual(await queue(), []);
 });
 
 test("CP-447 CP-448 a start whose time is over keeps its place, before later ones; nobody overtakes it in a free bucket", async (t) => {
