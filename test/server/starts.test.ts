@@ -3,12 +3,15 @@ import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
 import { readLock } from "../../lib/bucket/base/lock.ts";
+import type { BucketCall, Context } from "../../lib/server/context.ts";
+import { Lines } from "../../lib/server/line.ts";
 import { component } from "../../lib/server/routes/shapes.ts";
 import { ROUTES } from "../../lib/server/routes/table.ts";
-import { START_HEADERS } from "../../lib/server/start.ts";
+import { START_HEADERS, startRun } from "../../lib/server/start.ts";
 import { type CallOptions, TestServer, TOKEN } from "../helpers/server.ts";
 import { archiveBytes } from "../helpers/sources.ts";
 import { until } from "../helpers/temporary.ts";
+import { makeBucket } from "../helpers/workspace.ts";
 
 const KEY = "key-of-a-start";
 
@@ -68,16 +71,18 @@ test("CP-440 of twenty equal starts at the same moment one becomes a run, and al
 });
 
 test("CP-441 the key of a run with another request is 422 and names the run", async (t) => {
-  const { server, keyed, post, runs } = await setUp(t);
+  const { server, keyed, post, runs, waiting, queue } = await setUp(t);
   server.hold();
   const { run_id } = (await keyed("build")).body;
   const key = { "Idempotency-Key": KEY };
   for (const other of [
     await keyed("build", { purge_job_kv: true }),
     await keyed("gc"),
+    await waiting(KEY, 30, "gc"),
     await post("push", { ...key, "content-type": "application/x-tar" }, Buffer.from("anything")),
   ])
     assert.deepEqual([other.status, other.body.error, other.body.run_id], [422, "idempotency_mismatch", run_id]);
+  assert.deepEqual(await queue(), [], "what is refused does not wait");
   const elsewhere = await server.createBucket();
   const { status, body } = await server.call("POST", `${elsewhere.path}/gc`, { body: {}, headers: key });
   assert.deepEqual([status, body.run_id === run_id], [202, false], "a key counts in its bucket");
@@ -208,7 +213,7 @@ test("CP-447 CP-448 a start whose time is over keeps its place, before later one
   }
   assert.equal((await waiting("second-key", 0)).body.details.position, 2);
   assert.equal((await runs()).length, 1);
-  assert.equal((await waiting("first-key", 0)).status, 202);
+  assert.equal((await keyed("build", {}, "first-key")).status, 202, "it is its turn, also without Ops-Wait");
   assert.deepEqual(
     (await queue()).map(({ key }: { key: string }) => key),
     ["second-key"],
@@ -256,6 +261,23 @@ test("CP-449 a start that is given up is answered 409 and never starts", async (
   await ended(run);
   assert.equal(await readLock(layout), undefined);
   assert.equal((await runs()).length, 1);
+});
+
+test("CP-449 a start that is given up while it takes its bucket frees the bucket again and does not start", async (t) => {
+  const { layout, bucketId: id } = await makeBucket(t);
+  const lines = new Lines();
+  const done: string[] = [];
+  const reserve = async () => {
+    assert.ok(lines.leave(id, KEY));
+    return { runId: "run", start: async () => done.push("started"), release: async () => done.push("released") };
+  };
+  const request = { method: "POST", path: "", signal: t.signal, longPoll() {} };
+  const call = { bucket: { id, layout }, request, headers: { "Idempotency-Key": KEY, "Ops-Wait": 0 }, query: {}, body: {} };
+  const context = { lines, supervisor: { reserve }, readers: { read: async () => {} }, identity: { address: "", via: "bearer" } };
+  const [first, second] = [call as unknown as BucketCall, context as unknown as Context];
+  const starting = startRun(first, "build", second, async () => ({}));
+  await assert.rejects(starting, { code: "bucket_busy", details: { position: null } });
+  assert.deepEqual(done, ["released"]);
 });
 
 test("CP-446 a start of the line that is refused makes way for the next one", async (t) => {
