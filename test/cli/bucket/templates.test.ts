@@ -54,7 +54,7 @@ function planned(folder: string, target: string, ...variables: string[]): string
 test("a job of the template `service` runs as it was made: deploy, HTTP, status, restart, drift, stop", async (t) => {
   const { done, root, port } = await bucketWith(t, "service");
   await done("deploy");
-  assert.match(await (await fetch(`http://127.0.0.1:${port}/`)).text(), /<p>my-service works\./);
+  assert.match(await (await fetch(`http://127.0.0.1:${port}/`)).text(), /<p>my-service works on 127/);
   assert.match(await done("job", "status", "my-service"), /running, pid \d+/);
   await done("job", "restart", "my-service");
   await done("drift");
