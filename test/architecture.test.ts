@@ -260,6 +260,26 @@ test("every export of lib and ui says what it promises, and nothing is exported 
 
 test("no file is longer than an auditor reads at once", () => assertNone(lengthProblems(everything, LONG_FILES)));
 
+/** What a file loads before anything is called, itself included: static imports of values, through all files. */
+function loadedWith(file: string, found = new Set<string>()): Set<string> {
+  if (found.has(file)) return found;
+  found.add(file);
+  const code = codeOf(readFileSync(path.join(ROOT, file), "utf8"), true);
+  for (const [, target = ""] of code.matchAll(/^import (?!type )[^;]*?from "(\.[^"]+)"/gm))
+    loadedWith(path.posix.join(path.posix.dirname(file), target), found);
+  return found;
+}
+
+test("a start loads the tables of commands, and nothing that only one of them needs", () => {
+  const tables = /^lib\/(?:core\/|cli\/(?:main|base\/|commands\/|bucket\/run-command)|run\/protocol|bucket\/\w+\/states)/;
+  const loaded = [...loadedWith("lib/cli/main.ts")];
+  assert.ok(loaded.includes("lib/core/shape.ts"));
+  assert.deepEqual(
+    loaded.filter((file) => !tables.test(file)),
+    [],
+  );
+});
+
 test("the program needs no package to run", () => {
   const manifest = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8"));
   for (const kind of ["dependencies", "peerDependencies"])

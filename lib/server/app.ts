@@ -18,6 +18,7 @@ import { type Log, logExchange } from "./access.ts";
 import { ReadThread } from "./beside.ts";
 import { readTlsPair, type ServerConfig } from "./config.ts";
 import type { Services } from "./context.ts";
+import { Lines } from "./line.ts";
 import { Readers } from "./reading.ts";
 import { ROUTES } from "./routes/table.ts";
 import { RunList } from "./run-list.ts";
@@ -62,7 +63,7 @@ export async function startServer(
   await supervisor.recover((await bucketIds(root)).map((id) => layoutOf(path.join(root, id))));
   const { guard, ...signIn } = signInOf(config, now);
   const [readers, beside, runList] = [new Readers(), new ReadThread(), new RunList()];
-  const services = { root, supervisor, launcher, readers, beside, runList, ...signIn };
+  const services = { root, supervisor, lines: new Lines(), launcher, readers, beside, runList, ...signIn };
   const listener = await listen({
     host,
     port,

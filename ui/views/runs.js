@@ -1,4 +1,4 @@
-import { address, keepQuery, listOf, queryOf } from "../base/api.js";
+import { address, get, keepQuery, listOf, queryOf } from "../base/api.js";
 import { a, button, el, patch } from "../base/dom.js";
 import { ago, duration, elapsed, number, plain, said, words } from "../base/text.js";
 import { choice } from "../parts/form.js";
@@ -19,8 +19,9 @@ export function runsView(page) {
   const look = { most: PAGE };
   const read = async () => {
     const { kind, status } = Object.fromEntries(address().query);
-    const items = await listOf(page.path(`/runs?${queryOf({ kind, status, limit: Math.min(look.most, 500) })}`), look.most);
-    return { cut: items.cut || items.length > look.most, items: items.slice(0, look.most) };
+    const runs = page.path(`/runs?${queryOf({ kind, status, limit: Math.min(look.most, 500) })}`);
+    const [items, queue] = await Promise.all([listOf(runs, look.most), get(page.path("/queue"))]);
+    return { cut: items.cut || items.length > look.most, items: items.slice(0, look.most), queue: queue.items };
   };
   const list = region(read, (data) => drawn(page, data, more), { name: "section.panel" });
   const total = el("span");
@@ -46,7 +47,7 @@ export function runsView(page) {
   return { title: "Runs", element, fast: true, refresh };
 }
 
-function drawn(page, { items, cut }, more) {
+function drawn(page, { items, cut, queue }, more) {
   if (items.length === 0) return empty("No such run.", el("a.button", { href: page.link("deployments") }, "Deploy"));
   const heads = ["State", "What", "About", "By", "When", "Took"].map((text) =>
     el("th", { scope: "col", class: text === "Took" && "number" }, text),
@@ -55,9 +56,15 @@ function drawn(page, { items, cut }, more) {
   const parts = [el("caption.unseen", "Runs, newest first"), el("thead", el("tr", heads)), el("tbody", rows)];
   const note = el("p.meta", `The ${number(items.length)} newest are shown.`);
   return [
+    queue.length > 0 && el("p.meta.pad", { key: "queue" }, "In line: ", queue.flatMap(inLine)),
     el("div.table", { key: "table" }, el("table", parts)),
     cut && el("div.controls.pad", { key: "more" }, note, button("Show more", more)),
   ];
+}
+
+/** A start that waits until the bucket is free. */
+function inLine({ kind, since }, index) {
+  return [index > 0 && ", then ", words(kind), " ", elapsed(since)];
 }
 
 function runRow(page, run) {
