@@ -7,6 +7,9 @@ import { fileURLToPath } from "node:url";
 import { PROGRAM } from "./local-server.ts";
 import { PrivateSshd } from "./private-sshd.ts";
 
+/** The default key exchange costs ten times as much. */
+const QUICK = "KexAlgorithms curve25519-sha256";
+
 /** A fenced block of shell commands, with the output that the page shows below it. */
 export interface Block {
   /** Where it begins in the page. */
@@ -70,7 +73,7 @@ export class PageHosts {
 
   /** Starts an sshd for them; everything lies in the folder. */
   static async start(folder: string): Promise<PageHosts> {
-    return new PageHosts(folder, await PrivateSshd.start(path.join(folder, "sshd"), ownAddresses()));
+    return new PageHosts(folder, await PrivateSshd.start(path.join(folder, "sshd"), ownAddresses(), [QUICK]));
   }
 
   /** Ends sshd and its sessions. What is deployed goes on. */
@@ -81,7 +84,7 @@ export class PageHosts {
 
 /** Three loopback addresses that hardly anybody else uses, so that each port of them is free. */
 export function ownAddresses(): string[] {
-  const [a, b] = [2 + Math.floor(Math.random() * 250), Math.floor(Math.random() * 256)];
+  const [a, b] = [2 + ((process.pid >> 8) % 250), process.pid % 256];
   return [1, 2, 3].map((last) => `127.${a}.${b}.${last}`);
 }
 

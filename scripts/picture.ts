@@ -16,6 +16,8 @@ const COLUMN_PX = 7.83;
 const PAUSE_MS = 1_600;
 const TYPING_MS = 900;
 const END_MS = 6_000;
+/** Lines that a reader of the picture does not miss. */
+const LEFT_OUT = /^(?:deploy of bucket|read |built |workers: )|: synced to | \| +(?:make status|running, pid)/;
 
 /** A line of the picture, and when it comes. */
 interface Line {
@@ -36,7 +38,10 @@ function linesOf(parts: readonly { block: Block; pieces: readonly { at: number; 
     for (const { at, text } of pieces) {
       now += Math.min(at - before, PAUSE_MS);
       before = at;
-      for (const line of text.split("\n").filter(Boolean)) lines.push({ at: now, text: line });
+      for (const line of text.split("\n")) {
+        const isNews = line !== "" && !LEFT_OUT.test(line) && line !== lines.at(-1)?.text;
+        if (isNews) lines.push({ at: now, text: line });
+      }
     }
     now += TYPING_MS;
   }
