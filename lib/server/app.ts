@@ -7,7 +7,6 @@ import { layoutOf } from "../bucket/base/layout.ts";
 import { bucketIds, bucketNotFound, prepareRoot, takeRoot } from "../bucket/source/root.ts";
 import { Failure, messageOf } from "../core/errors.ts";
 import { exists } from "../core/files.ts";
-import { loadAssets } from "../core/self.ts";
 import type { Launcher } from "../core/spawn.ts";
 import { CONNECTION_CAPS } from "../http/connections.ts";
 import { listen } from "../http/listen.ts";
@@ -17,6 +16,7 @@ import { Supervisor } from "../run/supervisor.ts";
 import { type Log, logExchange } from "./access.ts";
 import { ReadThread } from "./beside.ts";
 import { readTlsPair, type ServerConfig } from "./config.ts";
+import { readConsole } from "./console-files.ts";
 import type { Services } from "./context.ts";
 import { Lines } from "./line.ts";
 import { Readers } from "./reading.ts";
@@ -55,12 +55,13 @@ export async function startServer(
 ): Promise<RunningServer> {
   const { root, host, port } = config;
   const tls = config.tls && (await readTlsPair(config.tls));
-  const files = new StaticFiles(await loadAssets());
+  const files = new StaticFiles(await readConsole());
   const supervisor = new Supervisor({ launcher, log });
   await using taken = new AsyncDisposableStack();
   taken.use(await takeRoot(root));
   await prepareRoot(root);
   await supervisor.recover((await bucketIds(root)).map((id) => layoutOf(path.join(root, id))));
+  await tellSchemas(root, log);
   const { guard, ...signIn } = signInOf(config, now);
   const [readers, beside, runList] = [new Readers(), new ReadThread(), new RunList()];
   const services = { root, supervisor, lines: new Lines(), launcher, readers, beside, runList, ...signIn };
@@ -74,6 +75,7 @@ export async function startServer(
     onExchange: (exchange) => logExchange(log, exchange),
     onDefect: (id, error) => log(`request=${id} failed: ${error instanceof Error ? error.stack : error}`),
   });
+  void files.compress();
   const lock = taken.move();
   return {
     url: listener.url,
@@ -93,6 +95,15 @@ export async function startServer(
       await lock.disposeAsync();
     },
   };
+}
+
+/** Says which buckets need an upgrade, and which a newer program. */
+async function tellSchemas(root: string, log: Log): Promise<void> {
+  const { schemaFailure } = await import("../bucket/base/database.ts");
+  for (const id of await bucketIds(root)) {
+    const { code, message } = schemaFailure(layoutOf(path.join(root, id)).database) ?? {};
+    if (code === "schema_upgrade_required" || code === "schema_too_new") log(`bucket ${id}: ${message}`);
+  }
 }
 
 /** The sign-in: sessions, TOTP and the guard. The key that signs the cookies lives as long as the server. */

@@ -7,16 +7,16 @@ import { empty, head, region } from "../parts/region.js";
 import { state, tag } from "../parts/state.js";
 import { aboutOf, byOf, nameOf } from "../run/words.js";
 
-const PAGE = 50;
-const KINDS = (
+const PAGE_RUNS = 50;
+const RUN_KINDS = (
   "push rollback build deploy drift health_check gc run_command hooks worker_trust worker_facts worker_uptime " +
   "worker_sysstat job_start job_stop job_restart job_reload job_status job_run snapshot_create snapshot_restore"
 ).split(" ");
-const FILTERS = { kind: KINDS, status: ["running", "succeeded", "failed", "cancelled"] };
+const FILTERS = { kind: RUN_KINDS, status: ["running", "succeeded", "failed", "cancelled"] };
 
 /** The runs of a bucket, newest first. @param {import("../routes.js").Page} page */
 export function runsView(page) {
-  const look = { most: PAGE };
+  const look = { most: PAGE_RUNS };
   const read = async () => {
     const { kind, status } = Object.fromEntries(address().query);
     const runs = page.path(`/runs?${queryOf({ kind, status, limit: Math.min(look.most, 500) })}`);
@@ -31,14 +31,14 @@ export function runsView(page) {
     return list.refresh();
   }
   function more() {
-    look.most += PAGE;
+    look.most += PAGE_RUNS;
     list.refresh();
   }
   const narrow = Object.entries(FILTERS).map(([name, all]) => {
     const options = ["", ...all].map((one) => [one, words(one || "all")]);
     const choose = (value) => {
       keepQuery({ [name]: value });
-      look.most = PAGE;
+      look.most = PAGE_RUNS;
       list.refresh();
     };
     return choice(words(name), options, page.query.get(name) ?? "", choose);
