@@ -89,7 +89,7 @@ export const RUN_COMMANDS: readonly Command[] = [
     flags: [
       BUCKET_DIR,
       { name: "selectors", short: "s", value: "A,B", help: "Labels that its workers carry (default: its name)" },
-      { name: "template", value: "NAME", help: "service, systemd, compose, or a folder of templates/" },
+      { name: "template", value: "NAME", help: "A folder of templates/, or service, systemd, compose" },
     ],
     run: async (input) => (await import("../bucket/workspace.ts")).createJobCommand(input),
   },
