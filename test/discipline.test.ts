@@ -35,6 +35,7 @@ const RULES: Rule[] = [
       "scripts/test.ts": "makes a folder of its own there",
       "scripts/private-sshd.ts": "sshd does not start as root without /run/sshd",
       "scripts/setup.js": "looks whether there are lists of packages",
+      "scripts/man-pages.ts": "names what a service has",
       "test/cli/server/install.test.ts": "has a file system of its own there, or opens nothing",
       "test/transport/ssh/ssh.test.ts": CONNECTIONS,
       "test/slow/demo.test.ts": "asks for the end of a name",
