@@ -53,6 +53,7 @@ const RULES: Rule[] = [
       "scripts/demo.ts": "is no test",
       "scripts/prove.ts": "is no test, and removes it",
       "scripts/release/main.ts": "is no test, and removes it",
+      "scripts/picture.ts": "is no test",
       "scripts/screenshots.ts": "is no test",
     },
   },
