@@ -22,9 +22,7 @@ before(async () => {
   server = await LocalServer.start(path.join(base, "root"));
   bucket = await server.createBucket("shop");
   await push("1.0.0");
-  ui = await ConsolePage.open(server.url, { width: 1440, height: 900 });
-  await ui.goTo("");
-  await ui.signIn(server.token);
+  ui = await ConsolePage.signedIn(server, { width: 1440, height: 900 });
 });
 after(async () => {
   await ui?.close();
@@ -173,7 +171,7 @@ test("a deploy that goes on shows its state, its workers batch by batch, and wha
 test("a deploy that failed is a report: what failed first, with the worker's own lines, then what was not started", async () => {
   await report();
   const job = main().locator("details.bad", { hasText: "base" });
-  await job.getByText("failed on 127.0.0.2").waitFor();
+  await job.getByText("failed on 127.0.0.2, stopped at batch 2 of 2").waitFor();
   await job.locator(".evidence .reason-line", { hasText: FATAL }).waitFor();
   await job.getByText("last 3 lines, 1 by make left out").waitFor();
   const number = (await job.locator(".reason-line button").textContent()) ?? "";

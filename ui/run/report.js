@@ -1,6 +1,6 @@
 // What a deploy came to: what failed first, with what was said there, then what was not started, then what went well.
 import { el } from "../base/dom.js";
-import { count, duration, firstLine, listed, said } from "../base/text.js";
+import { count, duration, firstLine, joined, listed, said } from "../base/text.js";
 import { orderButton } from "../parts/order.js";
 import { fold, rest } from "../parts/region.js";
 import { byTrouble, mark, rowAbout, tag } from "../parts/state.js";
@@ -52,7 +52,10 @@ function resultFold(view, one, open) {
   const isBack = / put back on /.test(reason);
   const failed = workersIn(allocations, "failed");
   const isWhole = outcome === "not_started" || allocations.length === 0;
-  const why = isWhole ? reason : failed.length > 0 && `failed ${onWorkers(failed)}`;
+  const { batch, batches } = one.stopped_in ?? {};
+  const why = isWhole
+    ? reason
+    : joined(failed.length > 0 && `failed ${onWorkers(failed)}`, batches > 1 && `stopped at batch ${batch} of ${batches}`);
   const summary = [
     mark(jobMark(outcome), { label: outcome.replaceAll("_", " ") }),
     el("b", job),

@@ -17,6 +17,8 @@ const LETTERS = Object.fromEntries(Object.entries(STATES).map(([letter, word]) =
 const URGENT = "frwx";
 /** A value of a tag makes a group where there are so many of them. */
 const [LEAST_VALUES, MOST_VALUES] = [2, 40];
+/** So many groups are told of workers that have the same trouble. */
+const MOST_PLACES = 3;
 /** Where there are no more columns, each head says how many workers it stands for. */
 const FEW = 6;
 const NATURAL = new Intl.Collator("en", { numeric: true });
@@ -146,6 +148,43 @@ export function groupings(workers) {
     return values.size >= LEAST_VALUES && values.size <= MOST_VALUES;
   };
   return ["name", ...[...keys].sort().filter(fit)];
+}
+
+/** The workers with their labels as one more tag: those labels that not all of them have. */
+export function labelled(workers) {
+  const [{ labels: first = [] } = {}] = workers;
+  const shared = new Set(first.filter((label) => workers.every(({ labels = [] }) => labels.includes(label))));
+  return workers.map(({ labels = [], tags, ...worker }) => {
+    const own = labels.filter((label) => !shared.has(label));
+    return { ...worker, tags: { ...(own.length > 0 && { label: own.join(" + ") }), ...tags } };
+  });
+}
+
+/**
+ * Where some of the workers are, by the tag that tells most: `in 2 racks: r07 12, r08 3`. Nothing where they are
+ * everywhere.
+ * @param {string[]} names
+ * @param {{ worker: string, tags?: Record<string, string> }[]} workers
+ */
+export function whereabouts(names, workers) {
+  const wanted = new Set(names);
+  const ways = groupings(workers)
+    .slice(1)
+    .map((key) => {
+      const all = Map.groupBy(workers, (worker) => tagOf(worker, key));
+      const own = Map.groupBy(
+        workers.filter(({ worker }) => wanted.has(worker)),
+        (worker) => tagOf(worker, key),
+      );
+      return { key, all: all.size, places: [...own] };
+    });
+  const [best] = ways
+    .filter(({ all, places }) => places.length <= MOST_PLACES && places.length < all)
+    .sort((one, other) => other.all - one.all);
+  if (!best) return "";
+  const places = best.places.toSorted(([, one], [, other]) => other.length - one.length);
+  if (places.length === 1) return `in ${best.key} ${places[0][0]}`;
+  return `in ${places.length} ${best.key}s: ${places.map(([value, own]) => `${value} ${own.length}`).join(", ")}`;
 }
 
 /** @param {{ tags?: Record<string, string> }} worker @param {string} key */
