@@ -25,7 +25,6 @@ before(async () => {
   await server.run(fleet.bucket, "deploy", { jobs: ["consul"] });
   markPromoted(layoutOf(path.join(base, "root", fleet.bucket)).database, ["consul"]);
   ui = await ConsolePage.open(server.url, { width: 1440, height: 900 });
-  ui.page.setDefaultTimeout(15000);
 });
 after(async () => {
   await ui?.close();
@@ -87,10 +86,7 @@ test("a deploy moves the map: what is at work, what has changed, and first what 
   await ui.view(fleet.bucket, `runs/${deploy}`);
   await ui.button("Cancel …").waitFor();
   await main().locator(".waits").getByText("nginx on 5 workers").waitFor();
-  await main()
-    .locator(".job", { hasText: "kafka" })
-    .getByText(/failed on 1/)
-    .waitFor();
+  await main().locator("li", { hasText: "kafka" }).locator(".reason.bad", { hasText: FATAL }).waitFor();
   await ui.view(fleet.bucket, "");
   rmSync(holdOf(fleet.workers));
   await cells(".running").first().waitFor({ state: "detached" });

@@ -100,8 +100,8 @@ function aboutLine({ page, run }) {
 function elapsedOf(view) {
   const { created_at: begun } = view.run;
   const usual = usualOf(view);
-  const isLate = usual && Date.now() - Date.parse(begun) > usual;
-  const about = usual && [" of about ", usual < 60_000 ? duration(usual) : `${Math.round(usual / 60_000)} min`];
+  const isLate = usual > 0 && Date.now() - Date.parse(begun) > usual;
+  const about = usual > 0 && [" of about ", usual < 60_000 ? duration(usual) : `${Math.round(usual / 60_000)} min`];
   return el("p.elapsed", { class: isLate && "late" }, el("b", elapsed(begun)), about);
 }
 

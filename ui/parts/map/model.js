@@ -147,7 +147,15 @@ export function groupings(workers) {
     const values = new Set(workers.map((worker) => tagOf(worker, key)));
     return values.size >= LEAST_VALUES && values.size <= MOST_VALUES;
   };
-  return ["name", ...[...keys].sort().filter(fit)];
+  const others = [...keys].sort().filter((key) => key !== "label" && fit(key));
+  const isOwn = fit("label") && others.every((key) => partition(workers, key) !== partition(workers, "label"));
+  return ["name", ...(isOwn ? ["label"] : []), ...others];
+}
+
+/** Which workers are in one group: the same for tags that group alike. */
+function partition(workers, key) {
+  const values = [...new Set(workers.map((worker) => tagOf(worker, key)))];
+  return workers.map((worker) => values.indexOf(tagOf(worker, key))).join();
 }
 
 /** The workers with their labels as one more tag: those labels that not all of them have. */
