@@ -4,6 +4,7 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { brotliCompressSync } from "node:zlib";
 import type { AnyNode } from "acorn";
+import { readConsole } from "../lib/server/console-files.ts";
 import { cyclesOf, importsOf, lineAt, readSources, type Source } from "../test/helpers/imports.ts";
 import { childrenOf, syntaxOf } from "../test/helpers/syntax.ts";
 
@@ -82,11 +83,15 @@ export function rooms(folder: string): Room[] {
   return roomsOf(files.map((file) => ({ file, text: readFileSync(path.join(ROOT, file), "utf8") })));
 }
 
-/** The bytes of the pages, styles, scripts and drawings below a folder as they are sent, each compressed by itself. */
-export function sentBytes(folder: string): number {
-  const files = globSync(`${folder}/**/*.{js,css,html,svg}`, { cwd: ROOT });
-  // Brotli's best quality is what it uses by default, as the server does (lib/server/static.ts).
-  return sum(files.map((file) => brotliCompressSync(readFileSync(path.join(ROOT, file))).length));
+/** The files of the console with their bytes as they are sent: compressed as the server does it (lib/server/static.ts). */
+export async function sentFiles(): Promise<Map<string, number>> {
+  const assets = [...(await readConsole())].filter(([name]) => path.extname(name) !== "");
+  return new Map(assets.map(([name, { content }]) => [name, brotliCompressSync(content).length]));
+}
+
+/** How many bytes that is in all. */
+export async function sentBytes(): Promise<number> {
+  return sum([...(await sentFiles()).values()]);
 }
 
 function roomsOf(sources: readonly Source[]): Room[] {
@@ -181,4 +186,7 @@ function tableRow(...cells: (string | number)[]): string {
   return `| ${cells.join(" | ")} |`;
 }
 
-if (import.meta.main) console.log(`${report(["lib", "ui"])}\n\nui as it is sent: ${sentBytes("ui")} bytes`);
+if (import.meta.main) {
+  const sent = [...(await sentFiles())].map(([name, bytes]) => `${name} ${bytes}`);
+  console.log(`${report(["lib", "ui"])}\n\nui as it is sent: ${await sentBytes()} bytes: ${sent.join(", ")}`);
+}

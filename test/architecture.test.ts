@@ -40,7 +40,7 @@ const ROOMS: Record<string, readonly string[]> = {
  * The folders of ui, from the lowest to the highest: a module imports from its own folder and from lower ones. A name with a
  * slash is one file: Activity is part of the frame, and views show runs in it.
  */
-const UI_FOLDERS = ["base", "parts", "log", "frame/activity", "run", "views", "routes", "frame", "main", "docs"];
+const UI_FOLDERS = ["base", "parts", "log", "frame/activity", "run", "views", "routes", "frame", "docs", "main"];
 
 /** Files that an auditor keeps apart in the mind. */
 const MOST_FILES = 15;
@@ -123,8 +123,7 @@ function uiProblems(sources: readonly Source[]): string[] {
   const files = new Set(sources.map(({ file }) => file));
   return sources.flatMap((source) =>
     importsOf(source).flatMap(({ line, target }) => {
-      // Views are loaded by the name of their module.
-      if (target === undefined) return source.file === "ui/routes.js" ? [] : [`${source.file}:${line} imports a computed name`];
+      if (target === undefined) return [`${source.file}:${line} imports a computed name`];
       const to = path.posix.join(path.posix.dirname(source.file), target);
       if (!files.has(to)) return [`${source.file}:${line} imports ${target}, which is no module of ui`];
       if (heightOf(source.file) < 0) return [`${source.file} is in a folder that the table of this test does not know`];
@@ -260,6 +259,26 @@ test("every export of lib and ui says what it promises, and nothing is exported 
 
 test("no file is longer than an auditor reads at once", () => assertNone(lengthProblems(everything, LONG_FILES)));
 
+/** What a file loads before anything is called, itself included: static imports of values, through all files. */
+function loadedWith(file: string, found = new Set<string>()): Set<string> {
+  if (found.has(file)) return found;
+  found.add(file);
+  const code = codeOf(readFileSync(path.join(ROOT, file), "utf8"), true);
+  for (const [, target = ""] of code.matchAll(/^import (?!type )[^;]*?from "(\.[^"]+)"/gm))
+    loadedWith(path.posix.join(path.posix.dirname(file), target), found);
+  return found;
+}
+
+test("a start loads the tables of commands, and nothing that only one of them needs", () => {
+  const tables = /^lib\/(?:core\/|cli\/(?:main|base\/|commands\/|bucket\/run-command)|run\/protocol|bucket\/\w+\/states)/;
+  const loaded = [...loadedWith("lib/cli/main.ts")];
+  assert.ok(loaded.includes("lib/core/shape.ts"));
+  assert.deepEqual(
+    loaded.filter((file) => !tables.test(file)),
+    [],
+  );
+});
+
 test("the program needs no package to run", () => {
   const manifest = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8"));
   for (const kind of ["dependencies", "peerDependencies"])
@@ -324,7 +343,6 @@ test("the check of the console lets views show runs in Activity, and routes load
     { file: "ui/views/a.js", text: 'import { activity } from "../frame/activity.js";' },
     { file: "ui/frame/activity.js", text: 'import "../log/pane.js";' },
     { file: "ui/log/pane.js", text: "" },
-    { file: "ui/routes.js", text: "await import(name);" },
   ];
   assert.deepEqual(uiProblems(sources), []);
 });

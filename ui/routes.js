@@ -1,11 +1,22 @@
 import { el } from "./base/dom.js";
+import { auditView } from "./views/audit.js";
 import { bucketsView } from "./views/buckets.js";
+import { catalogView } from "./views/catalog.js";
+import { commandView } from "./views/command.js";
+import { deploymentsView } from "./views/deployments.js";
+import { hooksView } from "./views/hooks.js";
+import { jobView } from "./views/job.js";
+import { jobsView } from "./views/jobs.js";
 import { overviewView } from "./views/overview.js";
+import { runView } from "./views/run.js";
+import { runsView } from "./views/runs.js";
+import { sourceView } from "./views/source.js";
+import { workersView } from "./views/workers.js";
 
 /**
- * A view of the navigation: its part of the address and what follows there, its module in views/ (`one` is the module for one
- * of its things), its key, what is counted beside its name, and its icon where a phone has a place for it.
- * @typedef {{ name: string, rest?: string[], file: string, one?: string, label: string, key: string, group: string,
+ * A view of the navigation: its part of the address and what follows there, its function (`one` is the function for one of its
+ * things), its key, what is counted beside its name, and its icon where a phone has a place for it.
+ * @typedef {{ name: string, rest?: string[], make: MakeView, one?: MakeView, label: string, key: string, group: string,
  *   total?: string, trouble?: string, icon?: string }} Section
  */
 
@@ -14,23 +25,23 @@ import { overviewView } from "./views/overview.js";
  * @type {Section[]}
  */
 export const SECTIONS = [
-  { name: "", file: "overview", label: "Overview", key: "o", group: "", icon: "overview" },
-  { name: "deployments", file: "deployments", label: "Deployments", key: "d", group: "", icon: "deploy" },
-  { name: "runs", file: "runs", one: "run", label: "Runs", key: "r", group: "", icon: "runs", total: "runs" },
-  { name: "jobs", file: "jobs", one: "job", label: "Jobs", key: "j", group: "Fleet", total: "jobs", trouble: "failed" },
-  { name: "workers", file: "workers", label: "Workers", key: "w", group: "Fleet", total: "workers", trouble: "unreachable" },
+  { name: "", make: overviewView, label: "Overview", key: "o", group: "", icon: "overview" },
+  { name: "deployments", make: deploymentsView, label: "Deployments", key: "d", group: "", icon: "deploy" },
+  { name: "runs", make: runsView, one: runView, label: "Runs", key: "r", group: "", icon: "runs", total: "runs" },
+  { name: "jobs", make: jobsView, one: jobView, label: "Jobs", key: "j", group: "Fleet", total: "jobs", trouble: "failed" },
+  { name: "workers", make: workersView, label: "Workers", key: "w", group: "Fleet", total: "workers", trouble: "unreachable" },
   ofCatalog("certs", { label: "Certificates", key: "t", trouble: "soon" }),
   ofCatalog("kv", { label: "Keys and values", key: "k" }),
-  { name: "catalog", file: "catalog", label: "Catalog", key: "l", group: "Fleet" },
-  { name: "command", file: "command", label: "Run command", key: "c", group: "Act" },
-  { name: "hooks", file: "hooks", label: "Hooks", key: "h", group: "Act", total: "hooks" },
-  { name: "source", file: "source", label: "Source", key: "s", group: "History", total: "revisions" },
-  { name: "audit", file: "audit", label: "Audit", key: "a", group: "History" },
+  { name: "catalog", make: catalogView, label: "Catalog", key: "l", group: "Fleet" },
+  { name: "command", make: commandView, label: "Run command", key: "c", group: "Act" },
+  { name: "hooks", make: hooksView, label: "Hooks", key: "h", group: "Act", total: "hooks" },
+  { name: "source", make: sourceView, label: "Source", key: "s", group: "History", total: "revisions" },
+  { name: "audit", make: auditView, label: "Audit", key: "a", group: "History" },
 ];
 
 /** Two lists of the catalog have a place of their own in the navigation. */
 function ofCatalog(list, about) {
-  return { name: "catalog", rest: [list], file: "catalog", group: "Fleet", total: list, ...about };
+  return { name: "catalog", rest: [list], make: catalogView, group: "Fleet", total: list, ...about };
 }
 
 /** The section of an address; undefined for the buckets, and where there is none. */
@@ -62,21 +73,19 @@ export function sectionAt({ bucketId, view, rest = [] }) {
  * @property {() => any} [refresh] reads again: after each change on the server, and every 10 s
  * @property {boolean} [queried] is made anew when the query of its address changes
  * @property {boolean} [fast] is read again every second while a run goes on in the bucket
+ *
+ * @typedef {(page: Page) => View} MakeView
  */
 
 /**
- * Loads the view of an address.
+ * The function that makes the view of an address.
  * @param {ReturnType<typeof import("./base/api.js").address>} place
- * @returns {Promise<(page: Page) => View>}
+ * @returns {MakeView}
  */
-export async function viewAt(place) {
+export function viewAt(place) {
   if (place.known && !place.bucketId) return bucketsView;
   const section = place.known && sectionAt(place);
-  if (section?.file === "overview") return overviewView;
-  if (section) {
-    const file = (place.rest.length > 0 && section.one) || section.file;
-    return (await import(`./views/${file}.js`))[`${file}View`];
-  }
+  if (section) return (place.rest.length > 0 && section.one) || section.make;
   const way = el("p", el("a", { href: "#/" }, "Go to the buckets"));
   return () => ({ title: "No such page", element: el("div", el("h1", "There is no such page"), way) });
 }

@@ -34,6 +34,12 @@ export function decodeUtf8(bytes: Uint8Array): string | undefined {
   }
 }
 
+/** The line and the column (in characters) of a place in a text, both from 1. */
+export function lineAndColumn(text: string, at: number): { line: number; column: number } {
+  const before = text.slice(0, at);
+  return { line: before.split("\n").length, column: [...before.slice(before.lastIndexOf("\n") + 1)].length + 1 };
+}
+
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
 /** A number of bytes in the largest unit of which there is at least one: `12 B`, `1.5 KiB`, `64 MiB`. */

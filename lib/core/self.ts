@@ -1,8 +1,6 @@
 import { readFileSync } from "node:fs";
-import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
-import { Failure } from "./errors.ts";
 
 /** The folder of the program: where bin/, lib/, ui/ and openapi.yaml are. */
 export const PROGRAM_ROOT = fileURLToPath(new URL("../../", import.meta.url));
@@ -26,45 +24,6 @@ export function programRelease(): { version: string; commit: string | null } {
 /** The version of the program, as in package.json. */
 export function programVersion(): string {
   return programRelease().version;
-}
-
-/** A file of the user interface. */
-export interface Asset {
-  /** Its media type. */
-  type: string;
-  content: Buffer;
-}
-
-const MEDIA_TYPES: Readonly<Record<string, string>> = {
-  ".css": "text/css; charset=utf-8",
-  ".html": "text/html; charset=utf-8",
-  ".ico": "image/x-icon",
-  ".js": "text/javascript; charset=utf-8",
-  ".png": "image/png",
-  ".svg": "image/svg+xml",
-  ".txt": "text/plain; charset=utf-8",
-  ".woff2": "font/woff2",
-};
-
-/**
- * Reads all files below a folder (ui/ by default) into a fixed list, by the path of their URL. An `index.html` also
- * stands for its folder, with and without the slash. A path that is not in the list does not exist.
- */
-export async function loadAssets(folder: string = path.join(PROGRAM_ROOT, "ui")): Promise<ReadonlyMap<string, Asset>> {
-  // Loaded here: every start of the program loads this file, and only a server serves files.
-  const { walk } = await import("./walk.ts");
-  const assets = new Map<string, Asset>();
-  for (const { path: name } of walk(folder)) {
-    const type = MEDIA_TYPES[path.extname(name)];
-    if (type === undefined) throw new Failure("failed", `Cannot serve ${path.join(folder, name)}: unknown kind of file`);
-    const asset = { type, content: await readFile(path.join(folder, name)) };
-    assets.set(`/${name}`, asset);
-    if (path.basename(name) !== "index.html") continue;
-    const parent = `/${name.slice(0, -"index.html".length)}`;
-    assets.set(parent, asset);
-    if (parent !== "/") assets.set(parent.slice(0, -1), asset);
-  }
-  return assets;
 }
 
 let reached: (point: string) => void = () => {};

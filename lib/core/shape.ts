@@ -129,7 +129,11 @@ export function list<T>(item: Shape<T>, rule: { max?: number; min?: number } = {
 /** An object whose keys are free (but match `key`) and whose values are of one kind. */
 export function record<T>(value: Shape<T>, rule: { key?: RegExp; means?: string } = {}): Shape<Record<string, T>> {
   return {
-    schema: { type: "object", additionalProperties: value.schema },
+    schema: definedKeys({
+      type: "object",
+      additionalProperties: value.schema,
+      propertyNames: rule.key && { pattern: rule.key.source },
+    }),
     check(input, path, report) {
       if (!isObject(input)) {
         report(path, `expected an object, found ${typeName(input)}`);
@@ -188,9 +192,12 @@ export function object<F extends Fields>(fields: F, rule: ObjectRule = {}): Shap
   return {
     schema: {
       type: "object",
-      properties: Object.fromEntries(Object.entries(fields).map(([name, shape]) => [name, shape.schema])),
+      properties: Object.fromEntries([
+        ...Object.entries(fields).map(([name, shape]) => [name, shape.schema]),
+        ...Object.entries(rule.aliases ?? {}).map(([older, name]) => [older, { ...fields[name]?.schema, deprecated: true }]),
+      ]),
       ...(required.length > 0 && { required }),
-      additionalProperties: (rule.unknown ?? "refuse") !== "refuse",
+      additionalProperties: rule.unknown === "warn",
       ...(exclusive.length > 0 && { allOf: exclusive.map((pair) => ({ not: { required: pair } })) }),
     },
     check(value, path, report) {
@@ -262,6 +269,11 @@ export function withDefault<T>(shape: Shape<T>, value: T): Shape<T> {
   const isShared = typeof value === "object";
   const absent = () => (isShared ? structuredClone(value) : value);
   return { ...shape, schema: { ...shape.schema, default: value }, absent };
+}
+
+/** The same as {@link withDefault} for a value whose checked form is not what a file would hold. */
+export function otherwise<T>(shape: Shape<T>, value: T): Shape<T> {
+  return { ...withDefault(shape, value), schema: shape.schema };
 }
 
 /** The same shape, whose value `take` checks further and converts. */

@@ -63,6 +63,7 @@ const CODES_BY_STATUS: readonly (readonly [status: number, ...FailureCode[]])[] 
   [413, "payload_too_large"],
   [415, "unsupported_media_type"],
   [416, "range_not_satisfiable"],
+  [422, "idempotency_mismatch"],
   [429, "rate_limited"],
   [500, "internal"],
   [503, "shutting_down", "database_busy"],

@@ -11,6 +11,8 @@ export interface Call<Q extends QueryFields, B> {
   /** The `{…}` parts of the path, decoded. */
   params: Readonly<Record<string, string>>;
   query: { [K in keyof Q]: Infer<Q[K]> };
+  /** The headers that the route names, by their names there. */
+  headers: Readonly<Record<string, unknown>>;
   body: B;
 }
 
@@ -25,6 +27,8 @@ export interface Route<C, Q extends QueryFields = QueryFields, B = unknown> {
   summary: string;
   description?: string;
   query?: Q;
+  /** Headers of its own that the route takes; their names are as people write them. */
+  headers?: QueryFields;
   body?: Shape<B>;
   /** Media types of a body that the handler reads by itself. */
   upload?: readonly string[];
@@ -102,12 +106,13 @@ function decodePart(part: string, refused: RegExp): string | undefined {
   }
 }
 
-/** Checks query and body against the route and calls its handler. Throws `invalid_request` and what {@link readJson} throws. */
+/** Checks query, headers and body against the route and calls its handler. Throws `invalid_request` and what {@link readJson} throws. */
 export async function callRoute<C>(found: FoundRoute<Route<C>>, request: HttpRequest, context: C): Promise<Answer> {
   const { route, params } = found;
   const query = readQuery(route.query ?? {}, request.query);
+  const headers = readHeaders(route.headers ?? {}, request.headers);
   const body = route.body && (await readJson(request, route.body));
-  return await route.handle({ request, params, query, body }, context);
+  return await route.handle({ request, params, query, headers, body }, context);
 }
 
 /** The most values that a query may have, and the most names that a list with commas in one of them may have. */
@@ -128,7 +133,17 @@ function readQuery(fields: QueryFields, text: string): Record<string, unknown> {
   return checked.value;
 }
 
-/** The value that a text of the query stands for. A text of another form stays text, which the shape then refuses. */
+function readHeaders(fields: QueryFields, given: HttpRequest["headers"]): Record<string, unknown> {
+  const values = Object.entries(fields).flatMap(([name, shape]) => {
+    const value = given[name.toLowerCase()];
+    return value === undefined ? [] : [[name, queryValue(shape, String(value))]];
+  });
+  const checked = check(object(fields), Object.fromEntries(values));
+  if (!checked.ok) throw invalidRequest(checked.problems);
+  return checked.value;
+}
+
+/** The value that a text of the query, or of a header, stands for. A text of another form stays text, which the shape then refuses. */
 function queryValue(shape: Shape<unknown> | undefined, text: string): unknown {
   if (shape?.schema.type === "integer" && /^-?\d{1,15}$/.test(text)) return Number(text);
   if (shape?.schema.type === "boolean" && (text === "true" || text === "false")) return text === "true";

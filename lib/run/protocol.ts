@@ -31,10 +31,8 @@ const WORKERS = {
 const WORKERS_OR_LABELS = { exclusive: [["workers", "labels"]] } as const;
 
 /** What is read from workers. */
-const READING = object(
-  { ...WORKERS, concurrency: count("How many are asked at a time (default: ssh_concurrency of ops.conf)") },
-  WORKERS_OR_LABELS,
-);
+const ASKED = { ...WORKERS, concurrency: count("How many are asked at a time (default: ssh_concurrency of ops.conf)") };
+const READING = object(ASKED, WORKERS_OR_LABELS);
 
 const CONTROL = {
   allocations: optional(described(ALLOCATIONS, "Only the allocations on these workers; JOB@WORKER is one of them")),
@@ -161,14 +159,7 @@ export const RUNS = {
   },
   worker_trust: {
     summary: "Record the host keys of workers, and of the jump hosts before them",
-    parameters: object(
-      {
-        ...WORKERS,
-        concurrency: count("How many are asked at a time (default: ssh_concurrency of ops.conf)"),
-        force: flag("Replace known keys by those that the workers show now"),
-      },
-      WORKERS_OR_LABELS,
-    ),
+    parameters: object({ ...ASKED, force: flag("Replace known keys by those that the workers show now") }, WORKERS_OR_LABELS),
   },
   worker_facts: { summary: "Read facts of workers: system, processors, memory, disks, addresses, tools", parameters: READING },
   worker_uptime: { summary: "Read load and uptime of workers", parameters: READING },
@@ -182,6 +173,12 @@ export const RUNS = {
 export type RunKind = keyof typeof RUNS;
 /** The names of {@link RUNS}. */
 export const RUN_KINDS = Object.keys(RUNS) as RunKind[];
+/** The kinds of runs that can be repeated where they failed (`run/request.ts`). */
+export type RepeatableKind = ControlKind | Extract<RunKind, `worker_${string}`> | "deploy" | "health_check" | "run_command";
+/** True for a {@link RepeatableKind}. */
+export function isRepeatable(kind: RunKind): kind is RepeatableKind {
+  return kind in JOB_CONTROL || kind.startsWith("worker_") || ["deploy", "health_check", "run_command"].includes(kind);
+}
 /** The parameters of a run as JSON, before they are checked. */
 export type RunParams = Record<string, unknown>;
 /** The checked parameters of a run of this kind, with the defaults. */

@@ -6,6 +6,7 @@ import { isUuid, timeOfUuid } from "../codec/uuid.ts";
 import { Failure, hasErrno } from "../core/errors.ts";
 import { flushFolder, makePrivateFolder, namesIn, readRegularSync, remove, writeAtomic } from "../core/files.ts";
 import { Redactor } from "../core/redact.ts";
+import { faultPoint } from "../core/self.ts";
 import {
   anything,
   described,
@@ -27,7 +28,8 @@ export const ID: Shape<string> = {
   schema: { type: "string", format: "uuid", examples: ["0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70"] },
 };
 
-const ACTOR = object({ address: string(), via: oneOf("bearer", "session", "cli") });
+/** The shape of {@link Actor}. */
+export const ACTOR = object({ address: string(), via: oneOf("bearer", "session", "cli") });
 /** Who asked for something. */
 export type Actor = Infer<typeof ACTOR>;
 
@@ -61,8 +63,21 @@ export const RUN_FIELDS = {
   result: described(anything(), "The outcome a person asks for; its form depends on the kind"),
   audit: list(AUDIT_ENTRY),
 };
-/** `server-run.json`. */
-export type RunRecord = { [K in keyof typeof RUN_FIELDS]: Infer<(typeof RUN_FIELDS)[K]> };
+/** The `Idempotency-Key` of a start, and the sum of what was asked for. */
+export interface StartKey {
+  key: string;
+  sum: string;
+}
+
+/** Who asked for a run, in which request, and with which key. */
+export interface AskedFor {
+  actor: Actor;
+  requestId: string | null;
+  start_key?: StartKey;
+}
+
+/** `server-run.json`. The key stands in the record so that one write decides: no run without its key, no key without its run. */
+export type RunRecord = { [K in keyof typeof RUN_FIELDS]: Infer<(typeof RUN_FIELDS)[K]> } & { start_key?: StartKey };
 
 /** Who asked for a run, in words: `bearer from 192.0.2.7`. */
 export function askedBy({ audit }: RunRecord): string {
@@ -81,7 +96,7 @@ export const COMMAND_ENDED = "command ended before it completed";
  */
 export async function createRecord(
   layout: Layout,
-  start: Pick<RunRecord, "id" | "bucket_id" | "origin" | "params"> & { kind: RunKind; actor: Actor; requestId: string | null },
+  start: Pick<RunRecord, "id" | "bucket_id" | "origin" | "params"> & { kind: RunKind } & AskedFor,
 ): Promise<RunRecord & { kind: RunKind }> {
   const { actor, requestId, ...given } = start;
   const now = new Date().toISOString();
@@ -95,6 +110,7 @@ export async function createRecord(
   const { folder } = runLayout(layout, record.id);
   try {
     await makePrivateFolder(folder);
+    faultPoint("run: folder");
     await saveRecord(layout, record);
     await flushFolder(layout.runs);
     return record;
@@ -171,6 +187,27 @@ function errorOf(end: RunEnd): string {
 /** The ids of all stored runs, oldest first (a run id is a UUIDv7, so this is their order in time). */
 export async function runIds(layout: Layout): Promise<string[]> {
   return (await namesIn(layout.runs)).filter(isUuid).sort();
+}
+
+/** How long the key of a start is remembered. */
+const KEY_MS = 3_600_000;
+/** Of how many runs of a bucket, the newest ones, the keys are remembered. */
+export const MOST_KEYS = 1_000;
+
+/** Whether a run was started with a key that is still remembered. */
+export function hasFreshKey({ start_key, created_at }: RunRecord): boolean {
+  return start_key !== undefined && Date.parse(created_at) > Date.now() - KEY_MS;
+}
+
+/** The run of the last hour that was started with this key; undefined where there is none. */
+export async function runOfKey(layout: Layout, key: string): Promise<RunRecord | undefined> {
+  for (const id of (await runIds(layout)).reverse().slice(0, MOST_KEYS)) {
+    const record = readRecordHead(layout, id);
+    // The runs of a bucket begin one after the other: all that follow are older still.
+    if (record && Date.parse(record.created_at) <= Date.now() - KEY_MS) return undefined;
+    if (record?.start_key?.key === key) return record;
+  }
+  return undefined;
 }
 
 /** Writes the record atomically: a reader sees the old or the new one, also after a power loss. */

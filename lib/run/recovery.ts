@@ -10,9 +10,12 @@ import { readRegularSync, remove } from "../core/files.ts";
 import { Redactor } from "../core/redact.ts";
 import {
   COMMAND_ENDED,
+  hasFreshKey,
+  MOST_KEYS,
   type RunEnd,
   type RunRecord,
   readRecord,
+  readRecordHead,
   runIds,
   SERVER_RESTARTED,
   saveRecord,
@@ -120,8 +123,8 @@ export async function pruneHistory(layout: Layout): Promise<void> {
 }
 
 /**
- * Removes completed runs beyond the newest `count` or older than `days` (0 = unlimited); never one that runs, nor the
- * newest (control-plane.md, Runs 6). Folders of runs whose record cannot be read count like completed ones.
+ * Removes completed runs beyond the newest `count` or older than `days` (0 = unlimited); never one that runs, the newest,
+ * or one whose key is remembered (control-plane.md, Runs 6). Folders of runs whose record cannot be read count like completed ones.
  */
 export async function pruneRuns(layout: Layout, count: number, days: number): Promise<void> {
   const ids = (await runIds(layout)).reverse();
@@ -129,6 +132,8 @@ export async function pruneRuns(layout: Layout, count: number, days: number): Pr
     const tooMany = count > 0 && index >= count;
     const tooOld = days > 0 && timeOfUuid(id) < Date.now() - days * 24 * 3_600_000;
     if (index === 0 || !(tooMany || tooOld)) continue;
-    if (readRecord(layout, id)?.status !== "running") await remove(runLayout(layout, id).folder);
+    const record = readRecordHead(layout, id);
+    const isKept = record !== undefined && (record.status === "running" || (index < MOST_KEYS && hasFreshKey(record)));
+    if (!isKept) await remove(runLayout(layout, id).folder);
   }
 }

@@ -6,7 +6,7 @@ import { isUuid } from "../codec/uuid.ts";
 import { Failure } from "../core/errors.ts";
 import { MASK } from "../core/redact.ts";
 import { described, isObject, object, type Shape, string } from "../core/shape.ts";
-import { parametersOf, RUNS, type RunKind, type RunParams } from "./protocol.ts";
+import { isRepeatable, parametersOf, type RepeatableKind, RUNS, type RunKind, type RunParams } from "./protocol.ts";
 import { RECORD_DAMAGED, type RunRecord, readRecord } from "./record.ts";
 
 type ObjectSchema = { properties: Record<string, unknown>; required?: string[]; allOf?: unknown[] };
@@ -19,7 +19,7 @@ const WELL = {
   jobs: new Set<unknown>(["ok", "deployed", "changed", "skipped"]),
 };
 
-const REMAINING: Partial<Record<RunKind, Remaining>> = {
+const REMAINING: Record<RepeatableKind, Remaining> = {
   run_command: remainingWorkers,
   worker_trust: remainingWorkers,
   worker_facts: remainingWorkers,
@@ -46,11 +46,6 @@ const RETRY = object({
     "Repeat this run, of the same kind, where it failed, was unreachable or never started; goes alone",
   ),
 });
-
-/** True for the kinds of runs that {@link repeated} can repeat. */
-export function isRepeatable(kind: RunKind): boolean {
-  return REMAINING[kind] !== undefined;
-}
 
 /** The body of a request that starts a run of this kind: its parameters or, for a repeatable kind, `retry_of` alone. */
 export function startShape(kind: RunKind, parameters = RUNS[kind].parameters as Shape<RunParams>): Shape<RunParams> {
@@ -104,7 +99,7 @@ function onlyOf(record: RunRecord, job: string): RunRecord {
 
 function left({ kind, params, status, result }: RunRecord): RunParams | undefined {
   const { retry_of: _, ...asked } = params;
-  if (isObject(result)) return REMAINING[kind as RunKind]?.(asked, result);
+  if (isObject(result)) return REMAINING[kind as RepeatableKind]?.(asked, result);
   return status === "succeeded" ? undefined : asked;
 }
 

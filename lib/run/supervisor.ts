@@ -23,6 +23,7 @@ import {
 } from "./protocol.ts";
 import {
   type Actor,
+  type AskedFor,
   addAudit,
   askedBy,
   createRecord,
@@ -47,7 +48,7 @@ const SLOTS = 2 * availableParallelism();
 export interface Reservation {
   readonly runId: string;
   /** Starts the run's process, or has the run wait for a free slot; from then on the run ends by itself. */
-  start(params: RunParams, actor: Actor, requestId: string): Promise<void>;
+  start(params: RunParams, by: AskedFor): Promise<void>;
   /** Frees the bucket again; nothing of the run remains. */
   release(): Promise<void>;
 }
@@ -112,8 +113,7 @@ export class Supervisor {
     const lock = await this.#take(layout, id, kind);
     return {
       runId: id,
-      start: (params, actor, requestId) =>
-        this.#start(layout, lock, { id, bucket_id: bucketId, origin: "server", kind, params, actor, requestId }),
+      start: (params, by) => this.#start(layout, lock, { id, bucket_id: bucketId, origin: "server", kind, params, ...by }),
       release: () => lock.release(),
     };
   }

@@ -7,7 +7,6 @@ import { layoutOf } from "../bucket/base/layout.ts";
 import { bucketIds, bucketNotFound, prepareRoot, takeRoot } from "../bucket/source/root.ts";
 import { Failure, messageOf } from "../core/errors.ts";
 import { exists } from "../core/files.ts";
-import { loadAssets } from "../core/self.ts";
 import type { Launcher } from "../core/spawn.ts";
 import { CONNECTION_CAPS } from "../http/connections.ts";
 import { listen } from "../http/listen.ts";
@@ -17,7 +16,9 @@ import { Supervisor } from "../run/supervisor.ts";
 import { type Log, logExchange } from "./access.ts";
 import { ReadThread } from "./beside.ts";
 import { readTlsPair, type ServerConfig } from "./config.ts";
+import { readConsole } from "./console-files.ts";
 import type { Services } from "./context.ts";
+import { Lines } from "./line.ts";
 import { Readers } from "./reading.ts";
 import { ROUTES } from "./routes/table.ts";
 import { RunList } from "./run-list.ts";
@@ -54,7 +55,7 @@ export async function startServer(
 ): Promise<RunningServer> {
   const { root, host, port } = config;
   const tls = config.tls && (await readTlsPair(config.tls));
-  const files = new StaticFiles(await loadAssets());
+  const files = new StaticFiles(await readConsole());
   const supervisor = new Supervisor({ launcher, log });
   await using taken = new AsyncDisposableStack();
   taken.use(await takeRoot(root));
@@ -62,7 +63,7 @@ export async function startServer(
   await supervisor.recover((await bucketIds(root)).map((id) => layoutOf(path.join(root, id))));
   const { guard, ...signIn } = signInOf(config, now);
   const [readers, beside, runList] = [new Readers(), new ReadThread(), new RunList()];
-  const services = { root, supervisor, launcher, readers, beside, runList, ...signIn };
+  const services = { root, supervisor, lines: new Lines(), launcher, readers, beside, runList, ...signIn };
   const listener = await listen({
     host,
     port,
@@ -73,6 +74,7 @@ export async function startServer(
     onExchange: (exchange) => logExchange(log, exchange),
     onDefect: (id, error) => log(`request=${id} failed: ${error instanceof Error ? error.stack : error}`),
   });
+  void files.compress();
   const lock = taken.move();
   return {
     url: listener.url,

@@ -2,13 +2,12 @@ import type { Identity } from "../auth/guard.ts";
 import type { Sessions } from "../auth/session.ts";
 import type { TotpCodes } from "../auth/totp.ts";
 import { findBucket, type RootBucket } from "../bucket/source/root.ts";
-import { Failure } from "../core/errors.ts";
 import type { Launcher } from "../core/spawn.ts";
-import { type Answer, json } from "../http/message.ts";
+import type { Answer } from "../http/message.ts";
 import type { Call, QueryFields, Route } from "../http/router.ts";
-import type { RunKind, RunParams } from "../run/protocol.ts";
 import type { Supervisor } from "../run/supervisor.ts";
 import type { ReadThread } from "./beside.ts";
+import type { Lines } from "./line.ts";
 import type { Readers } from "./reading.ts";
 import type { RunList } from "./run-list.ts";
 
@@ -17,6 +16,8 @@ export interface Services {
   /** The folder of the buckets. */
   root: string;
   supervisor: Supervisor;
+  /** The starts that wait for their bucket. */
+  lines: Lines;
   sessions: Sessions;
   totpSessions: Sessions;
   /** Undefined where TOTP is off. */
@@ -30,7 +31,7 @@ export interface Services {
 }
 
 /** The services, and the identity behind the request. */
-interface Context extends Services {
+export interface Context extends Services {
   identity: Identity;
 }
 
@@ -43,7 +44,7 @@ export function route<Q extends QueryFields, B>(definition: Route<Context, Q, B>
 }
 
 /** A request about a bucket. */
-interface BucketCall<Q extends QueryFields = QueryFields, B = unknown> extends Call<Q, B> {
+export interface BucketCall<Q extends QueryFields = QueryFields, B = unknown> extends Call<Q, B> {
   bucket: RootBucket;
 }
 
@@ -60,34 +61,4 @@ export function bucketRoute<Q extends QueryFields, B>(
       return definition.handle({ ...call, bucket }, context);
     },
   });
-}
-
-/**
- * Starts a run in a bucket and answers 202 with exactly `run_id` (control-plane.md, What the service does 4).
- * `prepare` works in the reserved bucket and answers the parameters of the run; if it fails, nothing was started.
- * Throws `bucket_not_initialized` and `bucket_busy` before `prepare` is called.
- */
-export async function startRun(
-  { bucket: { layout, id }, request }: Pick<BucketCall, "bucket" | "request">,
-  kind: RunKind,
-  { supervisor, readers, identity }: Context,
-  prepare: (runId: string) => Promise<RunParams>,
-): Promise<Answer> {
-  // A database that can be opened can be used by runs. A restore must start with a damaged database too.
-  await readers
-    .read(layout, () => undefined)
-    .catch((error: unknown) => {
-      const isDamaged = error instanceof Failure && error.code === "database_damaged";
-      if (kind !== "snapshot_restore" || !isDamaged) throw error;
-    });
-  const reservation = await supervisor.reserve(layout, id, kind);
-  try {
-    const params = await prepare(reservation.runId);
-    const { address, via } = identity;
-    await reservation.start(params, { address, via }, request.id);
-  } catch (error) {
-    await reservation.release();
-    throw error;
-  }
-  return json(202, { run_id: reservation.runId });
 }

@@ -3,12 +3,14 @@ import { SESSION_COOKIE, TOTP_COOKIE } from "../auth/session.ts";
 import type { FailureCode } from "../core/errors.ts";
 import type { Schema } from "../core/shape.ts";
 import { HTTP_STATUS } from "../http/message.ts";
+import type { QueryFields } from "../http/router.ts";
 import type { ServerRoute } from "./context.ts";
 import { COMPONENTS, component } from "./routes/shapes.ts";
 
 /** The parameters of paths, each with its description and an example. */
 const PARAMETERS: Readonly<Record<string, [description: string, example: string]>> = {
   bucket_id: ["The bucket: a UUID", "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70"],
+  start_key: ["The Idempotency-Key of the start", "deploy-2026-01-31-a"],
   run_id: ["The run: a UUID", "0198f3a2-7b44-7c02-8e11-2a9d4c6b8f10"],
   revision_id: ["The revision: a UUID", "0198f3a2-6d10-7f25-a3b7-5c8e9f0a1b2c"],
   job: ["The job", "web"],
@@ -107,7 +109,8 @@ function commandLine({ method, path }: ServerRoute): string | undefined {
 }
 
 function operation(route: ServerRoute, tag: string): Schema {
-  const parameters = [...pathParameters(route), ...queryParameters(route), ...(route.answer.ranges ? DOWNLOAD_PARAMETERS : [])];
+  const named = [...namedParameters("query", route.query), ...namedParameters("header", route.headers)];
+  const parameters = [...pathParameters(route), ...named, ...(route.answer.ranges ? DOWNLOAD_PARAMETERS : [])];
   return {
     operationId: operationId(route),
     tags: [tag],
@@ -137,11 +140,11 @@ function pathParameters({ path }: ServerRoute): Schema[] {
   });
 }
 
-function queryParameters({ query = {} }: ServerRoute): Schema[] {
-  return Object.entries(query).map(([name, shape]) => {
+function namedParameters(place: "query" | "header", fields: QueryFields = {}): Schema[] {
+  return Object.entries(fields).map(([name, shape]) => {
     const { description, examples, ...schema } = shape.schema;
     const required = shape.absent === undefined;
-    return { name, in: "query", required, description, schema, example: exampleOf(shape.schema) };
+    return { name, in: place, required, description, schema, example: exampleOf(shape.schema) };
   });
 }
 

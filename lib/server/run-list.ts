@@ -160,7 +160,7 @@ function durationOf({ created_at, finished_at }: RunRecord): number {
 }
 
 /** A run with what the API adds to its record. */
-export async function shownRun(layout: Layout, record: RunRecord): Promise<ShownRun> {
+export async function shownRun(layout: Layout, { start_key: _, ...record }: RunRecord): Promise<ShownRun> {
   const duration_ms = durationOf(record);
   const log = await unlessMissing(lstat(runLayout(layout, record.id).activity));
   return { ...record, duration_ms, log_size_bytes: log?.size ?? 0 };

@@ -45,7 +45,7 @@ async function setUp(t: TestContext, slots?: number) {
   };
   const begin = async () => {
     const reservation = await reserve();
-    await reservation.start({}, ACTOR, "request-1");
+    await reservation.start({}, { actor: ACTOR, requestId: "request-1" });
     return reservation.runId;
   };
   const builds = () => bucket.db.get<{ build_seq: number }>("SELECT build_seq FROM bucket")?.build_seq;
@@ -107,7 +107,7 @@ test("CP-214 T-76 a cancel at the moment of the exit is refused or ends `cancell
 test("T-76 a run that is cancelled before it has a process carries nothing out", async (t) => {
   const { reserve, ended, supervisor, cancel, bucketId, builds, layout } = await setUp(t);
   const reservation = await reserve();
-  const starting = reservation.start({}, ACTOR, "request-1");
+  const starting = reservation.start({}, { actor: ACTOR, requestId: "request-1" });
   while (supervisor.activeRun(bucketId) === null) await nextRound();
   await cancel(reservation.runId);
   await starting;
@@ -119,7 +119,7 @@ test("T-76 a run that is cancelled before it has a process carries nothing out",
 test("a server that stops ends runs that are just starting, and those that start afterwards", async (t) => {
   const { reserve, record, supervisor, bucketId, builds, layout } = await setUp(t);
   const first = await reserve();
-  const starting = first.start({}, ACTOR, "request-1");
+  const starting = first.start({}, { actor: ACTOR, requestId: "request-1" });
   while (supervisor.activeRun(bucketId) === null) await nextRound();
   await supervisor.stop();
   await starting;
@@ -131,7 +131,7 @@ test("a server that stops ends runs that are just starting, and those that start
   const other = await setUp(t);
   const late = await other.reserve();
   await other.supervisor.stop();
-  await late.start({}, ACTOR, "request-1");
+  await late.start({}, { actor: ACTOR, requestId: "request-1" });
   assert.equal((await other.ended(late.runId)).status, "failed");
   assert.equal(await readLock(other.layout), undefined);
   assert.deepEqual([builds(), other.builds()], [0, 0]);
@@ -145,7 +145,7 @@ async function withWaitingRun(t: TestContext) {
   const other = await makeBucket(t);
   const begin = async () => {
     const reservation = await own.supervisor.reserve(other.layout, other.bucketId, "build");
-    await reservation.start({}, ACTOR, "request-3");
+    await reservation.start({}, { actor: ACTOR, requestId: "request-3" });
     return reservation.runId;
   };
   const stored = (id: string) => readRecord(other.layout, id) as RunRecord;
@@ -255,7 +255,7 @@ test("nothing of a run that could not be recorded remains", async (t) => {
   const reservation = await reserve();
   const { folder } = runLayout(layout, reservation.runId);
   writeFileSync(folder, "in the way");
-  await assert.rejects(reservation.start({}, ACTOR, "request-1"));
+  await assert.rejects(reservation.start({}, { actor: ACTOR, requestId: "request-1" }));
   assert.throws(() => readFileSync(folder), { code: "ENOENT" });
   await reservation.release();
 });

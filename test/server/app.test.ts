@@ -6,9 +6,9 @@ import { request as httpsRequest } from "node:https";
 import { connect } from "node:net";
 import path from "node:path";
 import { test } from "node:test";
-import { loadAssets } from "../../lib/core/self.ts";
 import { Launcher } from "../../lib/core/spawn.ts";
 import { startServer } from "../../lib/server/app.ts";
+import { readConsole } from "../../lib/server/console-files.ts";
 import { ROUTES } from "../../lib/server/routes/table.ts";
 import { certificateFor, exchangeText } from "../helpers/http.ts";
 import { TestServer, TOKEN } from "../helpers/server.ts";
@@ -41,7 +41,7 @@ test("CP-001 CP-050 CP-315 the API answers JSON under /api by token alone", asyn
 
 test("CP-003 CP-010 CP-011 CP-012 CP-013 CP-014 the files of the sign-in page need no authentication", async (t) => {
   const server = await TestServer.start(t);
-  for (const [name, asset] of await loadAssets()) {
+  for (const [name, asset] of await readConsole()) {
     if (name.startsWith("/docs")) continue;
     const reply = await server.call("GET", name, { authorization: null });
     assert.equal(reply.status, 200, name);

@@ -73,7 +73,7 @@ test("every parameter, body and answer has an example that is right, and every f
     paths: Record<string, Record<string, Described>>;
     components: { examples: Record<string, { value: { error: string } }> };
   };
-  for (const { method, path, query = {}, body, answer } of ROUTES) {
+  for (const { method, path, query = {}, headers = {}, body, answer } of ROUTES) {
     const operation = paths[path.replace("*}", "}")]?.[method.toLowerCase()] as Described;
     const right = (shape: Parameters<typeof check>[0], example: unknown, what: string) => {
       const checked = check(shape, example);
@@ -81,10 +81,11 @@ test("every parameter, body and answer has an example that is right, and every f
     };
     for (const { name, in: place, example } of operation.parameters ?? []) {
       assert.ok(example !== undefined, `${path} ${name}`);
-      if (place === "query") right(query[name] as Parameters<typeof check>[0], example, name);
+      const shape = { query, header: headers }[place]?.[name];
+      if (shape) right(shape, example, name);
     }
-    const headers = (operation.parameters ?? []).filter((one) => one.in === "header").map(({ name }) => name);
-    assert.deepEqual(headers, answer.ranges ? ["Range", "If-Range", "If-None-Match"] : [], path);
+    const given = (operation.parameters ?? []).filter((one) => one.in === "header").map(({ name }) => name);
+    assert.deepEqual(given, answer.ranges ? ["Range", "If-Range", "If-None-Match"] : Object.keys(headers), path);
     if (body) right(body, operation.requestBody?.content["application/json"]?.example, "body");
     const success = operation.responses[answer.status]?.content?.["application/json"];
     if (answer.shape) right(answer.shape, success?.example, "answer");

@@ -1,21 +1,27 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
-import { loadAssets } from "../../lib/core/self.ts";
+import type { HttpRequest } from "../../lib/http/message.ts";
+import { readConsole } from "../../lib/server/console-files.ts";
+import { StaticFiles } from "../../lib/server/static.ts";
 import { send } from "../helpers/http.ts";
 import { TestServer, TOKEN } from "../helpers/server.ts";
+import { until } from "../helpers/temporary.ts";
 
-/** What `fetch` would hide: the bytes as they were sent. */
-async function asked(t: TestContext, path = "/main.js") {
+/** What `fetch` would hide: the bytes as they were sent, once the server has compressed its files. */
+async function asked(t: TestContext, path = "/console.js") {
   const server = await TestServer.start(t);
-  return async (headers: Record<string, string> = {}, method = "GET", target = path) => {
+  const get = async (headers: Record<string, string> = {}, method = "GET", target = path) => {
     const response = await send(server.url + target, { method, headers });
     const bytes = Buffer.from(await response.arrayBuffer());
     return { status: response.status, bytes, of: (name: string) => response.headers.get(name) };
   };
+  const wanted = { "accept-encoding": "br", authorization: `Bearer ${TOKEN}` };
+  await until("that the file is compressed", async () => (await get(wanted, "HEAD")).of("content-encoding") === "br");
+  return get;
 }
 
-const text = (await loadAssets()).get("/main.js")?.content.toString() ?? "";
+const text = (await readConsole()).get("/console.js")?.content.toString() ?? "";
 
 test("CP-430 a text is sent as the client takes it: brotli, gzip or plain", async (t) => {
   const get = await asked(t);
@@ -58,6 +64,13 @@ test("CP-431 a browser that has a file learns that the file is the same, and eac
   assert.equal(versions.size, 3);
 });
 
+test("CP-430 a file that is not compressed yet is sent as it is", () => {
+  const files = new StaticFiles(new Map([["/a", { type: "text/plain", content: Buffer.from("text") }]]));
+  const request = { method: "GET", path: "/a", headers: { "accept-encoding": "br" } } as unknown as HttpRequest;
+  const { headers, body } = files.answer(request);
+  assert.deepEqual([String(body), headers?.["Content-Encoding"]], ["text", undefined]);
+});
+
 test("CP-430 HEAD tells what GET would send, and sends nothing", async (t) => {
   const get = await asked(t);
   for (const encoding of ["br", "identity"]) {
@@ -69,8 +82,8 @@ test("CP-430 HEAD tells what GET would send, and sends nothing", async (t) => {
   }
 });
 
-test("CP-018 CP-431 the files of the reference have versions too, and need authentication all the same", async (t) => {
-  const get = await asked(t, "/docs/docs.js");
+test("CP-017 CP-431 the page of the reference has a version too, and needs authentication all the same", async (t) => {
+  const get = await asked(t, "/docs/");
   const authorization = `Bearer ${TOKEN}`;
   const { status, of } = await get({ authorization });
   assert.equal(status, 200);

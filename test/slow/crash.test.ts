@@ -20,6 +20,7 @@ const OLD = { "ops.conf": "# old\n", "workspace/workers.json": "[]\n", "workspac
 const NEW = { "workspace/workers.json": "[ ]\n", "workspace/same": "same", "workspace/more/new": "new" };
 
 type Request = [method: string, target: string, body?: Buffer | string, type?: string];
+const KEY = { "idempotency-key": "the-key-of-this-request" };
 
 /** Sends a request to a server that dies at a point while it, or the run it started, works on it; the process is gone when this resolves. */
 async function dieAt(point: string, root: string, [method, target, body, type]: Request): Promise<void> {
@@ -29,7 +30,7 @@ async function dieAt(point: string, root: string, [method, target, body, type]: 
   });
   const exited = once(child, "exit");
   const [line] = await once(createInterface({ input: child.stdout as NodeJS.ReadableStream }), "line");
-  const headers = { authorization: `Bearer ${TOKEN}`, ...(type !== undefined && { "content-type": type }) };
+  const headers = { ...KEY, authorization: `Bearer ${TOKEN}`, ...(type !== undefined && { "content-type": type }) };
   const url = String(line).replace("listening on ", "") + target;
   await fetch(url, { method, headers, ...(body !== undefined && { body: body as string }) }).catch(() => {});
   const [, signal] = await exited;
@@ -87,11 +88,14 @@ const IN_PLACE = swapOf("workspace/more", "workspace/workers.json", "ops.conf", 
 const WHOLE = swapOf("ops.conf", "workspace", "templates");
 const RUN = ["run: recorded", "run: launched", "run: ordered", "run: exited", "run: unlocked"];
 const POINTS = {
-  push: { untouched: ["push: received", "push: kept", "swap: staged"], changed: ["swap: journal", ...IN_PLACE, ...RUN] },
+  push: {
+    untouched: ["push: received", "push: kept", "swap: staged"],
+    changed: ["swap: journal", ...IN_PLACE, "run: folder", ...RUN],
+  },
   rollback: { untouched: ["swap: staged"], changed: ["swap: journal", ...WHOLE, ...RUN] },
 };
 
-test("CP-168 CP-169 CP-170 CP-216 CP-217 a server that is killed at any step of a push or a rollback leaves the old source or the new one, no orphan, and a failed run", async (parent) => {
+test("CP-168 CP-169 CP-170 CP-216 CP-217 CP-443 a server that is killed at any step of a push or a rollback leaves the old source or the new one, no orphan, and a failed run, which the same request names again; without a run it starts one", async (parent) => {
   const archive = await archiveBytes(NEW);
   for (const [what, { untouched, changed }] of Object.entries(POINTS))
     for (const point of [...untouched, ...changed])
@@ -119,9 +123,15 @@ test("CP-168 CP-169 CP-170 CP-216 CP-217 a server that is killed at any step of 
         assert.equal((await server.call("GET", at)).body.active_run, null);
         assert.equal(path.basename(layout.root), id);
         // The others leave the same as one of these.
-        if (![...RUN, "swap: staged", "swap: journal"].includes(point)) return;
-        const next = await server.call("POST", `${at}/build`);
+        if (![...RUN, "run: folder", "swap: staged", "swap: journal"].includes(point)) return;
+        const [method, target, body, type = ""] = request;
+        const headers = { ...KEY, "content-type": type };
+        const again = await server.call(method, target, { body: Buffer.from(body ?? ""), headers });
+        assert.equal(again.status, 202, again.text);
+        if (RUN.includes(point)) assert.equal(again.body.run_id, fresh[0].id);
+        const next = RUN.includes(point) ? await server.call("POST", `${at}/build`) : again;
         assert.equal((await server.ended(at, next.body.run_id)).status, "succeeded");
+        assert.equal((await server.call("GET", `${at}/runs`)).body.items.length, runs.length + 1);
       });
 });
 

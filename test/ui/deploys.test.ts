@@ -13,6 +13,13 @@ const workers = path.join(base, "workers");
 /** While it is there, base cannot start on its second worker; and while the other is there, a start of base waits. */
 const [broken, held] = [path.join(base, "broken"), path.join(base, "held")];
 const FATAL = 'FATAL could not open "/srv/base": No space left on device';
+/** Counts how often the log beside a run is taken out of the page. */
+const COUNT_MOVES = `(() => {
+  const log = document.querySelector(".run-log");
+  const isGone = ({ removedNodes }) => [...removedNodes].some((one) => one.contains(log));
+  log.moves = 0;
+  new MutationObserver((all) => (log.moves += all.filter(isGone).length)).observe(document, { childList: true, subtree: true });
+})()`;
 let server: LocalServer;
 let ui: ConsolePage;
 let bucket: string;
@@ -147,6 +154,14 @@ test("a deploy that goes on shows its state, its workers batch by batch, and wha
   await strip.waitFor();
   for (const worker of WORKERS) await strip.locator(`[title^="${worker}: "]`).waitFor();
   await main().locator(".job", { hasText: "batch 1 of 2" }).waitFor();
+  await main().locator(".run-log .log").waitFor();
+  await ui.page.evaluate(COUNT_MOVES);
+  for (let drawn = 0; drawn < 3; drawn++) await ui.page.waitForResponse((one) => one.url().endsWith(`/runs/${id}`));
+  assert.equal(
+    await ui.page.evaluate("document.querySelector('.run-log').moves"),
+    0,
+    "the log leaves the page and loses its place",
+  );
   await main()
     .locator(".waits")
     .getByText(/make restart/)

@@ -95,7 +95,7 @@ test("the back button and a reload show the run of their address, and one that d
   await main().getByRole("alert").getByText("does not exist").waitFor();
 });
 
-test("CP-186 a run is cancelled from the list, tells until then what has confirmed, and what was done stays", async () => {
+test("CP-186 CP-449 a run is cancelled from the list, which shows who waits for its end, tells until then what has confirmed, and what was done stays", async () => {
   const [go, begun] = [path.join(base, "go"), path.join(base, "begun")];
   const wait = `while [ ! -e ${go} ]; do sleep 0.05; done; exit`;
   const command = `[ $WORKER_IP = ${WORKERS[0]} ] || trap '${wait}' TERM; : > ${begun}.$WORKER_IP; sleep 60 & wait; sleep 60`;
@@ -107,6 +107,16 @@ test("CP-186 a run is cancelled from the list, tells until then what has confirm
     .first()
     .waitFor();
   await ui.view(bucket, "runs");
+  const waiting = (method: string, target: string) => {
+    const headers = { authorization: `Bearer ${server.token}`, "Idempotency-Key": "waiting-start", "Ops-Wait": "0" };
+    return fetch(`${server.url}/api/buckets/${bucket}/${target}`, { method, headers });
+  };
+  assert.equal((await waiting("POST", "health_check")).status, 409);
+  await main()
+    .getByText(/^In line: Health check \d/)
+    .waitFor();
+  assert.equal((await waiting("DELETE", "queue/waiting-start")).status, 204);
+  await main().getByText("In line: ").waitFor({ state: "detached" });
   const cancel = rows().getByRole("button", { name: "Cancel …" });
   await cancel.click();
   await ui.button("Keep it running").click();

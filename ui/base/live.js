@@ -10,17 +10,14 @@ const [RETRY_MS, ATTEMPT_MS] = [2_000, 2_500];
 /** Without an answer for that long the page is stale. */
 const STALE_MS = 10_000;
 
-/**
- * Follows the changes of all runs, and calls `onChange` after each. Shows in `badge` and `banner` how the connection is.
- * Ends with the signal.
- */
-export async function followServer({ badge, banner, onChange, signal }) {
+/** Follows the changes of all runs, calls `onChange` after each, and shows how the connection is. Ends with the signal. */
+export async function followServer({ onChange, signal }) {
   const state = { heard: Date.now(), isLive: false };
   session.heard = () => {
     state.heard = Date.now();
   };
   let tryNow = () => {};
-  const draw = () => show(state, badge, banner, () => tryNow());
+  const draw = () => showConnection(state, () => tryNow());
   const clock = setInterval(draw, 500);
   signal.addEventListener("abort", () => clearInterval(clock));
   for (const event of ["online", "focus"]) addEventListener(event, () => tryNow(), { signal });
@@ -43,7 +40,8 @@ export async function followServer({ badge, banner, onChange, signal }) {
   }
 }
 
-function show({ heard, isLive }, badge, banner, tryNow) {
+function showConnection({ heard, isLive }, tryNow) {
+  const [badge, banner] = ["live", "banner"].map((id) => document.getElementById(id));
   const silentMs = Date.now() - heard;
   const isStale = silentMs > STALE_MS;
   const [kind, text] = isStale

@@ -9,44 +9,47 @@ const TICK = { type: "checkbox" };
 const textBox = (label, text) => scroller(label, text || "(empty)", "pre.scroll");
 
 const LIMITS = /^(format|default|(min|max)(imum|Length|Items))$/;
-const SHOWN_CHARACTERS = 200_000;
+const ANSWER_CHARACTERS = 200_000;
 const typed = new Map();
 
-const [search, count] = ["search", "count"].map((id) => /** @type {any} */ (document.getElementById(id)));
-const main = document.querySelector("main");
+const [searchField, countPlace] = ["search", "count"].map((id) => /** @type {any} */ (document.getElementById(id)));
+const referencePage = document.querySelector("main");
 let components = {};
 let entries = [];
 
-startCodes();
-start().catch(({ message }) => tell(document.getElementById("problem"), message));
+/** Starts the reference in its page. */
+export function startReference() {
+  startCodes();
+  showReference().catch(({ message }) => tell(document.getElementById("problem"), message));
+}
 
-async function start() {
+async function showReference() {
   const description = await call("GET", "/openapi.json");
   ({ components } = description);
   entries = Object.entries(description.paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, operation]) => entryOf(path, method, operation)),
+    Object.entries(methods).map(([method, operation]) => operationEntry(path, method, operation)),
   );
-  main.append(el("p", prose(description.info.description)));
+  referencePage.append(el("p", prose(description.info.description)));
   for (const [name, own] of Map.groupBy(entries, ({ group }) => group)) {
     const elements = own.map(({ element }) => element);
-    main.append(el("section", { "aria-label": name }, el("h2", name), elements));
+    referencePage.append(el("section", { "aria-label": name }, el("h2", name), elements));
   }
   filter();
-  search.addEventListener("input", filter);
-  addEventListener("hashchange", open);
+  searchField.addEventListener("input", filter);
+  addEventListener("hashchange", openEntry);
   addEventListener("keydown", (event) => {
     if (event.key !== "/" || /** @type {Element} */ (event.target).matches("input, textarea, select")) return;
     event.preventDefault();
-    search.focus();
+    searchField.focus();
   });
-  open();
+  openEntry();
 }
 
-function entryOf(path, method, operation) {
+function operationEntry(path, method, operation) {
   const { operationId: id, summary, tags, responses: _, ...asked } = operation;
   const verb = method.toUpperCase();
   const title = el("summary", el(`b.method.${method}`, verb), " ", el("code", path), el("small", prose(summary)));
-  const element = unfolding(title, () => contentOf({ ...operation, path, method: verb }));
+  const element = unfolding(title, () => operationParts({ ...operation, path, method: verb }));
   Object.assign(element, { id, className: "operation panel" });
   title.addEventListener("click", () => history.replaceState(null, "", `#${id}`));
   const text = JSON.stringify([verb, path, summary, asked]);
@@ -54,17 +57,17 @@ function entryOf(path, method, operation) {
 }
 
 function filter() {
-  const words = search.value.toLowerCase().split(/\s+/);
+  const words = searchField.value.toLowerCase().split(/\s+/);
   const found = entries.filter(({ text }) => words.every((word) => text.includes(word)));
   for (const entry of entries) entry.element.hidden = !found.includes(entry);
   for (const section of document.querySelectorAll("section")) section.hidden = !section.querySelector(".operation:not([hidden])");
-  count.textContent = `${found.length} of ${entries.length} operations`;
+  countPlace.textContent = `${found.length} of ${entries.length} operations`;
 }
 
-function open() {
+function openEntry() {
   const { element } = entries.find(({ id }) => `#${id}` === location.hash) ?? {};
   if (!element) return;
-  search.value = "";
+  searchField.value = "";
   filter();
   element.open = true;
   element.scrollIntoView();
@@ -79,7 +82,7 @@ function unfolding(title, content) {
   return details;
 }
 
-function contentOf(operation) {
+function operationParts(operation) {
   const { description, parameters = [], requestBody, responses, "x-command": command } = operation;
   const items = parameters.map(({ name, in: place, required, description: what, schema }) =>
     el("li", named(name, `${typeText(schema)}, in the ${place}`, required, what)),
@@ -240,5 +243,5 @@ async function send(method, { target, headers, content: body }) {
 function readable(text, kind) {
   if (text !== "" && !/json|text|yaml/.test(kind)) return `(${kind}, not shown)`;
   const nice = /json/.test(kind) ? JSON.stringify(JSON.parse(text), null, 2) : text;
-  return nice.length > SHOWN_CHARACTERS ? `${nice.slice(0, SHOWN_CHARACTERS)}\n…` : nice;
+  return nice.length > ANSWER_CHARACTERS ? `${nice.slice(0, ANSWER_CHARACTERS)}\n…` : nice;
 }

@@ -13,9 +13,9 @@ import { icon, mark } from "../parts/state.js";
 const SHARE = { usual: 45, least: 15, most: 85, step: 5 };
 const WIDE = matchMedia("(width >= 1200px)");
 
-const [panel, bar, main] = ["activity", "status", "view"].map((id) => document.getElementById(id));
+const [panel, bar, viewElement] = ["activity", "status", "view"].map((id) => document.getElementById(id));
 
-const state = {
+const showing = {
   /** @type {LogSource | null} */
   source: null,
   run: /** @type {any} */ (null),
@@ -39,11 +39,11 @@ const edge = separator();
 export const activity = {
   /** Starts Activity; `onChange` hears when a run ends. */
   start({ onChange }) {
-    state.onChange = onChange;
+    showing.onChange = onChange;
     addEventListener("hashchange", followAddress);
     WIDE.addEventListener("change", place);
     // A page that is left takes its place for the log with it.
-    new MutationObserver(place).observe(main, { childList: true, subtree: true });
+    new MutationObserver(place).observe(viewElement, { childList: true, subtree: true });
     addEventListener("keydown", closeByKey);
     panel.append(edge);
     draw();
@@ -57,9 +57,9 @@ export const activity = {
   /** The newest run of the bucket is shown by itself. */
   offer(bucketId, runId) {
     if (followAddress()) return;
-    const { source, isChosen, isOpen } = state;
+    const { source, isChosen, isOpen } = showing;
     if (source?.bucketId === bucketId && (source.runId === runId || (isChosen && isOpen))) return;
-    state.isChosen = false;
+    showing.isChosen = false;
     showRun(bucketId, runId, {});
   },
 
@@ -67,7 +67,7 @@ export const activity = {
   show(bucketId, runId, { line, job, worker } = /** @type {any} */ ({})) {
     const at = line === undefined || line === null ? undefined : [line].flat();
     // A page that shows its run, and a start, are no choice: the next newer run may take the place.
-    state.isChosen = Boolean(at || job || worker);
+    showing.isChosen = Boolean(at || job || worker);
     const isNew = showRun(bucketId, runId, { line: at, job, worker });
     if (!isNew) pane.narrow({ line: at, job, worker });
     if (at || job || worker) setOpen(true);
@@ -75,8 +75,8 @@ export const activity = {
 
   /** Shows no run. */
   clear() {
-    state.source?.close();
-    Object.assign(state, {
+    showing.source?.close();
+    Object.assign(showing, {
       source: null,
       run: null,
       error: undefined,
@@ -92,7 +92,7 @@ export const activity = {
   /** Opens the search in the log; false where there is none, and where the search has the keyboard. */
   find() {
     const { field } = pane.find;
-    if (!state.source || document.activeElement === field) return false;
+    if (!showing.source || document.activeElement === field) return false;
     setOpen(true);
     field.focus();
     field.select();
@@ -101,23 +101,23 @@ export const activity = {
 
   /** Opens or closes the log. */
   toggle() {
-    if (!state.source) return false;
-    if (state.isWhole) return activity.fill();
+    if (!showing.source) return false;
+    if (showing.isWhole) return activity.fill();
     if (!isHosted()) {
-      setOpen(!state.isOpen);
-      keep({ open: state.isOpen });
+      setOpen(!showing.isOpen);
+      keepLooks({ open: showing.isOpen });
     }
-    if (state.isOpen || isHosted()) pane.view.element.focus();
+    if (showing.isOpen || isHosted()) pane.view.element.focus();
     else bar.querySelector("button")?.focus();
     return true;
   },
 
   /** Fills the window with the log, or not any more. */
   fill() {
-    if (!state.source) return false;
-    state.isWhole = !state.isWhole;
+    if (!showing.source) return false;
+    showing.isWhole = !showing.isWhole;
     for (const one of document.body.children)
-      if (one !== panel && one.id !== "toasts") one.toggleAttribute("inert", state.isWhole);
+      if (one !== panel && one.id !== "toasts") one.toggleAttribute("inert", showing.isWhole);
     place();
     pane.view.element.focus();
     return true;
@@ -125,7 +125,7 @@ export const activity = {
 
   /** The next error, or the one before. */
   error(by) {
-    if (!state.source) return false;
+    if (!showing.source) return false;
     setOpen(true);
     pane.error(by);
     return true;
@@ -133,21 +133,21 @@ export const activity = {
 
   /** The next match, or the one before. */
   match(by) {
-    if (!state.source || pane.find.state.q === "") return false;
+    if (!showing.source || pane.find.state.q === "") return false;
     pane.find.step(by);
     return true;
   },
 
   /** Goes to a line of the run that is shown. */
   goTo(line) {
-    if (!state.source) return;
+    if (!showing.source) return;
     setOpen(true);
-    pane.goTo([Math.max(1, Math.min(line, state.source.total))]);
+    pane.goTo([Math.max(1, Math.min(line, showing.source.total))]);
   },
 
   /** Asks for the number of a line. */
   askForLine() {
-    if (!state.source) return false;
+    if (!showing.source) return false;
     setOpen(true);
     pane.askForLine();
     return true;
@@ -155,19 +155,19 @@ export const activity = {
 
   /** Gives the log a place in the page of its run, on wide screens. */
   mount(host) {
-    state.host = host;
+    showing.host = host;
     place();
   },
 };
 
 /** Shows a run unless it is shown; answers whether it was not. */
 function showRun(bucketId, runId, where) {
-  if (state.source?.runId === runId && state.source.bucketId === bucketId) return false;
-  const { isChosen, host } = state;
+  if (showing.source?.runId === runId && showing.source.bucketId === bucketId) return false;
+  const { isChosen, host } = showing;
   activity.clear();
   const source = new LogSource(bucketId, runId);
-  Object.assign(state, { source, isChosen, host });
-  read(source, where).catch((error) => {
+  Object.assign(showing, { source, isChosen, host });
+  readRun(source, where).catch((error) => {
     if (!source.signal.aborted) pane.tell(error.message);
   });
   draw();
@@ -175,34 +175,34 @@ function showRun(bucketId, runId, where) {
 }
 
 /** @param {LogSource} source */
-async function read(source, where) {
+async function readRun(source, where) {
   const { signal } = source;
   const bucket = get(bucketPath(source.bucketId), { signal }).catch(() => null);
   const [run] = await Promise.all([get(source.path(), { signal }), source.open()]);
   if (signal.aborted) return;
-  state.run = run;
-  if (run.status === "running" && preference("log", {}).open) state.isOpen = true;
+  showing.run = run;
+  if (run.status === "running" && preference("log", {}).open) showing.isOpen = true;
   place();
   pane.open(source, run, where);
   const { project, name } = (await bucket) ?? {};
   pane.where = project ? `${project} / ${name}` : "";
   findError(source);
-  if (!source.done) await source.follow(grew, tell);
+  if (!source.done) await source.follow(grew, tellTrouble);
   if (signal.aborted || run.status !== "running") return;
-  state.run = await get(source.path(), { signal });
-  pane.update(state.run);
+  showing.run = await get(source.path(), { signal });
+  pane.update(showing.run);
   await findError(source);
-  state.onChange();
+  showing.onChange();
 }
 
 function grew(added) {
-  state.error ??= added.find(({ error }) => error);
+  showing.error ??= added.find(({ error }) => error);
   pane.grew();
   draw();
 }
 
-function tell(trouble) {
-  state.trouble = trouble;
+function tellTrouble(trouble) {
+  showing.trouble = trouble;
   pane.tell(trouble);
   draw();
 }
@@ -212,10 +212,10 @@ async function findError(source) {
   const { signal } = source;
   // Another run may have taken its place while it was read.
   if (signal.aborted) return;
-  const isBad = state.run.status !== "succeeded";
-  const found = isBad ? await source.seek({ errors: true }, 0, 1).catch(() => undefined) : state.error;
+  const isBad = showing.run.status !== "succeeded";
+  const found = isBad ? await source.seek({ errors: true }, 0, 1).catch(() => undefined) : showing.error;
   if (signal.aborted) return;
-  state.error = found;
+  showing.error = found;
   draw();
 }
 
@@ -229,25 +229,25 @@ function followAddress() {
   const given = { line, job: query.get("job") ?? undefined, worker: query.get("worker") ?? undefined };
   const asked = JSON.stringify(given);
   const isNew = showRun(bucketId, rest[0], given);
-  if (!isNew && state.asked !== asked) pane.narrow(given);
-  if (state.asked !== asked && asked !== "{}") setOpen(true);
-  state.asked = asked;
+  if (!isNew && showing.asked !== asked) pane.narrow(given);
+  if (showing.asked !== asked && asked !== "{}") setOpen(true);
+  showing.asked = asked;
   return true;
 }
 
 function setOpen(isOpen) {
-  state.isOpen = isOpen;
+  showing.isOpen = isOpen;
   place();
 }
 
 function isHosted() {
-  return state.host?.isConnected && WIDE.matches && !state.isWhole;
+  return showing.host?.isConnected && WIDE.matches && !showing.isWhole;
 }
 
 /** Puts the log where it belongs now. */
 function place() {
-  const { source, host, isOpen, isWhole, share } = state;
-  if (!host?.isConnected) state.host = null;
+  const { source, host, isOpen, isWhole, share } = showing;
+  if (!host?.isConnected) showing.host = null;
   const hosted = isHosted();
   const home = hosted ? host : panel;
   if (pane.element.parentElement !== home) pane.view.moved(() => home.append(pane.element));
@@ -263,12 +263,12 @@ function place() {
 }
 
 function draw() {
-  patch(bar, barOf());
+  patch(bar, statusBar());
 }
 
 /** The status bar. */
-function barOf() {
-  const { source, run, error, isOpen, trouble } = state;
+function statusBar() {
+  const { source, run, error, isOpen, trouble } = showing;
   if (!source || !run) return el("span.meta", { key: "none" }, source ? "" : "Nothing has run yet.");
   const matters = error ?? source.newest;
   const line = trouble || (matters ? [matters.job, said(matters.text)].filter(Boolean) : "Nothing was written yet.");
@@ -299,7 +299,7 @@ function barOf() {
 function separator() {
   const { least, most, step } = SHARE;
   const to = (share) => {
-    state.share = Math.min(most, Math.max(least, share));
+    showing.share = Math.min(most, Math.max(least, share));
     place();
   };
   const label = { tabindex: 0, role: "separator", "aria-label": "Height of the log", "aria-orientation": "horizontal" };
@@ -308,23 +308,23 @@ function separator() {
   element.onpointermove = (event) => {
     if (element.hasPointerCapture(event.pointerId)) to(100 - (100 * event.clientY) / innerHeight);
   };
-  element.onlostpointercapture = () => keep({ share: state.share });
+  element.onlostpointercapture = () => keepLooks({ share: showing.share });
   element.onkeydown = ({ key }) => {
-    const share = { ArrowUp: state.share + step, ArrowDown: state.share - step, Home: most, End: least }[key];
+    const share = { ArrowUp: showing.share + step, ArrowDown: showing.share - step, Home: most, End: least }[key];
     if (share === undefined) return;
     to(share);
-    keep({ share: state.share });
+    keepLooks({ share: showing.share });
   };
   return element;
 }
 
 function closeByKey(event) {
-  const isMeant = event.key === "Escape" && !event.defaultPrevented && (state.isWhole || panel.contains(event.target));
+  const isMeant = event.key === "Escape" && !event.defaultPrevented && (showing.isWhole || panel.contains(event.target));
   if (!isMeant || document.querySelector("dialog[open], [popover]:popover-open")) return;
   event.preventDefault();
   activity.toggle();
 }
 
-function keep(changes) {
+function keepLooks(changes) {
   prefer("log", { ...preference("log", {}), ...changes });
 }

@@ -10,7 +10,7 @@ const CHORD_MS = 1_500;
 /** A key does the first of its orders that can be done now: an element with `data-key` of the same name is clicked. */
 const PLAIN = [
   { label: "These keys", key: "?", act: showKeys },
-  { label: "Search in this view", key: "/", act: search },
+  { label: "Search in this view", key: "/", act: focusSearch },
   { label: "Find in the log", key: "f", act: () => activity.find() },
   { label: "Log", key: "l", act: () => activity.toggle() },
   { label: "Log in the whole window", key: "L", act: () => activity.fill() },
@@ -70,7 +70,7 @@ function act({ key }) {
   return /** @type {any} */ (one.act()) !== false;
 }
 
-function search() {
+function focusSearch() {
   const field = /** @type {HTMLInputElement | null} */ (document.querySelector("main [type=search]"));
   if (!field) return activity.find();
   field.focus();

@@ -1,7 +1,7 @@
 import { link } from "../base/api.js";
 import { el, patch } from "../base/dom.js";
 import { number } from "../base/text.js";
-import { item, opener } from "../parts/dialog.js";
+import { item, popupButton } from "../parts/dialog.js";
 import { icon, mark } from "../parts/state.js";
 import { SECTIONS, sectionAt } from "../routes.js";
 import { activity } from "./activity.js";
@@ -33,7 +33,7 @@ function onPhone(bucketId) {
     SECTIONS.filter(({ icon: sign }) => !sign).map(({ name, rest, label }) =>
       item(label, () => (location.hash = link(bucketId, name, rest))),
     );
-  const more = opener([icon("menu"), "More"], others, { menu: true, class: "place", key: `more ${bucketId}` });
+  const more = popupButton([icon("menu"), "More"], others, { menu: true, class: "place", key: `more ${bucketId}` });
   return [el("button.place", { type: "button", key: "log", onclick: activity.toggle }, icon("log"), "Log"), more];
 }
 
@@ -71,7 +71,7 @@ function wayTo({ bucketId, view, rest }, bucket, buckets) {
     buckets.map((one) =>
       item(`${one.project} / ${one.name}`, () => (location.hash = link(one.id, one.id === bucketId ? "" : view))),
     );
-  const switcher = opener([el("b", name), " ▾"], others, {
+  const switcher = popupButton([el("b", name), " ▾"], others, {
     menu: true,
     class: "quiet",
     "aria-label": `Bucket ${name}, switch`,

@@ -7,7 +7,7 @@ import { mark, tag } from "../parts/state.js";
 import { SECTIONS } from "../routes.js";
 import { activity } from "./activity.js";
 
-const MOST_SHOWN = 12;
+const MOST_MATCHES = 12;
 const MOST_NAMES = 5_000;
 
 /** Runs that need no answer to a question of their own, by their path. */
@@ -22,7 +22,7 @@ const STARTS = [
   { label: "Create a snapshot", path: "/snapshots" },
 ];
 
-const FORMS = [
+const FORM_VIEWS = [
   ["Deploy …", "deployments"],
   ["Run a command …", "command"],
   ["Run a hook …", "hooks"],
@@ -95,26 +95,26 @@ function matching(entries, typed) {
   const wanted = typed.split(/\s+/);
   const found = entries.filter(({ label, more = "" }) => wanted.every((word) => `${label} ${more}`.toLowerCase().includes(word)));
   const begins = ({ label }) => (label.toLowerCase().startsWith(wanted[0]) ? 0 : 1);
-  return found.sort((one, other) => begins(one) - begins(other)).slice(0, MOST_SHOWN);
+  return found.sort((one, other) => begins(one) - begins(other)).slice(0, MOST_MATCHES);
 }
 
-function entryOf(kind, label, hash, about = {}) {
+function paletteEntry(kind, label, hash, about = {}) {
   return { kind, label, ...about, act: () => (location.hash = hash) };
 }
 
 function bucketEntries(buckets) {
-  return buckets.map(({ id, project, name }) => entryOf("bucket", `${project} / ${name}`, link(id), { more: id }));
+  return buckets.map(({ id, project, name }) => paletteEntry("bucket", `${project} / ${name}`, link(id), { more: id }));
 }
 
 /** What is known without asking: views, buckets, and what can be started. */
 function fixedEntries({ place: { bucketId }, buckets, bucket }) {
-  const all = [entryOf("view", "All buckets", "#/"), ...bucketEntries(buckets)];
+  const all = [paletteEntry("view", "All buckets", "#/"), ...bucketEntries(buckets)];
   if (!bucketId) return all;
   const page = { ...pageAt({ bucketId }), nameOfBucket: () => bucket?.name };
   return [
-    ...SECTIONS.map(({ name, rest, label }) => entryOf("view", label, link(bucketId, name, rest))),
+    ...SECTIONS.map(({ name, rest, label }) => paletteEntry("view", label, link(bucketId, name, rest))),
     ...STARTS.map(({ label, ...order }) => ({ kind: "start", label, act: () => give(page, label, order) })),
-    ...FORMS.map(([label, view]) => entryOf("start", label, link(bucketId, view))),
+    ...FORM_VIEWS.map(([label, view]) => paletteEntry("start", label, link(bucketId, view))),
     ...all,
   ];
 }
@@ -126,9 +126,9 @@ async function readEntries({ place: { bucketId }, buckets }) {
   if (!bucketId) return known;
   const [jobs, workers, runs] = await Promise.all([read("/cat/jobs"), read("/cat/workers"), read("/runs?limit=500", 500)]);
   const workerOf = ({ worker_ip: worker, hostname: more = "" }) =>
-    entryOf("worker", worker, link(bucketId, "workers", [], { q: worker }), { more });
+    paletteEntry("worker", worker, link(bucketId, "workers", [], { q: worker }), { more });
   const runOf = ({ id, kind, status }) =>
-    entryOf("run", `${words(kind)} …${id.slice(-8)}`, link(bucketId, "runs", [id]), { more: id, state: status });
-  const jobOf = ({ job }) => entryOf("job", job, link(bucketId, "jobs", [job]));
+    paletteEntry("run", `${words(kind)} …${id.slice(-8)}`, link(bucketId, "runs", [id]), { more: id, state: status });
+  const jobOf = ({ job }) => paletteEntry("job", job, link(bucketId, "jobs", [job]));
   return [...known, ...jobs.map(jobOf), ...workers.map(workerOf), ...runs.map(runOf)];
 }

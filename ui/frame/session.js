@@ -3,7 +3,7 @@
 import { call, request, session } from "../base/api.js";
 import { alertPlace, button, el, patch, tell } from "../base/dom.js";
 import { ago } from "../base/text.js";
-import { item, opener, toast } from "../parts/dialog.js";
+import { item, popupButton, toast } from "../parts/dialog.js";
 import { colours } from "../parts/form.js";
 import { icon } from "../parts/state.js";
 
@@ -74,7 +74,7 @@ function drawMenu(withCodes) {
     item("API reference", () => openGuarded("/docs/")),
     item("Sign out", signOut),
   ];
-  const menu = opener(icon("person"), content, { menu: true, "aria-label": "Session" });
+  const menu = popupButton(icon("person"), content, { menu: true, "aria-label": "Session" });
   menu.own = true;
   patch(document.getElementById("who"), menu);
 }

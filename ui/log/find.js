@@ -3,7 +3,7 @@ import { button, el } from "../base/dom.js";
 import { number } from "../base/text.js";
 import { icon } from "../parts/state.js";
 
-const TYPING_MS = 150;
+const FIND_AFTER_MS = 150;
 
 /**
  * The field that finds text, with the number of matches and of the one that is shown.
@@ -33,7 +33,7 @@ export function logFind({ pane, changed, leave }) {
 
   function typed() {
     clearTimeout(state.typing);
-    state.typing = window.setTimeout(look, TYPING_MS);
+    state.typing = window.setTimeout(look, FIND_AFTER_MS);
   }
 
   function submit(event) {

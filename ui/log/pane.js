@@ -9,7 +9,7 @@ import { rowOf, timeOf, WorkerNames } from "./row.js";
 import { keptLooks, toolsOf } from "./tools.js";
 import { LogView } from "./view.js";
 
-const MAP_MS = 2_000;
+const EDGE_MS = 2_000;
 const COPIED_BYTES = 8 * 1024 * 1024;
 const NO_FILTER = { job: "", worker: "", stream: "", errors: false, only: false };
 
@@ -108,9 +108,9 @@ export class LogPane {
   grew() {
     this.view.grew();
     this.draw();
-    const isDue = this.source.done || Date.now() - this.#mapping.at > MAP_MS;
+    const isDue = this.source.done || Date.now() - this.#mapping.at > EDGE_MS;
     if (isDue) this.readMap();
-    else this.#mapping.timer ||= window.setTimeout(() => this.readMap(), MAP_MS);
+    else this.#mapping.timer ||= window.setTimeout(() => this.readMap(), EDGE_MS);
   }
 
   /** Says what is the matter. */

@@ -4,8 +4,8 @@ import { count, number, plain, said, styled } from "../base/text.js";
 
 const MINUTE_MS = 60_000;
 /** Names of workers are cut after one of these only. */
-const PARTS = /[-._:]/;
-const MOST_NAMES = 1_000;
+const NAME_PARTS = /[-._:]/;
+const MOST_COMPARED = 1_000;
 
 /** The names of the workers of a log, which share a beginning that need not be said on each line. */
 export class WorkerNames {
@@ -18,9 +18,9 @@ export class WorkerNames {
   }
 
   add(name) {
-    if (!name || this.#names.has(name) || this.#names.size > MOST_NAMES) return;
+    if (!name || this.#names.has(name) || this.#names.size > MOST_COMPARED) return;
     this.#names.add(name);
-    this.#common = this.#names.size > 1 ? commonOf(this.#common, name) : name;
+    this.#common = this.#names.size > 1 ? commonStart(this.#common, name) : name;
   }
 
   /** All names, for a field that offers them. */
@@ -29,10 +29,10 @@ export class WorkerNames {
   }
 }
 
-function commonOf(one, other) {
+function commonStart(one, other) {
   let end = 0;
   while (end < one.length && one[end] === other[end]) end++;
-  while (end > 0 && !PARTS.test(one[end - 1])) end--;
+  while (end > 0 && !NAME_PARTS.test(one[end - 1])) end--;
   return one.slice(0, end);
 }
 
@@ -49,7 +49,7 @@ function commonOf(one, other) {
  * @param {(row: import("./fold.js").Row) => Promise<string>} look.whole
  */
 export function rowOf(row, look) {
-  if (row.fold) return foldOf(row, look);
+  if (row.fold) return foldRow(row, look);
   const { line, at, job, worker, stream, error, text, length } = row;
   const kinds = { error, chosen: look.isChosen, stderr: stream === "stderr" };
   const names = Object.keys(kinds).filter((name) => kinds[name]);
@@ -60,20 +60,20 @@ export function rowOf(row, look) {
     { class: names.join(" ") },
     el("a.number", { ...address, "aria-label": `Line ${number(line)}${error ? ", error" : ""}` }, number(line)),
     el("span.when", look.time(at)),
-    el("span.place", { title: plain(placeOf(job, worker)) }, said(placeOf(job, worker?.slice(look.cut)))),
-    el("span.text", contentOf(text, look)),
-    isCut && rest(row, look),
+    el("span.place", { title: plain(placeText(job, worker)) }, said(placeText(job, worker?.slice(look.cut)))),
+    el("span.text", lineContent(text, look)),
+    isCut && showAll(row, look),
   );
 }
 
-function placeOf(job, worker) {
+function placeText(job, worker) {
   return [job, worker].filter(Boolean).join("@");
 }
 
-function foldOf(row, { open, cut }) {
+function foldRow(row, { open, cut }) {
   const { text, job, workers, worker } = row;
   const isMany = workers.size > 1;
-  const place = isMany ? count(workers.size, "worker") : placeOf(job, worker?.slice(cut));
+  const place = isMany ? count(workers.size, "worker") : placeText(job, worker?.slice(cut));
   return el(
     "div.line.folded",
     button(`▸ ${number(row.count)}`, () => open(row.line), {
@@ -87,18 +87,18 @@ function foldOf(row, { open, cut }) {
 }
 
 /** A line that is longer than what the server gives at once is read whole when somebody wants that. */
-function rest(row, look) {
+function showAll(row, look) {
   const show = async ({ currentTarget: pressed }) => {
     pressed.setAttribute("aria-busy", "true");
     const text = await look.whole(row);
-    const whole = el("span.text.all", contentOf(text, look));
+    const whole = el("span.text.all", lineContent(text, look));
     pressed.previousElementSibling.replaceWith(whole);
     pressed.remove();
   };
   return button(`${number(row.length)} bytes, show all`, show, { class: "small" });
 }
 
-function contentOf(text, { escapes, find }) {
+function lineContent(text, { escapes, find }) {
   if (escapes) return said(text);
   return styled(text).map((piece) => {
     const content = marked(piece.text, find);

@@ -3,9 +3,9 @@
 import { bucketPath, get, pause, queryOf, request } from "../base/api.js";
 
 /** A question for new lines waits that long on the server, may take that much longer, and is asked again after that. */
-const [WAIT_S, SLACK_MS, RETRY_MS] = [20, 5_000, 2_000];
+const [POLL_S, POLL_SLACK_MS, LOG_RETRY_MS] = [20, 5_000, 2_000];
 /** So many lines are read at the end, and kept. So far behind the end, what lies between is not read. */
-const [TAIL, KEPT, SKIPPED] = [200, 1_000, 2_000];
+const [TAIL, KEPT_LINES, SKIPPED] = [200, 1_000, 2_000];
 /** A log of a million lines is searched within a second; a slow disk may take longer. */
 const SEARCH_MS = 30_000;
 
@@ -70,8 +70,8 @@ export class LogSource {
     while (!this.done && !this.signal.aborted) {
       await shownPage(this.signal);
       try {
-        const query = { after: this.#cursor, limit: KEPT, timeout: WAIT_S };
-        const answer = await this.#ask(query, WAIT_S * 1000 + SLACK_MS);
+        const query = { after: this.#cursor, limit: KEPT_LINES, timeout: POLL_S };
+        const answer = await this.#ask(query, POLL_S * 1000 + POLL_SLACK_MS);
         const added = this.#take(answer);
         tell("");
         if (this.total - (this.newest?.line ?? 0) > SKIPPED) await this.open();
@@ -79,7 +79,7 @@ export class LogSource {
       } catch (error) {
         if (this.signal.aborted) return;
         tell(`${error.message}. Trying again.`);
-        await pause(RETRY_MS, this.signal);
+        await pause(LOG_RETRY_MS, this.signal);
       }
     }
   }
@@ -148,7 +148,7 @@ export class LogSource {
     Object.assign(this, { total: Math.max(this.total, total), size, done });
     this.#cursor = next;
     const added = lines.filter(({ line }) => line > (this.newest?.line ?? 0));
-    this.#recent = [...this.#recent, ...added].slice(-KEPT);
+    this.#recent = [...this.#recent, ...added].slice(-KEPT_LINES);
     return added;
   }
 }

@@ -3,7 +3,7 @@ import { link } from "../base/api.js";
 import { button, el, patch } from "../base/dom.js";
 import { prefer, preference } from "../base/preferences.js";
 import { clockTime, count, number, size, words } from "../base/text.js";
-import { copying, opener } from "../parts/dialog.js";
+import { copying, popupButton } from "../parts/dialog.js";
 import { tickBox } from "../parts/form.js";
 import { icon, mark } from "../parts/state.js";
 
@@ -11,7 +11,7 @@ import { icon, mark } from "../parts/state.js";
 
 const TYPING_MS = 300;
 /** What is shown of a line, and how: kept by the browser. */
-const LOOKS = { times: "local", fold: true, places: false, wrap: false, place: true, tint: true, escapes: false };
+const LOG_LOOKS = { times: "local", fold: true, places: false, wrap: false, place: true, tint: true, escapes: false };
 const TIMES = [
   ["", "Off"],
   ["local", "Local"],
@@ -30,7 +30,7 @@ const TICKS = [
 /** How the log looks, as this browser remembers. */
 export function keptLooks() {
   const kept = preference("log", {});
-  return Object.fromEntries(Object.entries(LOOKS).map(([name, otherwise]) => [name, kept[name] ?? otherwise]));
+  return Object.fromEntries(Object.entries(LOG_LOOKS).map(([name, otherwise]) => [name, kept[name] ?? otherwise]));
 }
 
 /**
@@ -54,15 +54,15 @@ export function toolsOf(pane) {
   );
   const foot = el("footer.log-foot", state, copies, orders);
   function draw() {
-    patch(title, titleOf(pane));
+    patch(title, logTitle(pane));
     patch(
       only,
       toggle("Only these lines", pane.filter.only, () => pane.set({ only: !pane.filter.only })),
     );
     patch(kinds, kindsOf(pane));
     patch(ways, waysOf(pane));
-    patch(state, stateOf(pane));
-    patch(orders, ordersOf(pane));
+    patch(state, logState(pane));
+    patch(orders, logOrders(pane));
     copies.hidden = pane.view.chosen.length === 0;
   }
   return { head, foot, draw, fields: { job: job.field, worker: worker.field } };
@@ -108,7 +108,7 @@ function waysOf(pane) {
 }
 
 function showButton(pane) {
-  return opener([el("span", "Show"), icon("more")], () => menuOf(pane), {
+  return popupButton([el("span", "Show"), icon("more")], () => logMenu(pane), {
     class: "small show",
     "aria-label": "Show",
     key: "show",
@@ -116,7 +116,7 @@ function showButton(pane) {
 }
 
 /** The run, and what is done with the whole log; only where the log fills the window. */
-function titleOf(pane) {
+function logTitle(pane) {
   const { run, source, around } = pane;
   if (!run || !pane.isWhole) return el("h2", { key: "name" }, "Log");
   const ends = [run.started_at, run.finished_at].filter(Boolean).map(clockTime).join(" to ");
@@ -145,7 +145,7 @@ function toggle(label, isOn, onclick) {
 }
 
 /** @param {LogPane} pane */
-function menuOf(pane) {
+function logMenu(pane) {
   const tick = (checked, label, onchange) => tickBox(label, { checked, onchange });
   const { filter, view } = pane;
   const narrow = [
@@ -177,7 +177,7 @@ function change(pane, looks) {
   pane.change(looks);
 }
 
-function stateOf(pane) {
+function logState(pane) {
   const { source, run, view, isWhole } = pane;
   if (!source || !run) return [];
   const [from, to] = view.chosen;
@@ -187,7 +187,7 @@ function stateOf(pane) {
   return [mark(run.status, { label: run.status }), el("span", lines), el("span", { key: "chosen" }, chosen)];
 }
 
-function ordersOf(pane) {
+function logOrders(pane) {
   const { source, map, view, isWhole } = pane;
   if (!source) return [];
   const order = (label, key, act, name) => button([label, el("kbd", key)], act, { class: `plain ${name ?? ""}`, key });

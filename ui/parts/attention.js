@@ -29,7 +29,7 @@ const SAYS = {
 const OF_GATE = /^\S+ after \d+ attempts?: /;
 
 /** What tells a problem from another one, in this browser. */
-function keyOf(bucketId, { kind, job, action, workers }) {
+function problemKey(bucketId, { kind, job, action, workers }) {
   return [bucketId, kind, job ?? "", action, ...(job ? [] : workers)].join(" ");
 }
 
@@ -41,9 +41,9 @@ function keyOf(bucketId, { kind, job, action, workers }) {
  */
 export function attentionRows(bucketId, { items, cut }, withDismissed = false) {
   const dismissed = preference("dismissed", {});
-  const isDismissed = (one) => dismissed[keyOf(bucketId, one)] === one.run_id;
+  const isDismissed = (one) => dismissed[problemKey(bucketId, one)] === one.run_id;
   const causes = items.filter((one) => !isLeftBy(one, items));
-  const rows = folded(causes.filter((one) => withDismissed || !isDismissed(one)));
+  const rows = silentFolded(causes.filter((one) => withDismissed || !isDismissed(one)));
   return { rows, dismissed: causes.filter(isDismissed).length, total: rows.length + cut, cut };
 }
 
@@ -53,7 +53,7 @@ function isLeftBy(one, items) {
   return one.kind === "unsettled" && items.some(isCause);
 }
 
-function folded(items) {
+function silentFolded(items) {
   const silent = items.filter(({ kind }) => kind === "unreachable");
   if (silent.length <= EACH) return items;
   const [first] = silent;
@@ -71,7 +71,7 @@ function folded(items) {
 /** Hides a row until it fails again. */
 function dismiss(bucketId, one) {
   const kept = Object.entries(preference("dismissed", {})).slice(-200);
-  const now = (one.parts ?? [one]).map((part) => [keyOf(bucketId, part), part.run_id]);
+  const now = (one.parts ?? [one]).map((part) => [problemKey(bucketId, part), part.run_id]);
   prefer("dismissed", Object.fromEntries([...kept, ...now]));
 }
 
@@ -91,13 +91,13 @@ export function attentionPanel(page, { rows, cut }, options) {
   return el(
     "section.panel.attention",
     { "aria-label": "Needs attention", key: "attention" },
-    el("ul", ...shown.map((one) => rowOf(page, one, options))),
+    el("ul", ...shown.map((one) => problemRow(page, one, options))),
     (more || unread) && el("footer", more, unread),
   );
 }
 
 /** @param {any} page @param {any} one @param {any} options */
-function rowOf(page, one, { onDismiss, retryOrder, reasonOf, waitingOf, whereOf }) {
+function problemRow(page, one, { onDismiss, retryOrder, reasonOf, waitingOf, whereOf }) {
   const { kind, job, workers, worker_count: workerCount, allocation_count: many } = one;
   const where = workerCount > EACH && workers.length === workerCount && whereOf?.(workers);
   const reason = reasonOf(one);
@@ -115,7 +115,7 @@ function rowOf(page, one, { onDismiss, retryOrder, reasonOf, waitingOf, whereOf 
   const menu = () => [item("Dismiss", hide), item("Run a command there", command), curlItem(page, order)];
   return el(
     "li",
-    { key: keyOf(page.bucketId, one) },
+    { key: problemKey(page.bucketId, one) },
     mark(kind, { label: kind }),
     el(
       "div.what",

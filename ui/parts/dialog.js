@@ -69,7 +69,7 @@ export function closeDialogs() {
  * @param {() => any[]} content
  * @param {Record<string, any>} [attributes]
  */
-export function opener(label, content, { menu = false, ...attributes } = {}) {
+export function popupButton(label, content, { menu = false, ...attributes } = {}) {
   const box = el("div", { popover: "auto", class: menu ? "menu" : "pad", role: menu ? "menu" : "dialog" });
   box.onkeydown = (event) => {
     const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];

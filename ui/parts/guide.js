@@ -49,10 +49,12 @@ function createStep(page, bucket) {
 }
 
 function pushStep(bucket) {
-  const text = `export OPS_SERVE_TOKEN=…   # the token you signed in with
-ops init
-ops push ${location.origin} \\
-  --bucket ${bucket?.id}`;
+  const text = [
+    "export OPS_SERVE_TOKEN=…   # the token you signed in with",
+    "ops init",
+    `ops push ${location.origin} \\`,
+    `  --bucket ${bucket?.id}`,
+  ].join("\n");
   const copy = copying(icon("copy"), () => text, { class: "quiet small", "aria-label": "Copy these commands" });
   return {
     title: "Push your source",

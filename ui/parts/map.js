@@ -170,12 +170,12 @@ function legendOf(look, draw) {
     el("h2", "Jobs on workers"),
     el("span.meta", `${count(jobs.length, "job")} × ${count(workers.length, "worker")}`),
     left.length > 0 && el("span.badge.soon", `${left.join(" and ")} more are not in this map`),
-    byOf(look, draw),
+    groupingChoice(look, draw),
     chips(items, look.chosen, draw),
   );
 }
 
-function byOf(look, draw) {
+function groupingChoice(look, draw) {
   const names = groupings(look.map.workers);
   if (!names.includes(look.by)) look.by = "name";
   const choose = (name) => {

@@ -3,7 +3,7 @@
 import { bucketPath, call, curlOf, link, pause, request } from "../base/api.js";
 import { button, el } from "../base/dom.js";
 import { since, words } from "../base/text.js";
-import { ask, closeDialogs, copying, item, opener, toast } from "./dialog.js";
+import { ask, closeDialogs, copying, item, popupButton, toast } from "./dialog.js";
 import { fieldsOf } from "./form.js";
 import { icon } from "./state.js";
 
@@ -80,7 +80,7 @@ export function orderItem(page, label, order, { dangerous = false, done } = /** 
 
 /** The menu with the rarer orders of a thing. */
 export function moreMenu(items, label = "More orders") {
-  return opener(icon("more"), items, { menu: true, class: "more", "aria-label": label });
+  return popupButton(icon("more"), items, { menu: true, class: "more", "aria-label": label });
 }
 
 /** Copies an order as curl, as an entry of a menu. */
@@ -116,7 +116,7 @@ function withoutDots(label) {
 /** The function that sends an order. */
 function starter(page, { method = "POST", path, body = {} }, done = page.refresh) {
   return async () => {
-    const answer = await call(method, page.path(made(path)), { body: method === "DELETE" ? undefined : made(body) });
+    const answer = await call(method, page.path(valueFor(path)), { body: method === "DELETE" ? undefined : valueFor(body) });
     if (answer.run_id) onStart(page.bucketId, answer.run_id);
     done?.(answer);
   };
@@ -142,7 +142,7 @@ async function startOrOffer({ bucketId }, label, start) {
 function explain(trigger, page, queue) {
   const { kind, created_at: begun, runId } = inTheWay;
   const show = el("a.button.small", { href: link(page.bucketId, "runs", [runId]) }, "Show that run");
-  const why = opener("", () => [
+  const why = popupButton("", () => [
     el("p", `Not now: ${words(kind)} runs in this bucket `, since(begun), "."),
     el("div.controls", show, button("Queue after it", queue, { class: "small item" })),
   ]);
@@ -195,20 +195,20 @@ function questionOf(page, label, given) {
 
 /** The order with its fields. */
 function filled(order) {
-  const given = made(order);
+  const given = valueFor(order);
   if (!given.asks) return given;
   const { labels, values } = fieldsOf(given.asks);
   const { path, body = (typed) => typed } = given;
-  return { ...given, fields: [given.fields, labels], path: () => made(path, values()), body: () => made(body, values()) };
+  return { ...given, fields: [given.fields, labels], path: () => valueFor(path, values()), body: () => valueFor(body, values()) };
 }
 
-function made(one, values) {
+function valueFor(one, values) {
   return typeof one === "function" ? one(values) : one;
 }
 
 function commandOf(page, { method = "POST", path, body = {}, example = body }) {
-  const content = method === "DELETE" ? undefined : JSON.stringify(made(example));
-  return curlOf(method, page.path(made(path)), content);
+  const content = method === "DELETE" ? undefined : JSON.stringify(valueFor(example));
+  return curlOf(method, page.path(valueFor(path)), content);
 }
 
 /** Asks, then cancels a run. */

@@ -11,7 +11,12 @@ const CHANGING = /^(deploy|job_|run_command|hooks|gc)/;
 /** @param {any} page @param {{ runs: any[], summary: any }} data */
 export function railOf(page, { runs, summary }) {
   if (!summary) return null;
-  return [runsOf(page, runs, summary), driftOf(page, summary.drift), certsOf(page, summary.certs), sourceOf(page, summary)];
+  return [
+    lastRuns(page, runs, summary),
+    driftSection(page, summary.drift),
+    certsOf(page, summary.certs),
+    sourceOf(page, summary),
+  ];
 }
 
 function section(title, end, ...content) {
@@ -22,7 +27,7 @@ function row(href, sign, name, ...ends) {
   return el("li", a(href, sign, el("span.name", name)), ...ends.map((end) => el("span.meta.small", end)));
 }
 
-function runsOf(page, runs, { recent = [], totals }) {
+function lastRuns(page, runs, { recent = [], totals }) {
   const rows = runs.map(({ id, kind, status, params, created_at, duration_ms }) => {
     const isDry = params?.dry_run === true;
     const word = status === "succeeded" ? (CHANGING.test(kind) && !isDry ? "changed" : "ok") : status;
@@ -43,7 +48,7 @@ function shortly(ms) {
   return duration(ms).replace(" min ", " m ");
 }
 
-function driftOf(page, drift) {
+function driftSection(page, drift) {
   if (!drift) return section("Drift", "", el("p.meta", "Not checked yet."));
   const found = drift.allocations ?? [];
   const href = page.link("runs", [drift.id]);

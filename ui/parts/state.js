@@ -118,7 +118,7 @@ export function progressBar({ total, ...counts }, label = "Progress") {
   );
 }
 
-const [WIDTH, GAP, UP, DOWN] = [5, 2, 14, 7];
+const [WIDTH, BAR_GAP, UP, DOWN] = [5, 2, 14, 7];
 const BAR_MARKS = { succeeded: "changed", failed: "failed", running: "running", cancelled: "cancelled" };
 
 /**
@@ -132,12 +132,12 @@ export function runStrip(recent) {
     const height = status === "cancelled" ? 3 : 4 + ((UP - 4) * Math.log1p(ms)) / longest;
     const isDown = status === "failed";
     const says = `${isDry ? "Dry run" : words(kind)}, ${status}, ${duration(ms)}`;
-    const size = { x: index * (WIDTH + GAP), y: isDown ? UP : UP - height, width: WIDTH, height: isDown ? DOWN : height };
+    const size = { x: index * (WIDTH + BAR_GAP), y: isDown ? UP : UP - height, width: WIDTH, height: isDown ? DOWN : height };
     return svg("rect", { class: BAR_MARKS[status], rx: 1, ...size }, svg("title", plain(says)));
   });
   const total = (word) => recent.filter(({ status }) => status === word).length;
   const told = Object.keys(BAR_MARKS).filter((word) => total(word) > 0);
   const label = `Last ${recent.length} runs: ${told.map((word) => `${total(word)} ${word}`).join(", ")}`;
-  const [width, height] = [20 * (WIDTH + GAP), UP + DOWN];
+  const [width, height] = [20 * (WIDTH + BAR_GAP), UP + DOWN];
   return svg("svg.strip", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label }, bars);
 }

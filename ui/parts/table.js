@@ -7,7 +7,7 @@ import { byTrouble, chips, state } from "./state.js";
 
 /** So many rows are on the page at first, and come with each `Show more`. */
 const ROWS_AT_ONCE = 200;
-const ORDER = new Intl.Collator("en", { numeric: true });
+const COLLATOR = new Intl.Collator("en", { numeric: true });
 const LABELS = {
   size_bytes: "Size",
   worker_ip: "Worker",
@@ -42,7 +42,7 @@ function labelOf(name) {
 }
 
 /** A value for people. */
-export function shown(name, value) {
+export function cellText(name, value) {
   if ((value ?? "") === "") return "";
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (Array.isArray(value) && !value.some(isNested)) return said(value.join(", "));
@@ -57,7 +57,7 @@ function isNested(value) {
 
 /** Any value for people: facts, lists and tables. */
 export function dataOf(value, title = "Result") {
-  if (!isNested(value)) return el("p", shown("", value) || "nothing");
+  if (!isNested(value)) return el("p", cellText("", value) || "nothing");
   if (Array.isArray(value)) {
     if (value.some(isNested)) return dataTable({ caption: title, name: title, columns: columnsOf(value) }).with(value);
     return el("ul", ...value.map((one) => el("li", said(one))));
@@ -67,7 +67,7 @@ export function dataOf(value, title = "Result") {
   const nested = entries.filter(([, one]) => isNested(one));
   return el(
     "div.stack",
-    facts(plainOnes.map(([name, one]) => [labelOf(name), shown(name, one)])),
+    facts(plainOnes.map(([name, one]) => [labelOf(name), cellText(name, one)])),
     ...nested.map(([name, one]) => el("section", el("h2", labelOf(name)), dataOf(one, labelOf(name)))),
   );
 }
@@ -203,7 +203,7 @@ function sorted(rows, sort, stateColumn = "") {
   if (sort === "" && stateColumn === "") return rows;
   if (sort === "") return rows.toSorted((one, other) => byTrouble(String(one[stateColumn]), String(other[stateColumn])));
   const [by, key] = sort.startsWith("-") ? [-1, sort.slice(1)] : [1, sort];
-  const compare = STATE.test(key) ? byTrouble : ORDER.compare;
+  const compare = STATE.test(key) ? byTrouble : COLLATOR.compare;
   return rows.toSorted((one, other) => by * compare(textOf(one[key]), textOf(other[key])));
 }
 
@@ -221,7 +221,7 @@ function tableRow(row, keys, { cells, labels, keyOf }) {
     const isNumber = typeof row[key] === "number";
     const label = isNumber && (labels[key] ?? labelOf(key));
     const attributes = { scope: index === 0 && "row", class: isNumber && "number", "data-label": label };
-    return el(index === 0 ? "th" : "td", attributes, cells[key] ? cells[key](row) : shown(key, row[key]));
+    return el(index === 0 ? "th" : "td", attributes, cells[key] ? cells[key](row) : cellText(key, row[key]));
   });
   return el("tr", { key: keyOf?.(row) }, all);
 }

@@ -4,7 +4,7 @@ import { count, duration, number, said } from "../base/text.js";
 import { choice } from "../parts/form.js";
 import { letterOf } from "../parts/map/model.js";
 import { fold } from "../parts/region.js";
-import { dataOf, dataTable, shown } from "../parts/table.js";
+import { cellText, dataOf, dataTable } from "../parts/table.js";
 import { deployedMap } from "./orders.js";
 import { aboutOf, byOf, outcomesOf } from "./words.js";
 
@@ -99,14 +99,14 @@ export function compareTab(view) {
     view.comparedWith = chosen;
     view.draw();
   };
-  const [that, now] = [other ? told(other) : {}, told(run)];
+  const [that, now] = [other ? dataOfRun(other) : {}, dataOfRun(run)];
   const names = Object.keys({ ...that, ...now }).filter((name) => that[name] !== now[name]);
   const rows = names.map((what) => ({ what, that_run: that[what], this_run: now[what], form: what.split(" ")[0] }));
   view.tables.compare ??= dataTable({
     caption: "differences",
     name: "compare",
     columns: ["what", "that_run", "this_run"],
-    cells: { that_run: (row) => shown(row.form, row.that_run), this_run: (row) => shown(row.form, row.this_run) },
+    cells: { that_run: (row) => cellText(row.form, row.that_run), this_run: (row) => cellText(row.form, row.this_run) },
     none: "Nothing differs.",
   });
   return [
@@ -115,7 +115,7 @@ export function compareTab(view) {
   ];
 }
 
-function told(run) {
+function dataOfRun(run) {
   const { status, duration_ms, error, params } = run;
   const all = { status, by: byOf(run), took: duration(duration_ms), why: error ?? "" };
   for (const [name, value] of Object.entries(params)) all[`parameter ${name}`] = JSON.stringify(value);

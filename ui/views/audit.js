@@ -5,11 +5,11 @@ import { head, region, viewOf } from "../parts/region.js";
 import { dataTable } from "../parts/table.js";
 import { nameOf } from "../run/words.js";
 
-const PAGE = 500;
+const PAGE_EVENTS = 500;
 
 /** Who did what, when and from where. @param {import("../routes.js").Page} page */
 export function auditView(page) {
-  const look = { most: PAGE };
+  const look = { most: PAGE_EVENTS };
   const table = dataTable({
     caption: "audit",
     columns: ["at", "action", "run", "via", "address", "run_id"],
@@ -18,7 +18,7 @@ export function auditView(page) {
     keyOf: ({ at, run_id: id, action }) => `${at} ${id} ${action}`,
   });
   const read = async () => {
-    const runs = await listOf(page.path(`/runs?limit=${PAGE}`), look.most);
+    const runs = await listOf(page.path(`/runs?limit=${PAGE_EVENTS}`), look.most);
     const entries = runs.flatMap((run) =>
       run.audit.map(({ at, action, actor }) => ({ at, action: words(action), run: nameOf(run), ...actor, run_id: run.id })),
     );
@@ -28,7 +28,7 @@ export function auditView(page) {
   const draw = ({ entries, runs, cut }) => [cut && el("p.meta", { key: "cut" }, noteOf(runs)), table.with(entries)];
   const list = region(read, draw);
   function more() {
-    look.most += PAGE;
+    look.most += PAGE_EVENTS;
     list.refresh();
   }
   return viewOf("Audit", head({ title: "Audit", line: "Who started and cancelled runs, when and from where" }), list);

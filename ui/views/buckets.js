@@ -149,7 +149,7 @@ function healthOf(bucket) {
     const others = problemCount > problems.length ? problemCount - 1 : own.length - 1;
     const more = others > 0 && ` and ${count(others, "more problem")}`;
     return [
-      el("span", el("b", { class: worst.kind }, told(worst)), more, " ", el("span.meta", since(worst.since))),
+      el("span", el("b", { class: worst.kind }, problemText(worst)), more, " ", el("span.meta", since(worst.since))),
       el("span.reason", said(`${place} ${tellingLine(worst.reason)}`)),
       active && runningLine(bucket),
     ];
@@ -161,7 +161,7 @@ function healthOf(bucket) {
 }
 
 /** A problem in a few words. */
-function told({ kind, job, workers, worker_count: workerCount, job_count: jobCount }) {
+function problemText({ kind, job, workers, worker_count: workerCount, job_count: jobCount }) {
   const where = workerCount <= 2 ? listed(workers) : count(workerCount, "worker");
   const what = jobCount > 1 ? count(jobCount, "job") : job;
   if (kind === "unreachable") return `${where} cannot be reached`;

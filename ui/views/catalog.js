@@ -7,8 +7,8 @@ import { state, tag } from "../parts/state.js";
 import { listing } from "../parts/table.js";
 
 /** More rows than this are not read: the table says that it is cut. */
-const MOST_ROWS = 20_000;
-const RESOURCES = [
+const MOST_ENTRIES = 20_000;
+const CATALOG_LISTS = [
   ["workers", "Workers"],
   ["jobs", "Jobs"],
   ["allocations", "Allocations"],
@@ -18,7 +18,7 @@ const RESOURCES = [
   ["kv", "Keys and values"],
   ["certs", "Certificates"],
 ];
-const STATES = { allocations: "state", deployments: "rollout", certs: "status" };
+const STATE_COLUMNS = { allocations: "state", deployments: "rollout", certs: "status" };
 const CELLS = {
   kv: { key: ({ key, secret }) => [key, secret && tag("secret")] },
   certs: { not_after: ({ not_after: at }) => ago(at), status: ({ status }) => state(status) },
@@ -31,22 +31,22 @@ const NONE = {
 
 /** The catalog of the last build, for reading: workers, jobs, …, keys and certificates (control-plane.md, UI). */
 export function catalogView(page) {
-  const name = RESOURCES.some(([one]) => one === page.rest[0]) ? page.rest[0] : "workers";
+  const name = CATALOG_LISTS.some(([one]) => one === page.rest[0]) ? page.rest[0] : "workers";
   const title = TITLES[name] ?? "Catalog";
   const read = () => {
     const on = Object.fromEntries(["active", "deleted"].map((key) => [key, page.query.get(key) ?? ""]));
-    return unless(listOf(page.path(`/cat/${name}?${queryOf(on)}`), MOST_ROWS), []);
+    return unless(listOf(page.path(`/cat/${name}?${queryOf(on)}`), MOST_ENTRIES), []);
   };
   const list = listing(read, {
     caption: TITLES[name] ?? words(name),
-    stateColumn: STATES[name],
+    stateColumn: STATE_COLUMNS[name],
     cells: CELLS[name],
     none: NONE[name] ?? "The catalog has none. Push a source; a push builds it.",
     tools: switchesOf(page, name, () => list.refresh()),
   });
   const controls = name === "kv" && [secretButton(page, "Set a secret …", SET), secretButton(page, "Remove a secret …", REMOVE)];
   const top = head({ title, line: "What the last build made; for reading.", controls });
-  const choices = tabs(RESOURCES, name, (one) => page.link("catalog", [one]));
+  const choices = tabs(CATALOG_LISTS, name, (one) => page.link("catalog", [one]));
   return viewOf(title, [top, !TITLES[name] && choices], list);
 }
 

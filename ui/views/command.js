@@ -2,7 +2,7 @@ import { get, runsOf } from "../base/api.js";
 import { alertPlace, el, patch, tell } from "../base/dom.js";
 import { draft } from "../base/preferences.js";
 import { count, listed, number, plain } from "../base/text.js";
-import { item, opener } from "../parts/dialog.js";
+import { item, popupButton } from "../parts/dialog.js";
 import { fieldsOf } from "../parts/form.js";
 import { orderButton } from "../parts/order.js";
 import { head, region } from "../parts/region.js";
@@ -132,7 +132,7 @@ function usedMenu(label, changed) {
   };
   const shorter = (text) => (text.length > SHOWN_CHARACTERS ? `${text.slice(0, SHOWN_CHARACTERS)}…` : text);
   const items = () => commands.map((text) => item(plain(shorter(text)), use(text)));
-  const menu = opener("Last used ▾", items, { menu: true, class: "quiet" });
+  const menu = popupButton("Last used ▾", items, { menu: true, class: "quiet" });
   menu.key = commands[0];
   return menu;
 }

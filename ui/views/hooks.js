@@ -16,7 +16,7 @@ export function hooksView(page) {
       hook: ({ hook }) => el("b", said(hook)),
       last_run: ({ last }) => last && a(page.link("runs", [last.id]), state(last.status), " ", ago(last.created_at)),
       demands: ({ demands }) => el("span.meta", listed(demands)),
-      actions: (row) => actionsOf(page, hookOrder(row)),
+      actions: (row) => hookControls(page, hookOrder(row)),
     },
     keyOf: ({ job, hook }) => `${job} ${hook}`,
     none: "No job has a hook on the event cli. A hook is a script in the job's folder _hooks, named in its manifest.",
@@ -44,7 +44,7 @@ function hookOrder({ job, hook }) {
   return { path: "/hooks", body: { hook, job, verbose: true }, says, danger: job, action: "Run the hook", title: `Run ${hook}?` };
 }
 
-function actionsOf(page, order) {
+function hookControls(page, order) {
   const more = moreMenu(() => [curlItem(page, order)]);
   return el("span.controls", orderButton(page, "Run …", order, { style: "small" }), more);
 }

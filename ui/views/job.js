@@ -83,7 +83,7 @@ function topOfJob(page, look, tab) {
     ["definition", "Definition"],
   ];
   return [
-    head({ title: said(job), mark: mark(state, { large: true, label: state }), line, controls: controlsOf(page, look) }),
+    head({ title: said(job), mark: mark(state, { large: true, label: state }), line, controls: jobControls(page, look) }),
     tabs(names, tab, (name) => page.link("jobs", [job, name])),
     tab === "" &&
       chosen.size > 0 &&
@@ -91,7 +91,7 @@ function topOfJob(page, look, tab) {
   ];
 }
 
-function controlsOf(page, look) {
+function jobControls(page, look) {
   const { job } = look;
   const check = { path: "/health_check", body: { jobs: [job] } };
   const again = () => redeployOrder([job], placesOfRows(look.rows));

@@ -20,13 +20,13 @@ const COUNTS = [
  * @param {Record<string, number>} row
  * @returns {Record<string, number>}
  */
-function countsOf({ new: fresh, update, disabled, allocations, ...counts }) {
+function saidCounts({ new: fresh, update, disabled, allocations, ...counts }) {
   return { ...counts, waiting: fresh + update, disabled, due: allocations - disabled };
 }
 
 /** The state of a job by the counts of its allocations: the worst of them. */
 export function stateOfJob(row) {
-  const counts = countsOf(row);
+  const counts = saidCounts(row);
   const [word] = COUNTS.find(([name]) => counts[name] > 0) ?? [];
   if (word && word !== "disabled") return word;
   if (counts.promoted > 0) return "ok";
@@ -35,7 +35,7 @@ export function stateOfJob(row) {
 
 /** The trouble of a job in words, each with its mark. */
 export function troubleOfJob(row) {
-  const counts = countsOf(row);
+  const counts = saidCounts(row);
   return COUNTS.filter(([name]) => counts[name] > 0).map(([name, text]) =>
     el("span.state.told", mark(name), `${number(counts[name])} ${text}`),
   );
@@ -43,7 +43,7 @@ export function troubleOfJob(row) {
 
 /** `38 of 39`: how many allocations are up to date. */
 export function doneOfJob(row) {
-  const { promoted, due } = countsOf(row);
+  const { promoted, due } = saidCounts(row);
   return due > 0 ? `${number(promoted)} of ${number(due)}` : "none";
 }
 

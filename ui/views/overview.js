@@ -105,7 +105,7 @@ function topOfBucket(page, bucket, attention, { map, show, isShown }) {
   const hidden = button(`${number(dismissed)} dismissed, ${isShown ? "hide" : "show"}`, show, { class: "plain" });
   const goesOn = () => [a(page.link("runs", [runId]), whatGoesOn(last)), ", ", elapsed(last?.created_at)];
   const parts = [
-    attention.total > 0 && troubleOf(attention.rows),
+    attention.total > 0 && troubleText(attention.rows),
     runId && el("span", goesOn()),
     upToDate(summary, map),
     word === "ok" && lastDeploy(summary),
@@ -133,7 +133,7 @@ function overviewTitle({ active_run: runId, last_run: last, summary }, { rows, t
   return ["ok", "All well"];
 }
 
-function troubleOf(rows) {
+function troubleText(rows) {
   const of = (kind) => rows.filter((one) => one.kind === kind);
   const jobs = (kind) => new Set(of(kind).map(({ job }) => job)).size;
   const silent = of("unreachable").reduce((sum, one) => sum + one.worker_count, 0);

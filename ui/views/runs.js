@@ -1,4 +1,4 @@
-import { address, keepQuery, listOf, queryOf } from "../base/api.js";
+import { address, get, keepQuery, listOf, queryOf } from "../base/api.js";
 import { a, button, el, patch } from "../base/dom.js";
 import { ago, duration, elapsed, number, plain, said, words } from "../base/text.js";
 import { choice } from "../parts/form.js";
@@ -7,20 +7,21 @@ import { empty, head, region } from "../parts/region.js";
 import { state, tag } from "../parts/state.js";
 import { aboutOf, byOf, nameOf } from "../run/words.js";
 
-const PAGE = 50;
-const KINDS = (
+const PAGE_RUNS = 50;
+const RUN_KINDS = (
   "push rollback build deploy drift health_check gc run_command hooks worker_trust worker_facts worker_uptime " +
   "worker_sysstat job_start job_stop job_restart job_reload job_status job_run snapshot_create snapshot_restore"
 ).split(" ");
-const FILTERS = { kind: KINDS, status: ["running", "succeeded", "failed", "cancelled"] };
+const FILTERS = { kind: RUN_KINDS, status: ["running", "succeeded", "failed", "cancelled"] };
 
 /** The runs of a bucket, newest first. @param {import("../routes.js").Page} page */
 export function runsView(page) {
-  const look = { most: PAGE };
+  const look = { most: PAGE_RUNS };
   const read = async () => {
     const { kind, status } = Object.fromEntries(address().query);
-    const items = await listOf(page.path(`/runs?${queryOf({ kind, status, limit: Math.min(look.most, 500) })}`), look.most);
-    return { cut: items.cut || items.length > look.most, items: items.slice(0, look.most) };
+    const runs = page.path(`/runs?${queryOf({ kind, status, limit: Math.min(look.most, 500) })}`);
+    const [items, queue] = await Promise.all([listOf(runs, look.most), get(page.path("/queue"))]);
+    return { cut: items.cut || items.length > look.most, items: items.slice(0, look.most), queue: queue.items };
   };
   const list = region(read, (data) => drawn(page, data, more), { name: "section.panel" });
   const total = el("span");
@@ -30,14 +31,14 @@ export function runsView(page) {
     return list.refresh();
   }
   function more() {
-    look.most += PAGE;
+    look.most += PAGE_RUNS;
     list.refresh();
   }
   const narrow = Object.entries(FILTERS).map(([name, all]) => {
     const options = ["", ...all].map((one) => [one, words(one || "all")]);
     const choose = (value) => {
       keepQuery({ [name]: value });
-      look.most = PAGE;
+      look.most = PAGE_RUNS;
       list.refresh();
     };
     return choice(words(name), options, page.query.get(name) ?? "", choose);
@@ -46,7 +47,7 @@ export function runsView(page) {
   return { title: "Runs", element, fast: true, refresh };
 }
 
-function drawn(page, { items, cut }, more) {
+function drawn(page, { items, cut, queue }, more) {
   if (items.length === 0) return empty("No such run.", el("a.button", { href: page.link("deployments") }, "Deploy"));
   const heads = ["State", "What", "About", "By", "When", "Took"].map((text) =>
     el("th", { scope: "col", class: text === "Took" && "number" }, text),
@@ -55,9 +56,15 @@ function drawn(page, { items, cut }, more) {
   const parts = [el("caption.unseen", "Runs, newest first"), el("thead", el("tr", heads)), el("tbody", rows)];
   const note = el("p.meta", `The ${number(items.length)} newest are shown.`);
   return [
+    queue.length > 0 && el("p.meta.pad", { key: "queue" }, "In line: ", queue.flatMap(inLine)),
     el("div.table", { key: "table" }, el("table", parts)),
     cut && el("div.controls.pad", { key: "more" }, note, button("Show more", more)),
   ];
+}
+
+/** A start that waits until the bucket is free. */
+function inLine({ kind, since }, index) {
+  return [index > 0 && ", then ", words(kind), " ", elapsed(since)];
 }
 
 function runRow(page, run) {

@@ -16,7 +16,7 @@ import { rollbackOrder } from "../run/orders.js";
 const FEW_FILES = 10;
 /** A snapshot is unpacked for its check. */
 const CHECK_MS = 90_000;
-const RESOURCES = /^workspace\/bucket\.jobs(?:\.(.+))?\.conf$/;
+const JOB_SETTINGS = /^workspace\/bucket\.jobs(?:\.(.+))?\.conf$/;
 /** The tabs: name, label, and the function that makes their parts. */
 const TABS = /** @type {[string, string, (page: any) => any[]][]} */ ([
   ["revisions", "Revisions", revisions],
@@ -96,7 +96,7 @@ function sourceFiles(page) {
 function settings(page) {
   const read = async () => {
     const sources = await listOf(page.path("/files?limit=500"));
-    const own = sources.map(({ path }) => RESOURCES.exec(path)).filter(Boolean);
+    const own = sources.map(({ path }) => JOB_SETTINGS.exec(path)).filter(Boolean);
     const resources = own.map(([, selector = "default"]) => `/settings/job_resources/${encoded(selector)}`);
     return await Promise.all(["/settings/maand", "/settings/bucket", ...resources].map((rest) => get(page.path(rest))));
   };

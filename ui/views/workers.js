@@ -1,7 +1,7 @@
 import { listOf, queryOf, runsOf, unless } from "../base/api.js";
 import { el } from "../base/dom.js";
 import { ago, count, duration, listed, number, said } from "../base/text.js";
-import { item, opener } from "../parts/dialog.js";
+import { item, popupButton } from "../parts/dialog.js";
 import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
 import { head, viewOf } from "../parts/region.js";
 import { mark, state, tag } from "../parts/state.js";
@@ -24,7 +24,7 @@ export function workersView(page) {
     none: "There is none in workspace/workers.json. Add workers there, then push.",
   });
   const order = (name) => () => ({ path: `/workers/${name}`, body: look.chosen?.values() ?? {} });
-  const which = opener("Which workers", () => {
+  const which = popupButton("Which workers", () => {
     look.chosen ??= workerChoice(page);
     look.chosen.refresh();
     return [el("div.pad", look.chosen.element)];

@@ -47,6 +47,8 @@ export function layoutOf(root: string) {
     internal: at(".ops"),
     uploads: at(".ops", "uploads"),
     revisions: at(".ops", "revisions"),
+    /** JSON Schemas for editors. */
+    schemas: at(".ops", "schemas"),
     revisionsFile: at(".ops", "revisions.json"),
     journal: at(".ops", "journal.json"),
     snapshots: at(".ops", "snapshots"),

@@ -150,12 +150,12 @@ export async function acquireLock(layout: LockPlace, runId: string, command: str
     const found = await readLock(layout);
     if (found === undefined) continue;
     if (found !== "unreadable") {
-      if (!isStale(found)) throw busyFailure(layout, found);
+      if (!isStale(found)) throw busyFailure(holderIn(layout, found));
       abandoned = found.run_id;
     }
     if (!(await takeOver(layout, false))) break;
   }
-  throw new Failure("bucket_busy", BUSY_SENTENCE);
+  throw busyFailure();
 }
 
 /** What the lock file says now; undefined without one, `unreadable` for what no ops wrote. */
@@ -224,10 +224,20 @@ async function removeLeftovers(layout: LockPlace): Promise<void> {
   }
 }
 
-function busyFailure(layout: LockPlace, { run_id, command, since, host, holders, boot_id }: LockContent): Failure {
+/** Who holds a lock now, as details of `bucket_busy`; undefined for a lock that is free or can be taken over. */
+export async function heldBy(layout: LockPlace): Promise<object | undefined> {
+  const found = await readLock(layout);
+  return found === undefined || found === "unreadable" || isStale(found) ? undefined : holderIn(layout, found);
+}
+
+/** The failure `bucket_busy`; the details say who is in the way, where this is known. */
+export function busyFailure(details?: object): Failure {
+  return new Failure("bucket_busy", BUSY_SENTENCE, { details });
+}
+
+function holderIn(layout: LockPlace, { run_id, command, since, host, holders, boot_id }: LockContent): object {
   const pid = holders[0]?.pid;
   const hint = `held by ${command} (run ${run_id}) on ${host}, process ${pid}, since ${since}`;
   const advice = boot_id === bootId() ? "" : `; once that host is known to be gone, remove ${layout.lock}`;
-  const details = { run_id, command, since, host, pid, holder: hint + advice };
-  return new Failure("bucket_busy", BUSY_SENTENCE, { details });
+  return { run_id, command, since, host, pid, holder: hint + advice };
 }

@@ -2,7 +2,7 @@ import path from "node:path";
 import { parseToml } from "../../codec/config/toml.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
 import { readBounded, unlessMissing } from "../../core/files.ts";
-import { decodeUtf8 } from "../../core/plain-text.ts";
+import { decodeUtf8, lineAndColumn } from "../../core/plain-text.ts";
 import type { Layout } from "../base/layout.ts";
 import type { FileProblems } from "../base/problems.ts";
 
@@ -72,8 +72,8 @@ function brokenAt(error: unknown, text: string): string {
     if (isIncomplete(text.slice(0, middle))) good = middle;
     else bad = middle;
   }
-  const before = text.slice(0, good).split("\n");
-  return `(line ${before.length} column ${(before.at(-1) ?? "").length + 1})`;
+  const { line, column } = lineAndColumn(text, good);
+  return `(line ${line} column ${column})`;
 }
 
 function isIncomplete(text: string): boolean {

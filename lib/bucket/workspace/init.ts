@@ -3,13 +3,14 @@ import { chmod, mkdir } from "node:fs/promises";
 import path from "node:path";
 import { isUuid } from "../../codec/uuid.ts";
 import { Failure } from "../../core/errors.ts";
-import { createExclusive, exists, makePrivateFolder, refuseLink } from "../../core/files.ts";
+import { createExclusive, exists, makePrivateFolder, refuseLink, writeAtomic } from "../../core/files.ts";
 import { ensureAuthority } from "../base/certificates.ts";
 import { migrate, openDatabase } from "../base/database.ts";
 import { type Layout, layoutOf } from "../base/layout.ts";
 import { SCHEMA_VERSION } from "../base/schema.ts";
 import { createKvKey } from "../kv/kv-access.ts";
 import { DEFAULT_BUCKET_CONF } from "./bucket-conf.ts";
+import { SCHEMA_NAMES, schemaOf } from "./schemas.ts";
 import { DEFAULT_OPS_CONF } from "./settings.ts";
 
 /** The bucket's id and schema, and whether `initBucket` changed the schema. */
@@ -30,8 +31,8 @@ const SHARED_FILE = 0o644;
 
 /**
  * Makes a folder a bucket, or upgrades one: its folders, its key, its CA and its database, and with `source` (only on
- * the command line) an ops.conf, a workspace and a .gitignore to begin with. Never overwrites a file; doing it again is
- * safe, also after a crash. The id of a new bucket is `bucketId`, below a server root the folder's name, else a random
+ * the command line) an ops.conf, a workspace and a .gitignore to begin with, and the JSON Schemas of this version for
+ * editors. Never overwrites a file of the operator; doing it again is safe, also after a crash. The id of a new bucket is `bucketId`, below a server root the folder's name, else a random
  * UUID. Failures: `invalid_bucket_id`, `schema_too_new`, `failed` for a key or a CA that went missing or cannot be
  * used.
  */
@@ -86,4 +87,7 @@ async function writeSource(layout: Layout): Promise<void> {
   await createExclusive(layout.workersJson, "[]\n", SHARED_FILE);
   await createExclusive(layout.bucketConf, DEFAULT_BUCKET_CONF, SHARED_FILE);
   await createExclusive(path.join(layout.root, ".gitignore"), GITIGNORE, SHARED_FILE);
+  await makePrivateFolder(layout.schemas);
+  for (const name of SCHEMA_NAMES)
+    await writeAtomic(path.join(layout.schemas, `${name}.json`), `${JSON.stringify(schemaOf(name), null, 2)}\n`);
 }

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { lstat, mkdir, rename, writeFile } from "node:fs/promises";
 import path from "node:path";
+import { formatJson } from "../../codec/config/json.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
 import { flushFolder, makePrivateFolder, namesIn, remove, unlessMissing } from "../../core/files.ts";
 import { isObject, quote } from "../../core/shape.ts";
@@ -25,6 +26,8 @@ interface JobFile extends Pick<FoundFile, "path" | "executable"> {
 
 const SHARED_FOLDER = 0o755;
 const MANIFEST_NAME = "manifest.json";
+/** Where init writes the schema, as seen from the folder of a job. */
+const SCHEMA = "../../../.ops/schemas/manifest.json";
 
 /**
  * Makes the folder of a new job in the workspace, whole or not at all, and answers its files, relative to the bucket.
@@ -84,7 +87,7 @@ function withSelectors(file: JobFile, selectors: readonly string[]): JobFile {
   try {
     const manifest: unknown = JSON.parse(String(file.content));
     if (!isObject(manifest)) throw new Error("it is not an object");
-    return { ...file, content: `${JSON.stringify({ ...manifest, selectors }, null, 2)}\n` };
+    return { ...file, content: formatJson(JSON.stringify({ ...manifest, selectors })) };
   } catch (cause) {
     throw new Failure("usage", `Cannot set selectors in ${MANIFEST_NAME} of the template: ${messageOf(cause)}`, { cause });
   }
@@ -101,8 +104,8 @@ async function writeJobFiles(folder: string, files: readonly JobFile[]): Promise
 }
 
 function firstFiles(name: string): JobFile[] {
-  const manifest = { version: "1.0", selectors: [name], hooks: { example: { executed_on: ["cli"] } } };
-  const text = `${JSON.stringify(manifest, null, 2)}\n`;
+  const hooks = { example: { executed_on: ["cli"] } };
+  const text = formatJson(JSON.stringify({ $schema: SCHEMA, version: "1.0", selectors: [name], hooks }));
   const files = { [MANIFEST_NAME]: text, Makefile: MAKEFILE, "_hooks/example.py": EXAMPLE };
   return Object.entries(files).map(([path, content]) => ({ path, executable: false, content }));
 }

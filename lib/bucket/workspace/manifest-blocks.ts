@@ -1,5 +1,6 @@
 import {
   boolean,
+  described,
   type Infer,
   integer,
   isObject,
@@ -20,24 +21,45 @@ import { altName, fields, line } from "../base/names.ts";
 export const DEFAULT_WAIT = { attempts: 30, intervalSeconds: 1 };
 
 const PROBE = fields({
-  type: string({ max: 100 }),
-  port: withDefault(string({ max: 100 }), ""),
-  path: withDefault(string({ max: 2_000 }), ""),
-  expect_status: positive(999, 200),
-  scheme: withDefault(string({ max: 100 }), ""),
-  command: withDefault(string({ max: 100_000 }), ""),
-  timeout_seconds: optional(integer({ max: 86_400 })),
+  type: described(string({ max: 100 }), "tcp, http or ssh"),
+  port: described(withDefault(string({ max: 100 }), ""), "For tcp and http: a name of resources.ports"),
+  path: described(withDefault(string({ max: 2_000 }), ""), "For http (default /)"),
+  expect_status: described(positive(999, 200), "For http: the status of a job that is well"),
+  scheme: described(withDefault(string({ max: 100 }), ""), "For http: http (default) or https"),
+  command: described(withDefault(string({ max: 100_000 }), ""), "For ssh: a command that ends with 0 on the worker"),
+  timeout_seconds: described(optional(integer({ max: 86_400 })), "For this probe, instead of the limit of all"),
 });
+/** What {@link probeOf} asks for. */
+const PROBE_KINDS = [
+  { required: ["port"], properties: { type: { const: "tcp" }, port: { minLength: 1 } } },
+  {
+    required: ["port"],
+    properties: {
+      type: { const: "http" },
+      port: { minLength: 1 },
+      path: { pattern: "^(/[\\x21-\\x7e]*)?$" },
+      scheme: { enum: ["", "http", "https"] },
+      expect_status: { anyOf: [{ maximum: 0 }, { minimum: 100 }] },
+    },
+  },
+  { required: ["command"], properties: { type: { const: "ssh" }, command: { pattern: "\\S" } } },
+];
 
 const WAIT = fields({
-  attempts: positive(100_000, DEFAULT_WAIT.attempts),
-  interval_seconds: positive(86_400, DEFAULT_WAIT.intervalSeconds),
+  attempts: described(positive(100_000, DEFAULT_WAIT.attempts), "How often the checks are tried"),
+  interval_seconds: described(positive(86_400, DEFAULT_WAIT.intervalSeconds), "The longest pause between two attempts"),
 });
 
 const BLOCK = fields({
-  checks: withDefault(list(PROBE, { max: 100 }), []),
-  timeout_seconds: positive(86_400, 5),
-  wait: withDefault(WAIT, { attempts: DEFAULT_WAIT.attempts, interval_seconds: DEFAULT_WAIT.intervalSeconds }),
+  checks: described(
+    withDefault(list({ ...PROBE, schema: { ...PROBE.schema, anyOf: PROBE_KINDS } }, { max: 100 }), []),
+    "The probes; the job is well where all succeed",
+  ),
+  timeout_seconds: described(positive(86_400, 5), "For each probe"),
+  wait: described(
+    withDefault(WAIT, { attempts: DEFAULT_WAIT.attempts, interval_seconds: DEFAULT_WAIT.intervalSeconds }),
+    "How long a deploy waits for the job",
+  ),
 });
 
 /**
@@ -109,17 +131,15 @@ function probeOf(given: Infer<typeof PROBE>, limit: number, path: string, report
 const COMMON_NAME_MAX = 64;
 
 const SUBJECT = fields({
-  common_name: withDefault(line(COMMON_NAME_MAX), ""),
-  alt_names: withDefault(list(altName, { max: 1_000 }), []),
+  common_name: described(withDefault(line(COMMON_NAME_MAX), ""), "Default: the job's name"),
+  alt_names: described(withDefault(list(altName, { max: 1_000 }), []), "Addresses and names besides those of the worker"),
 });
 
 const CERT = fields({
-  /** The key is written as PKCS#8, else in the older form of its kind (SEC 1 or PKCS#1). */
-  pkcs8: withDefault(boolean(), false),
-  /** The same pair for all workers of the job. */
-  one: withDefault(boolean(), false),
-  key: withDefault(oneOf("ec", "rsa"), "ec"),
-  subject: withDefault(SUBJECT, { common_name: "", alt_names: [] }),
+  pkcs8: described(withDefault(boolean(), false), "Write the key as PKCS#8, else in the older form of its kind"),
+  one: described(withDefault(boolean(), false), "The same pair for all workers of the job"),
+  key: described(withDefault(oneOf("ec", "rsa"), "ec"), "The kind of key: P-256 or RSA-3072"),
+  subject: described(withDefault(SUBJECT, { common_name: "", alt_names: [] }), "Whom the certificate names"),
 });
 
 /** A certificate that a job's manifest asks for. */

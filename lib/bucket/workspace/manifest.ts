@@ -1,8 +1,9 @@
-import { parseCpuMhz, parseMemoryMb, plainDecimal } from "../../codec/config/number.ts";
+import { plainDecimal } from "../../codec/config/number.ts";
 import { validateGlob } from "../../codec/glob.ts";
 import type { FailureCode } from "../../core/errors.ts";
 import {
   check,
+  described,
   type Infer,
   integer,
   isObject,
@@ -10,6 +11,7 @@ import {
   list,
   oneOf,
   optional,
+  otherwise,
   record,
   refined,
   type Shape,
@@ -18,7 +20,7 @@ import {
   withDefault,
 } from "../../core/shape.ts";
 import { type CatalogHook, HOOK_EVENTS } from "../base/model.ts";
-import { blank, fields, line, NAME, NAME_RULE, name, quantity } from "../base/names.ts";
+import { blank, cpu, fields, line, memory, NAME, NAME_RULE, name, SCHEMA_KEY } from "../base/names.ts";
 import type { FileProblems } from "../base/problems.ts";
 import { certRequests, certs, checkProbePorts, healthCheck, positive } from "./manifest-blocks.ts";
 import { isPortName, ports } from "./ports.ts";
@@ -34,38 +36,56 @@ const NO_SHARE = "0%";
 const UNBOUNDED = { memory: { min: 0, max: 0 }, cpu: { min: 0, max: 0 }, ports: new Map<string, number | null>() };
 
 const DEMANDS = fields(
-  { job: optional(blank(name)), hook: optional(blank(name)), config: withDefault(config(), {}) },
+  {
+    job: described(optional(blank(name)), "The job that comes before this one"),
+    hook: described(optional(blank(name)), "A hook of that job"),
+    config: described(withDefault(config(), {}), "min_version and max_version of that job, and what its hook reads"),
+  },
   { command: "hook" },
 );
-const HOOK_SHAPE = fields({ executed_on: list(oneOf(...HOOK_EVENTS), { min: 1 }), demands: optional(DEMANDS) });
-const RESOURCES = fields({
-  memory: withDefault(bounds(parseMemoryMb), { min: 0, max: 0 }),
-  cpu: withDefault(bounds(parseCpuMhz), { min: 0, max: 0 }),
-  ports: withDefault(ports(), new Map()),
+const HOOK_SHAPE = fields({
+  executed_on: described(list(oneOf(...HOOK_EVENTS), { min: 1 }), "The events on which the script runs"),
+  demands: described(optional(DEMANDS), "A hook of another job, which is deployed before this job"),
 });
-const TOLERATE = fields({ unreachable: withDefault(share(), NO_SHARE) });
+const RESOURCES = fields({
+  memory: described(otherwise(bounds(memory), UNBOUNDED.memory), "What the job may be given, such as 512 mb or 2 gb"),
+  cpu: described(otherwise(bounds(cpu), UNBOUNDED.cpu), "What the job may be given, such as 500 mhz or 2 ghz"),
+  ports: described(otherwise(ports(), new Map()), "By name: {} for a number from the pool, or a fixed number"),
+});
+const TOLERATE = fields({
+  unreachable: described(withDefault(share(), NO_SHARE), "The share of the allocations that may be unreachable in a rollout"),
+});
 
 const MANIFEST = fields(
   {
-    version: withDefault(line(100), ""),
-    selectors: withDefault(list(blank(name)), []),
-    max_concurrent_upgrades: positive(Number.MAX_SAFE_INTEGER, 1),
-    max_concurrent_starts: withDefault(integer(), 0),
-    min_allocations_count: withDefault(integer({ min: 0 }), 0),
-    restart_policy: withDefault(oneOf("always", "reload", "never"), "always"),
-    restart_globs: withDefault(list(glob()), []),
-    drift_ignore: withDefault(list(glob()), []),
-    resources: withDefault(RESOURCES, UNBOUNDED),
-    hooks: withDefault(hooks(), []),
-    certs: withDefault(certs(), {}),
-    health_check: optional(healthCheck()),
-    lifecycle_timeout_seconds: positive(86_400, 900),
-    on_failure: withDefault(oneOf("stop", "restore"), "stop"),
-    secret_mode: withDefault(oneOf("0600", "0640", "0644"), "0600"),
-    tolerate: withDefault(TOLERATE, { unreachable: NO_SHARE }),
+    $schema: SCHEMA_KEY,
+    version: described(withDefault(line(100), ""), "Such as 1.2.3 or 2.0-rc1; needed by jobs that demand or are demanded"),
+    selectors: described(withDefault(list(blank(name)), []), "A worker must carry all of these labels (default: the job's name)"),
+    max_concurrent_upgrades: described(positive(Number.MAX_SAFE_INTEGER, 1), "Width of the batches of all but first starts"),
+    max_concurrent_starts: described(withDefault(integer(), 0), "Width of the batches of first starts; 0 means all at once"),
+    min_allocations_count: described(withDefault(integer({ min: 0 }), 0), "With fewer workers the build fails"),
+    restart_policy: described(withDefault(oneOf("always", "reload", "never"), "always"), "What a change does to a running job"),
+    restart_globs: described(withDefault(list(glob()), []), "With reload: files whose change needs a restart"),
+    drift_ignore: described(withDefault(list(glob()), []), "Files that the job itself changes on its workers"),
+    resources: described(otherwise(RESOURCES, UNBOUNDED), "Memory, cpu and ports"),
+    hooks: described(otherwise(hooks(), []), "By name: when the script _hooks/<name>.py, .ts or .js runs"),
+    certs: described(withDefault(certs(), {}), "By name: certificates that the job gets in certs/"),
+    health_check: described(optional(healthCheck()), "How ops finds out that the job is well"),
+    lifecycle_timeout_seconds: described(positive(86_400, 900), "For start, stop, restart and reload on a worker"),
+    on_failure: described(withDefault(oneOf("stop", "restore"), "stop"), "What follows a batch that is not well"),
+    secret_mode: described(withDefault(oneOf("0600", "0640", "0644"), "0600"), "The mode of rendered files with secrets"),
+    tolerate: described(withDefault(TOLERATE, { unreachable: NO_SHARE }), "What a rollout may pass over"),
   },
   { update_parallel_count: "max_concurrent_upgrades", deploy_parallel_count: "max_concurrent_starts", commands: "hooks" },
 );
+
+/** The JSON Schema of manifest.json. */
+export const MANIFEST_SCHEMA = {
+  ...MANIFEST.schema,
+  if: { properties: { restart_globs: { minItems: 1 } }, required: ["restart_globs"] },
+  // biome-ignore lint/suspicious/noThenProperty: a keyword of JSON Schema
+  then: { properties: { restart_policy: { const: "reload" } }, required: ["restart_policy"] },
+};
 
 /** The manifest with the rules between fields; checks as many as it can where a manifest has other mistakes. */
 const WHOLE: typeof MANIFEST = {
@@ -139,7 +159,8 @@ function manifestOf(job: string, given: Infer<typeof WHOLE>) {
 
 /** The hooks by their names, which compare without case. */
 function hooks(): Shape<CatalogHook[]> {
-  return refined(record(HOOK_SHAPE), (given, path, report) => {
+  const all = record(HOOK_SHAPE);
+  return refined({ ...all, schema: { ...all.schema, propertyNames: name.schema } }, (given, path, report) => {
     const found = new Map<string, CatalogHook>();
     for (const [written, hook] of Object.entries(given)) {
       const own = written.toLowerCase();
@@ -175,8 +196,11 @@ function share(): Shape<string> {
 }
 
 /** Minimum and maximum with units; a minimum without a maximum is both. */
-function bounds(parse: (text: string) => number): Shape<Bounds> {
-  const both = fields({ min: withDefault(quantity(parse), 0), max: withDefault(quantity(parse), 0) });
+function bounds(amount: Shape<number>): Shape<Bounds> {
+  const both = fields({
+    min: described(otherwise(amount, 0), "At least this much"),
+    max: described(otherwise(amount, 0), "At most this much; what the job reserves (default: min)"),
+  });
   return refined(both, ({ min, max }, path, report) => {
     if (max > 0 && min > max) report(path, `min ${plainDecimal(min)} is above max ${plainDecimal(max)}`);
     return { min, max: max > 0 ? max : min };

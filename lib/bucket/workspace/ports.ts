@@ -27,7 +27,9 @@ export function isPortName(name: string): boolean {
 /** `resources/ports` of a manifest: a fixed number, or null for one from the pool; names with mistakes are there too. */
 export function ports(): Shape<Map<string, number | null>> {
   const number = integer({ min: 1, max: 65_535 });
-  return refined(record(anything()), (given, path, report) => {
+  const pool = { type: "object", maxProperties: 0 };
+  const value = anything({ anyOf: [number.schema, pool] });
+  return refined({ ...record(value, { key: PORT_NAME }), check: record(anything()).check }, (given, path, report) => {
     const ports = new Map<string, number | null>();
     for (const [name, port] of Object.entries(given)) {
       const fromPool = isObject(port) && Object.keys(port).length === 0;

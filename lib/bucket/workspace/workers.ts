@@ -1,13 +1,14 @@
 import { isIPv6 } from "node:net";
-import { parseCpuMhz, parseMemoryMb } from "../../codec/config/number.ts";
 import {
   check,
+  described,
   type Infer,
   integer,
   join,
   list,
   oneOf,
   optional,
+  otherwise,
   quote,
   record,
   refined,
@@ -15,7 +16,7 @@ import {
   withDefault,
 } from "../../core/shape.ts";
 import type { Layout } from "../base/layout.ts";
-import { fields, folder, host, jump, line, name, quantity, user } from "../base/names.ts";
+import { cpu, fields, folder, host, jump, line, memory, name, SCHEMA_KEY, user } from "../base/names.ts";
 import { type Problems, unknownName } from "../base/problems.ts";
 import { parseSourceJson, readSource, relative } from "../source/source-file.ts";
 import type { OpsConf } from "./settings.ts";
@@ -31,24 +32,31 @@ export interface Disabled {
 }
 
 const WORKER_SHAPE = fields({
-  host,
-  hostname: optional(line(253)),
-  connection: withDefault(oneOf("ssh", "local"), "ssh"),
-  root: optional(folder),
-  ssh_user: optional(user),
-  ssh_port: optional(integer({ min: 1, max: 65_535 })),
-  ssh_jump: optional(jump),
-  labels: withDefault(labels(), []),
-  tags: withDefault(tags(), new Map()),
-  memory: withDefault(quantity(parseMemoryMb), 0),
-  cpu: withDefault(quantity(parseCpuMhz), 0),
-  position: optional(integer()),
+  host: described(host, "IPv4 or IPv6 address or host name; unique in the file"),
+  hostname: described(optional(line(253)), "A name for templates and hooks to read"),
+  connection: described(withDefault(oneOf("ssh", "local"), "ssh"), "How the worker is reached; local is this very machine"),
+  root: described(optional(folder), "Where the jobs of the bucket live there (default: worker_root of ops.conf)"),
+  ssh_user: described(optional(user), "Instead of ssh_user of ops.conf"),
+  ssh_port: described(optional(integer({ min: 1, max: 65_535 })), "Instead of ssh_port of ops.conf"),
+  ssh_jump: described(optional(jump), "A host to go through, as [user@]host[:port], instead of ssh_jump of ops.conf"),
+  labels: described(withDefault(labels(), []), "What the selectors of jobs look for; each once; worker is always among them"),
+  tags: described(otherwise(tags(), new Map()), "Texts for templates and hooks to read, by name"),
+  memory: described(otherwise(memory, 0), "What the worker has, such as 4 gb; needed where jobs reserve memory"),
+  cpu: described(otherwise(cpu, 0), "What the worker has, such as 2.5 ghz; needed where jobs reserve cpu"),
+  position: described(optional(integer()), "The order of deployment (default: the place in the file)"),
 });
 
+const HOSTS = withDefault(list(line()), []);
 const DISABLED = fields({
-  workers: withDefault(list(line()), []),
-  jobs: withDefault(record(fields({ allocations: withDefault(list(line()), []) })), {}),
+  $schema: SCHEMA_KEY,
+  workers: described(HOSTS, "Hosts that take part in nothing"),
+  jobs: described(
+    withDefault(record(fields({ allocations: described(HOSTS, "The hosts; none means all of them") })), {}),
+    "Jobs that are out of service, everywhere or on some hosts",
+  ),
 });
+/** The JSON Schema of disabled.json. */
+export const DISABLED_SCHEMA = DISABLED.schema;
 
 /** Reads `workspace/workers.json`, in the order of the file; no workers where there is none (`ErrInvalidWorkerJSON`). */
 export async function readWorkers(layout: Layout, settings: OpsConf, problems: Problems): Promise<Worker[]> {
@@ -68,6 +76,9 @@ const WORKER_LIST = refined(list(WORKER_SHAPE), (workers, _, report) => {
   }
   return workers;
 });
+
+/** The JSON Schema of workers.json. */
+export const WORKERS_SCHEMA = WORKER_LIST.schema;
 
 /** Equal for hosts that are the same however they are written. */
 function canonical(host: string): string {
@@ -99,7 +110,8 @@ function workerOf(given: Infer<typeof WORKER_SHAPE>, index: number, settings: Op
 
 /** Labels, each once; `worker` may be among them, but need not be. */
 function labels(): Shape<string[]> {
-  return refined(list(name), (labels, path, report) => {
+  const all = list(name);
+  return refined({ ...all, schema: { ...all.schema, uniqueItems: true } }, (labels, path, report) => {
     for (const [index, label] of labels.entries())
       if (labels.indexOf(label) < index) report(join(path, index), `the label ${quote(label)} is there twice`);
     return labels;

@@ -1,7 +1,6 @@
 import { Failure, type Problem } from "../../core/errors.ts";
 import type { Schema } from "../../core/shape.ts";
-import { parametersOf, RUNS, type RunKind, type RunParams } from "../../run/protocol.ts";
-import { isRepeatable, repeated } from "../../run/request.ts";
+import { isRepeatable, parametersOf, RUNS, type RunKind, type RunParams } from "../../run/protocol.ts";
 import {
   BUCKET_DIR,
   bucketDir,
@@ -92,6 +91,7 @@ export function runCommand(kind: RunKind, command: RunCommand): Command {
 async function repeatedParameters(kind: RunKind, given: RunParams, dir: string, id: string): Promise<RunParams> {
   if (Object.keys(given).length > 0)
     throw new Failure("usage", "--retry goes alone: all other parameters are those of the run that it names");
+  const { repeated } = await import("../../run/request.ts");
   const { initialisedBucket } = await import("./bucket.ts");
   return await repeated(await initialisedBucket(dir), kind, id);
 }

@@ -1,19 +1,23 @@
 import { stat } from "node:fs/promises";
+import path from "node:path";
 import { type Layout, layoutOf } from "../../bucket/base/layout.ts";
 import { Problems } from "../../bucket/base/problems.ts";
 import { parseSourceJson, readSource, relative } from "../../bucket/source/source-file.ts";
 import { createJob } from "../../bucket/workspace/job-template.ts";
+import { placedProblems } from "../../bucket/workspace/places.ts";
+import { isSchemaName, SCHEMA_NAMES, schemaOf } from "../../bucket/workspace/schemas.ts";
+import { formatJson } from "../../codec/config/json.ts";
 import { unifiedDiff } from "../../codec/diff.ts";
 import { uuidV7 } from "../../codec/uuid.ts";
-import { Failure } from "../../core/errors.ts";
-import { readBounded, writeAtomic } from "../../core/files.ts";
-import { decodeUtf8 } from "../../core/plain-text.ts";
+import { Failure, messageOf } from "../../core/errors.ts";
+import { exists, namesIn, readBounded, readRegularSync, realPlace, writeAtomic } from "../../core/files.ts";
+import { counted, decodeUtf8 } from "../../core/plain-text.ts";
 import { isObject, quote } from "../../core/shape.ts";
 import type { WorkerReading } from "../../operation/tend/readings.ts";
 import { takeBucket } from "../../run/recovery.ts";
 import { openBucket } from "../../server/reading.ts";
-import { bucketDir, flagList, type Parsed } from "../base/flags.ts";
-import { toStdout, visibleLines } from "../base/terminal.ts";
+import { bucketDir, EXIT, flagList, type Parsed, wantsJson } from "../base/flags.ts";
+import { printJson, stopRequest, toStderr, toStdout, visible, visibleLines } from "../base/terminal.ts";
 
 const WORKERS_JSON_BYTES = 1024 * 1024;
 const COMMAND_BYTES = 256 * 1024;
@@ -57,7 +61,7 @@ export async function generateWorkers(dir: string, result: unknown, dryRun: bool
     if (!entry) throw unchanged(name, `worker ${quote(host)} is not in it: build the bucket again`);
     for (const [field, value] of Object.entries(resources)) entry[fieldKey(entry, field) ?? field] = value;
   }
-  const after = `${JSON.stringify(list, null, 2)}\n`;
+  const after = formatJson(JSON.stringify(list));
   if (after === before) return `${name} is up to date\n`;
   if (!dryRun) await writeAtomic(layout.workersJson, after, (await stat(layout.workersJson)).mode & 0o777);
   const what = dryRun ? `${name} would be written` : `${name} was written`;
@@ -101,4 +105,70 @@ function textAt(entry: Record<string, unknown>, field: string): string | undefin
 
 function unchanged(name: string, why: string): Failure {
   return new Failure("failed", `${name} stays as it is: ${why}`);
+}
+
+/** `ops check`. Answers exit code 1 where a build would fail. Paths are relative to the current folder, for editors. */
+export async function checkCommand(input: Parsed): Promise<number> {
+  using stop = stopRequest();
+  const layout = layoutOf(bucketDir(input));
+  const { checkWorkspace } = await import("../../operation/build/build.ts");
+  const { problems, jobs, workers } = await checkWorkspace(layout, stop.signal);
+  const found = placedProblems(layout, problems).map((one) => ({ ...one, file: shownPath(path.join(layout.root, one.file)) }));
+  const { errors, warnings } = { errors: problems.errors.length, warnings: problems.warnings.length };
+  const isGood = errors === 0;
+  if (wantsJson(input)) printJson({ ok: isGood, errors, warnings, problems: found });
+  else {
+    for (const { file, line, column, severity, code, path: at, message } of found) {
+      const text = `${at === "" ? "" : `${at}: `}${message}${code === null ? "" : ` [${code}]`}`;
+      toStdout(`${visible(`${file}:${line}:${column}: ${severity}: ${text}`)}\n`);
+    }
+    const read = `${counted(jobs, "job")}, ${counted(workers, "worker")}`;
+    toStderr(`${isGood ? read : counted(errors, "error")}${warnings === 0 ? "" : `, ${counted(warnings, "warning")}`}\n`);
+  }
+  return isGood ? EXIT.done : EXIT.failed;
+}
+
+/** `ops fmt`. Answers exit code 1 where a file cannot be formatted or, with `--check`, is not. */
+export async function formatCommand(input: Parsed): Promise<number> {
+  const layout = layoutOf(bucketDir(input));
+  const isCheck = input.switches.has("check");
+  if (!(await exists(layout.workspace)))
+    throw new Failure("failed", `Cannot format ${layout.root}: it has no folder workspace/; name the bucket with --bucket-dir`);
+  const folders = [layout.jobs, layout.templates].map(async (folder) =>
+    (await namesIn(folder)).sort().map((name) => path.join(folder, name, "manifest.json")),
+  );
+  const problems = new Problems();
+  let changed = 0;
+  for (const file of [layout.workersJson, layout.disabledJson, ...(await Promise.all(folders)).flat()]) {
+    const found = problems.in(relative(layout, file), "failed");
+    if ((await readSource(parseSourceJson, layout, found)) === undefined) continue;
+    try {
+      const before = readRegularSync(file);
+      const after = formatJson(before);
+      if (after === before) continue;
+      if (!isCheck) await writeAtomic(file, after, (await stat(file)).mode & 0o777);
+    } catch (error) {
+      found.error("", messageOf(error));
+      continue;
+    }
+    changed++;
+    toStdout(`${visible(shownPath(file))}\n`);
+  }
+  for (const { file, line, column, message } of placedProblems(layout, problems))
+    toStderr(`${visible(`${shownPath(path.join(layout.root, file))}:${line}:${column}: error: ${message}`)}\n`);
+  return problems.errors.length > 0 || (isCheck && changed > 0) ? EXIT.failed : EXIT.done;
+}
+
+/** `ops schema <file>`. Throws `usage` for a file that has none. */
+export async function schemaCommand(input: Parsed): Promise<number> {
+  const name = (input.operands[0] ?? "").replace(/\.json$/, "");
+  if (!isSchemaName(name))
+    throw new Failure("usage", `there is no schema of ${quote(name)}: expected one of ${SCHEMA_NAMES.join(", ")}`);
+  printJson(schemaOf(name));
+  return EXIT.done;
+}
+
+/** A path as a person in the current folder would type it. */
+function shownPath(file: string): string {
+  return path.relative(realPlace("."), file);
 }

@@ -1,5 +1,5 @@
 import { LAST_OUTCOMES, STATES } from "../../bucket/catalog/states.ts";
-import { VIEW_NAMES, type ViewName } from "../../bucket/catalog/views.ts";
+import type { ViewName } from "../../bucket/catalog/views.ts";
 import { BUCKET_DIR, type Command, type Flag } from "../base/flags.ts";
 
 const TABLE_AS_JSON: Flag = { name: "json", help: "Print JSON instead of a table" };
@@ -42,12 +42,12 @@ export const READING_COMMANDS: readonly Command[] = [
     flags: [BUCKET_DIR, TABLE_AS_JSON],
     run: async (input) => (await import("../bucket/catalog.ts")).infoCommand(input),
   },
-  ...VIEW_NAMES.map(
-    (name): Command => ({
+  ...Object.entries(VIEWS).map(
+    ([name, { summary, flags }]): Command => ({
       name: `cat ${name}`,
-      summary: VIEWS[name].summary,
-      flags: [BUCKET_DIR, ...VIEWS[name].flags, TABLE_AS_JSON],
-      run: async (input) => (await import("../bucket/catalog.ts")).catCommand(name, input),
+      summary,
+      flags: [BUCKET_DIR, ...flags, TABLE_AS_JSON],
+      run: async (input) => (await import("../bucket/catalog.ts")).catCommand(name as ViewName, input),
     }),
   ),
   {

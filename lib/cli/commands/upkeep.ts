@@ -27,6 +27,25 @@ const RESTORE: Command = {
 /** Commands that keep a bucket in order. */
 export const UPKEEP_COMMANDS: readonly Command[] = [
   {
+    name: "check",
+    summary: "Say what a build would find wrong in the workspace, as file:line:column; stores nothing and needs no init",
+    flags: [BUCKET_DIR, AS_JSON],
+    run: async (input) => (await import("../bucket/workspace.ts")).checkCommand(input),
+  },
+  {
+    name: "fmt",
+    summary: "Format manifest.json of jobs and templates, workers.json and disabled.json, and print the files that change",
+    flags: [BUCKET_DIR, { name: "check", help: "Change nothing; exit with 1 where a file would change" }],
+    run: async (input) => (await import("../bucket/workspace.ts")).formatCommand(input),
+  },
+  {
+    name: "schema",
+    summary: "Print the JSON Schema of a file of the workspace, for editors",
+    operands: [{ name: "file", help: "Either manifest, workers or disabled" }],
+    flags: [],
+    run: async (input) => (await import("../bucket/workspace.ts")).schemaCommand(input),
+  },
+  {
     name: "doctor",
     summary: "Examine this host, the bucket and its workers, and give advice for each finding",
     flags: [BUCKET_DIR, AS_JSON],

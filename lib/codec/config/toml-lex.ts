@@ -1,4 +1,5 @@
 import { Failure } from "../../core/errors.ts";
+import { lineAndColumn } from "../../core/plain-text.ts";
 
 /** A value that keeps the text it was written as. */
 class WrittenValue {
@@ -34,9 +35,7 @@ export class TomlCursor {
 
   /** The failure at this place (or at `at`), with its line and column in characters, both from 1. */
   failure(expected: string, found?: string, at: number = this.at): Failure {
-    const before = this.text.slice(0, at);
-    const line = before.split("\n").length;
-    const column = [...before.slice(before.lastIndexOf("\n") + 1)].length + 1;
+    const { line, column } = lineAndColumn(this.text, at);
     const what = found ?? foundToml(this.text.slice(at));
     return new Failure("failed", `line ${line}, column ${column}: expected ${expected}, found ${what}`);
   }

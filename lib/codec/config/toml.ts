@@ -1,4 +1,5 @@
 import type { Failure } from "../../core/errors.ts";
+import type { PlacedValue } from "./json.ts";
 import { TomlCursor, type TomlDate, type TomlFloat } from "./toml-lex.ts";
 
 /** An integer is a number where a double holds it exactly, else a bigint; a float keeps how it was written. */
@@ -20,6 +21,12 @@ export function parseToml(text: string): TomlTable {
   return new TomlReader(text).read();
 }
 
+/** The places of all keys of a text that {@link parseToml} accepts; of a list only its own. */
+export function placesInToml(text: string): PlacedValue {
+  const reader = new TomlReader(text);
+  return reader.placed(reader.read(), 0);
+}
+
 /**
  * How a table was made, which decides where keys may be added: `implicit` on the way to a header, by its `header`, by a
  * `dotted` key (open to keys of the same section), or `inline` (closed).
@@ -34,6 +41,8 @@ class TomlReader {
   readonly #origins = new WeakMap<TomlTable, Origin>();
   /** The arrays that `[[…]]` made; all others are closed. */
   readonly #tableArrays = new WeakSet<TomlValue[]>();
+  /** Where each key of a table stands first. */
+  readonly #places = new WeakMap<TomlTable, Map<string, number>>();
 
   constructor(text: string) {
     this.#cursor = new TomlCursor(text);
@@ -55,6 +64,20 @@ class TomlReader {
     return root;
   }
 
+  /** A table that was read, with the places of its keys. */
+  placed(table: TomlTable, at: number): PlacedValue {
+    const members = [...(this.#places.get(table) ?? [])].map(([key, place]) => {
+      const value = table[key];
+      return { key, value: isTable(value) ? this.placed(value, place) : { at: place, members: [] } };
+    });
+    return { at, members };
+  }
+
+  #note(table: TomlTable, key: string, at: number): void {
+    const places = this.#places.get(table) ?? new Map<string, number>();
+    if (!places.has(key)) this.#places.set(table, places.set(key, at));
+  }
+
   #table(kind: Origin["kind"], section?: TomlTable): TomlTable {
     const table: TomlTable = Object.create(null);
     this.#origins.set(table, { kind, section: section ?? table });
@@ -72,11 +95,13 @@ class TomlReader {
     for (const part of key) table = this.#enter(table, part, start);
     const section = close === "]" ? this.#open(table, name) : this.#append(table, name);
     if (!section) throw this.#taken([...key, name], start);
+    this.#note(table, name, start);
     return section;
   }
 
   /** The table that a part of a header leads to: the last one of an array of tables. */
   #enter(table: TomlTable, part: string, start: number): TomlTable {
+    this.#note(table, part, start);
     table[part] ??= this.#table("implicit");
     const found = table[part];
     const next = Array.isArray(found) && this.#tableArrays.has(found) ? found.at(-1) : found;
@@ -128,12 +153,14 @@ class TomlReader {
     const name = key.pop() as string;
     let table = section;
     for (const part of key) {
+      this.#note(table, part, start);
       table[part] ??= this.#table("dotted", section);
       const next = table[part];
       if (!isTable(next) || !this.#mayExtend(next, section)) throw this.#taken([...key, name], start);
       table = next;
     }
     if (table[name] !== undefined) throw this.#taken([...key, name], start);
+    this.#note(table, name, start);
     table[name] = value;
   }
 

@@ -1,3 +1,5 @@
+import { randomUUID } from "node:crypto";
+import type { Layout } from "../../bucket/base/layout.ts";
 import { Problems, sentenceOf } from "../../bucket/base/problems.ts";
 import { SETTLE } from "../../bucket/base/states.ts";
 import { catalogJobs, catalogPorts, catalogWorkers, saveCatalog, unorderedAllocations } from "../../bucket/catalog/catalog.ts";
@@ -133,6 +135,24 @@ function buildSummary(result: BuildResult): string {
   const removed = result.removed_allocations === 0 ? "" : `, ${result.removed_allocations} removed`;
   const warnings = result.warnings.length === 0 ? "" : `, ${counted(result.warnings.length, "warning")}`;
   return `built ${placed}: ${counted(result.allocations, "allocation")}${removed}${warnings}`;
+}
+
+/**
+ * Reads the source in a folder as a first build of it would and answers what is wrong. Writes nothing and needs no
+ * database. What only a build sees stays out: hooks on post_build, and facts of earlier builds. Throws `failed` where there
+ * is no workspace.
+ */
+export async function checkWorkspace(layout: Layout, signal: AbortSignal) {
+  if (!(await exists(layout.workspace)))
+    throw new Failure("failed", `Cannot check ${layout.root}: it has no folder workspace/; name the bucket with --bucket-dir`);
+  const problems = new Problems();
+  const workspace = await readWorkspace(layout, problems, signal);
+  try {
+    buildCatalog(randomUUID(), workspace, { workers: [], allocations: [], ports: new Map() }, problems);
+  } catch (error) {
+    if (problems.errors.length === 0) throw error;
+  }
+  return { problems, jobs: workspace.jobs.length, workers: workspace.workers.length };
 }
 
 /**

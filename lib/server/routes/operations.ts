@@ -2,9 +2,10 @@ import type { Database } from "../../bucket/base/database.ts";
 import { hasCatalogJob } from "../../bucket/catalog/catalog.ts";
 import { Failure, type FailureCode } from "../../core/errors.ts";
 import { boolean, object, optional, quote, type Shape } from "../../core/shape.ts";
-import { type ControlKind, JOB_CONTROL, RUNS, type RunKind } from "../../run/protocol.ts";
-import { canName, isRepeatable, repeated, startShape } from "../../run/request.ts";
-import { bucketRoute, type ServerRoute, startRun } from "../context.ts";
+import { type ControlKind, isRepeatable, JOB_CONTROL, RUNS, type RunKind } from "../../run/protocol.ts";
+import { canName, repeated, startShape } from "../../run/request.ts";
+import { bucketRoute, type ServerRoute } from "../context.ts";
+import { START_HEADERS, startRun } from "../start.ts";
 import { component } from "./shapes.ts";
 
 /** The failures of every start of a run. */
@@ -14,6 +15,7 @@ export const START_FAILURES: readonly FailureCode[] = [
   "schema_too_new",
   "database_damaged",
   "bucket_busy",
+  "idempotency_mismatch",
   "database_busy",
 ];
 
@@ -24,8 +26,11 @@ function startFailures(kind: RunKind): FailureCode[] {
   return [...ofNames, ...START_FAILURES, ...ofRetry];
 }
 
-/** The answer to every start of a run. */
-export const STARTED = { status: 202, description: "The run has started", shape: component("RunStarted") };
+/** What every route that starts a run takes and answers, beside its own. */
+export const STARTS = {
+  headers: START_HEADERS,
+  answer: { status: 202, description: "The run has started", shape: component("RunStarted") },
+};
 
 /** Options of a route that starts a run, beside the parameters of the kind. */
 interface StartOptions {
@@ -46,7 +51,7 @@ function start(kind: RunKind, { path = kind, description, failures = [] }: Start
     summary: RUNS[kind].summary,
     ...(description !== undefined && { description }),
     body: startShape(kind),
-    answer: STARTED,
+    ...STARTS,
     failures: [...new Set([...startFailures(kind), ...failures])],
     async handle(call, context) {
       const { bucket, body } = call;
@@ -133,7 +138,7 @@ function controlRoute(kind: ControlKind): ServerRoute {
     description: kind === "job_stop" ? `${CONTROL_RULES} \`forget\` may be in the query or in the body.` : CONTROL_RULES,
     ...(kind === "job_stop" && { query: FORGET }),
     body: startShape(kind, object(JOB_CONTROL[kind]) as Shape<Record<string, unknown>>) as Shape<ControlBody>,
-    answer: STARTED,
+    ...STARTS,
     failures: [...startFailures(kind), "not_found"],
     async handle(call, context) {
       const { bucket, params, query, body } = call;

@@ -1,13 +1,23 @@
 import type { Layout } from "../../bucket/base/layout.ts";
 import { isUuid } from "../../codec/uuid.ts";
-import { boolean, described, nullable, object, oneOf, optional, string } from "../../core/shape.ts";
+import { Failure } from "../../core/errors.ts";
+import { boolean, described, integer, list, nullable, object, oneOf, optional, quote, string } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
-import { RUN_KINDS, RUN_STATUS } from "../../run/protocol.ts";
-import { type RunRecord, readRecord, runNotFound } from "../../run/record.ts";
+import { RUN_KINDS, RUN_STATUS, TIME } from "../../run/protocol.ts";
+import { ACTOR, type RunRecord, readRecord, runNotFound } from "../../run/record.ts";
 import { bucketRoute, route } from "../context.ts";
 import { shownRun } from "../run-list.ts";
 import { READ_FAILURES } from "./catalog.ts";
 import { component, PAGE, page, pollMs, TIMEOUT } from "./shapes.ts";
+
+const WAITING_START = object({
+  position: described(integer({ min: 1 }), "1 is the next to start"),
+  key: described(string(), "Its Idempotency-Key"),
+  kind: oneOf(...RUN_KINDS),
+  by: described(ACTOR, "Who asked for it"),
+  since: TIME,
+  connected: described(boolean(), "Its client is there. Without one the start gives up after 30 s"),
+});
 
 /** The runs of a bucket, and the events of the runs of all buckets (control-plane.md, Runs). */
 export const RUN_ROUTES = [
@@ -72,6 +82,28 @@ export const RUN_ROUTES = [
       const { id } = findRun(layout, params);
       const cancelled = await supervisor.cancel(layout, id, { address, via }, request.id);
       return json(202, await shownRun(layout, cancelled));
+    },
+  }),
+  bucketRoute({
+    method: "GET",
+    path: "/queue",
+    summary: "List the starts that wait for the bucket, the next one first",
+    description: "At most 100. A start waits where it was sent with `Ops-Wait` while the bucket was busy.",
+    answer: { status: 200, description: "The starts in line", shape: object({ items: list(WAITING_START) }) },
+    async handle({ bucket: { id } }, { lines }) {
+      return json(200, { items: lines.waiting(id) });
+    },
+  }),
+  bucketRoute({
+    method: "DELETE",
+    path: "/queue/{start_key}",
+    summary: "Give up a start that waits",
+    description: "Its request is answered 409 and nothing starts. 404 where it does not wait: it may have started.",
+    answer: { status: 204, description: "It waits no more, and will not start" },
+    failures: ["not_found"],
+    async handle({ params: { start_key = "" }, bucket: { id } }, { lines }) {
+      if (!lines.leave(id, start_key)) throw new Failure("not_found", `no start with the key ${quote(start_key)} waits here`);
+      return { status: 204 };
     },
   }),
 ];

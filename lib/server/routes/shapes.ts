@@ -82,8 +82,8 @@ const SCHEMAS = {
   Error: object({
     error: described(oneOf(...(Object.keys(HTTP_STATUS) as [string])), "Stable, for programs"),
     message: described(string(), "One sentence, for people"),
-    details: optional(anything()),
-    run_id: optional(described(ID, "The active run, where there is one in the way")),
+    details: optional(described(anything(), "A list of {path, message}, or an object that depends on `error`")),
+    run_id: optional(described(ID, "The run that is in the way, or that has the key already")),
   }),
   Bucket: object({
     id: ID,

@@ -2,8 +2,9 @@ import type { verifySnapshot } from "../../bucket/snapshots/restore.ts";
 import { Failure } from "../../core/errors.ts";
 import { described, integer, nullable, object, quote, string } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
-import { bucketRoute, startRun } from "../context.ts";
-import { START_FAILURES, STARTED } from "./operations.ts";
+import { bucketRoute } from "../context.ts";
+import { startRun } from "../start.ts";
+import { START_FAILURES, STARTS } from "./operations.ts";
 import { PAGE, page } from "./shapes.ts";
 
 /** Loaded with the first request about snapshots. */
@@ -30,7 +31,7 @@ export const SNAPSHOT_ROUTES = [
       "The whole snapshot is checked before anything is touched, and the present state is saved as a snapshot first. " +
       "The result of the run names the source revision of the snapshot and the current revision.",
     body: object({}),
-    answer: STARTED,
+    ...STARTS,
     failures: [...START_FAILURES, "snapshot_not_found"],
     async handle(call, context) {
       const snapshot = call.params.name ?? "";

@@ -6,8 +6,9 @@ import { Failure } from "../../core/errors.ts";
 import { described, object, optional } from "../../core/shape.ts";
 import { json, requireMediaType } from "../../http/message.ts";
 import { ID } from "../../run/record.ts";
-import { bucketRoute, startRun } from "../context.ts";
-import { START_FAILURES, STARTED } from "./operations.ts";
+import { bucketRoute } from "../context.ts";
+import { startRun } from "../start.ts";
+import { START_FAILURES, STARTS } from "./operations.ts";
 import { component, PAGE, page } from "./shapes.ts";
 
 const TAR = "application/x-tar";
@@ -23,13 +24,14 @@ export const SOURCE_ROUTES = [
       "The body is a ustar archive, or the same gzipped, of ops.conf, workspace/ and templates/; at most 256 MiB " +
       "unpacked and 20,000 entries. A busy bucket is refused before the body is read. Nothing is deployed.",
     upload: [TAR, GZIP],
-    answer: { status: 202, description: "The source is replaced; its build has started", shape: component("RunStarted") },
+    headers: STARTS.headers,
+    answer: { ...STARTS.answer, description: "The source is replaced; its build has started" },
     failures: [...START_FAILURES, "invalid_source", "unsupported_media_type"],
     async handle(call, context) {
       const { request, bucket } = call;
-      return startRun(call, "push", context, async (runId) => {
+      return startRun(call, "push", context, async (runId, body) => {
         const gzip = requireMediaType(request, TAR, GZIP) === GZIP;
-        const received = await receiveSource(bucket.layout, request.body, gzip, request.signal);
+        const received = await receiveSource(bucket.layout, body, gzip, request.signal);
         const revision = await acceptSource(bucket.layout, received, runId);
         return { revision: revision.id };
       });
@@ -76,7 +78,7 @@ export const SOURCE_ROUTES = [
     summary: "Roll the source back to a revision and build it",
     description: "The revision becomes the current one; no new revision is made. Nothing is deployed.",
     body: object({ revision_id: optional(described(ID, "Default: the last successful one")) }),
-    answer: STARTED,
+    ...STARTS,
     failures: [...START_FAILURES, "revision_not_found"],
     async handle(call, context) {
       return startRun(call, "rollback", context, async () => {

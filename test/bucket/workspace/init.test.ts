@@ -9,6 +9,7 @@ import { SCHEMA_VERSION } from "../../../lib/bucket/base/schema.ts";
 import { KvStore } from "../../../lib/bucket/kv/kv.ts";
 import { loadKvKey } from "../../../lib/bucket/kv/kv-access.ts";
 import { initBucket } from "../../../lib/bucket/workspace/init.ts";
+import { schemaOf } from "../../../lib/bucket/workspace/schemas.ts";
 import { loadOpsConf } from "../../../lib/bucket/workspace/settings.ts";
 import { isUuid } from "../../../lib/codec/uuid.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
@@ -30,6 +31,7 @@ test("a new bucket has its folders, a database, a key and a source to begin with
   for (const file of [layout.database, layout.kvKey]) assert.equal(modeOf(file), "600", file);
   assert.equal(readFileSync(layout.workersJson, "utf8"), "[]\n");
   assert.deepEqual(readdirSync(layout.jobs), []);
+  assert.deepEqual(JSON.parse(readFileSync(path.join(layout.schemas, "manifest.json"), "utf8")), schemaOf("manifest"));
   using db = openDatabase(layout.database);
   assert.equal(bucketIdOf(db), done.bucketId);
 });

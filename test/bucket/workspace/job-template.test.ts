@@ -5,6 +5,7 @@ import { type TestContext, test } from "node:test";
 import { type Layout, layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { initBucket } from "../../../lib/bucket/workspace/init.ts";
 import { createJob } from "../../../lib/bucket/workspace/job-template.ts";
+import { formatJson } from "../../../lib/codec/config/json.ts";
 import { Launcher } from "../../../lib/core/spawn.ts";
 import { HookScripts } from "../../helpers/hook-scripts.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
@@ -35,8 +36,9 @@ test("a job to begin with has a manifest, a Makefile and a hook", async (t) => {
     ["manifest.json", "Makefile", "_hooks/example.py"].map((name) => `workspace/jobs/web/${name}`),
   );
   const read = (file: string) => readFileSync(path.join(layout.root, file), "utf8");
-  assert.match(read(files[0] as string), /^\{\n {2}"version": .*\n\}\n$/s);
+  assert.match(read(files[0] as string), /^\{\n {2}"\$schema": .*\n\}\n$/s);
   assert.deepEqual(JSON.parse(read(files[0] as string)), {
+    $schema: "../../../.ops/schemas/manifest.json",
     version: "1.0",
     selectors: ["web"],
     hooks: { example: { executed_on: ["cli"] } },
@@ -68,7 +70,8 @@ test("selectors replace the job's name, or those of the template", async (t) => 
   await createJob(layout, { name: "one", selectors: ["edge", "ssd"] });
   assert.deepEqual(manifestOf("one").selectors, ["edge", "ssd"]);
   const text = readFileSync(path.join(layout.jobs, "one", "manifest.json"), "utf8");
-  assert.equal(text, `${JSON.stringify(manifestOf("one"), null, 2)}\n`);
+  assert.equal(text, formatJson(text));
+  assert.equal(manifestOf("one").$schema, "../../../.ops/schemas/manifest.json");
   await createJob(layout, { name: "two", template: "database", selectors: ["edge"] });
   assert.deepEqual(manifestOf("two"), { version: "2.0", selectors: ["edge"] });
 });

@@ -7,6 +7,7 @@ import { HOOK_EVENTS } from "../../../lib/bucket/base/model.ts";
 import { Problems, sentenceOf } from "../../../lib/bucket/base/problems.ts";
 import { scanSource } from "../../../lib/bucket/source/source-rules.ts";
 import { type JobSource, readJobs } from "../../../lib/bucket/workspace/jobs.ts";
+import { schemaErrors } from "../../helpers/schema.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 import { makeWorkspace, type WorkspaceSpec } from "../../helpers/workspace.ts";
 
@@ -272,12 +273,18 @@ const REFUSED: [name: string, manifest: Record<string, unknown> | string, code: 
   ["a share without a sign", { tolerate: { unreachable: "5" } }, M, "tolerate/unreachable"],
 ];
 
+/** What takes more than a schema to see. */
+const NOT_IN_SCHEMA = /JSON$|broken glob|min above max/;
+
 for (const [name, manifest, code, place] of REFUSED)
   test(`${code}: ${name}`, async (t) => {
     const { errors, broken } = await web(t, manifest);
     assert.equal(errors.length, 1, errors.join("\n"));
     assert.ok(errors[0]?.startsWith(`${code}: workspace/jobs/web/manifest.json: ${place}`), errors[0]);
     assert.deepEqual([...broken], ["web"]);
+    if (NOT_IN_SCHEMA.test(name)) return;
+    const value: unknown = typeof manifest === "string" ? JSON.parse(manifest) : manifest;
+    assert.notDeepEqual(schemaErrors("manifest", value), []);
   });
 
 const PROBES: [name: string, probe: Record<string, unknown>, place: string][] = [
@@ -301,6 +308,8 @@ for (const [name, probe, place] of PROBES)
       errors[0]?.startsWith(`ErrInvalidManifest: workspace/jobs/web/manifest.json: health_check/checks/0/${place}: `),
       errors[0],
     );
+    if (name !== "for a port that is not declared")
+      assert.notDeepEqual(schemaErrors("manifest", { health_check: { checks: [probe] } }), []);
   });
 
 test("HR-161 HR-313 all eight events are known", async (t) => {

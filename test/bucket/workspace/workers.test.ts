@@ -6,6 +6,7 @@ import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { Problems, sentenceOf } from "../../../lib/bucket/base/problems.ts";
 import { loadOpsConf } from "../../../lib/bucket/workspace/settings.ts";
 import { readDisabled, readWorkers, warnAboutDisabledStrangers } from "../../../lib/bucket/workspace/workers.ts";
+import { schemaErrors } from "../../helpers/schema.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 import { makeWorkspace } from "../../helpers/workspace.ts";
 
@@ -128,12 +129,16 @@ const REFUSED: [name: string, text: string, sentence: RegExp][] = [
   ["an empty file", "", /not valid JSON: Unexpected end of JSON input \(line 1 column 1\)$/],
 ];
 
+/** What takes more than a schema to see. */
+const NOT_IN_SCHEMA = /twice|JSON|empty file/;
+
 for (const [name, text, sentence] of REFUSED)
   test(`ErrInvalidWorkerJSON: ${name}`, async (t) => {
     const { errors } = await workers(t, text);
     assert.equal(errors.length, 1, errors.join("\n"));
     assert.match(errors[0] as string, /^ErrInvalidWorkerJSON: workspace\/workers\.json: /);
     assert.match(errors[0] as string, sentence);
+    if (!NOT_IN_SCHEMA.test(name)) assert.notDeepEqual(schemaErrors("workers", JSON.parse(text)), []);
   });
 
 test("all mistakes of workers.json are found at once", async (t) => {

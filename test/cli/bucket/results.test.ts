@@ -73,7 +73,7 @@ test("HR-127 HR-128 --generate-workers writes memory and processors into workers
   assert.deepEqual(Object.keys(second), ["host", "connection", "root", "memory", "cpu"]);
   const mhz = /^(\d+) mhz$/.exec(second.cpu)?.[1];
   assert.equal(Number(mhz) % cpus().length, 0);
-  assert.match(readFileSync(file, "utf8"), /^\[\n {2}\{\n {4}"tags": \{\n/);
+  assert.match(readFileSync(file, "utf8"), /^\[\n {2}\{\n {4}"tags": \{ /);
   assert.equal(statSync(file).mode & 0o777, 0o640);
   assert.deepEqual(readdirSync(path.dirname(file)).sort(), ["bucket.conf", "jobs", "workers.json"]);
 });
@@ -122,7 +122,7 @@ test("what is up to date is not written again", async (t) => {
   const result = { workers: [{ worker: "b", facts: FACTS }] };
   assert.match(await generateWorkers(dir, result, false), /was written\n$/);
   const before = readFileSync(file, "utf8");
-  assert.equal(before, '[\n  {\n    "host": "b",\n    "memory": "512 mb",\n    "cpu": "2000 mhz"\n  }\n]\n');
+  assert.equal(before, '[\n  { "host": "b", "memory": "512 mb", "cpu": "2000 mhz" }\n]\n');
   assert.equal(await generateWorkers(dir, result, false), "workspace/workers.json is up to date\n");
 });
 

@@ -9,7 +9,7 @@ const COUNTED = "urx";
 const [UPRIGHT, LONGEST] = [3, 8];
 /** So few have room for any head. */
 const FEW_CELLS = 6;
-const GAP = "8px";
+const BAND_GAP = "8px";
 const MOVES = {
   ArrowRight: ([row, column]) => [row, column + 1],
   ArrowLeft: ([row, column]) => [row, column - 1],
@@ -107,13 +107,13 @@ function build(element, look, { bands, corner, isMany }) {
   const columns = bands.flatMap((band) => band.columns);
   const tracks = bands.map((band) => `repeat(${band.columns.length}, minmax(${isMany ? "24px" : "10px"}, 1fr))`);
   element.classList.toggle("many", isMany);
-  element.style.gridTemplateColumns = `var(--names) ${tracks.join(` ${GAP} `)}`;
+  element.style.gridTemplateColumns = `var(--names) ${tracks.join(` ${BAND_GAP} `)}`;
   element.style.maxWidth = `calc(var(--names) + ${columns.length} * ${isMany ? "88px" : "34px"} + ${bands.length} * 10px)`;
   element.style.setProperty("--rows", String(look.rows.length));
   const isTurned = columns.length > FEW_CELLS && columns.some((column) => column.label.length > UPRIGHT + (isMany ? 2 : 0));
-  look.heads = columns.map((column) => headOf(column.label, isTurned));
+  look.heads = columns.map((column) => headCell(column.label, isTurned));
   look.lines = look.rows.map(() => [el("div.name", { role: "rowheader" }), ...columns.map(cellOf)]);
-  const placed = placesOf(bands);
+  const placed = bandPlaces(bands);
   for (const { first, track } of placed)
     for (const one of [look.heads[first], ...look.lines.map((line) => line[first + 1])])
       one.style.gridColumnStart = String(track);
@@ -128,7 +128,7 @@ function build(element, look, { bands, corner, isMany }) {
   if (hadFocus) focusOn(look, look.at);
 }
 
-function headOf(label, isTurned) {
+function headCell(label, isTurned) {
   return el(
     "div.head-of",
     { role: "columnheader", class: isTurned && "turned", title: plain(label) },
@@ -141,7 +141,7 @@ function cellOf() {
 }
 
 /** Bands with their first column and its track; between two bands is a gap. */
-function placesOf(bands) {
+function bandPlaces(bands) {
   let [first, track] = [0, 2];
   return bands.map(({ columns, ...band }) => {
     const place = { ...band, first, track, span: columns.length };

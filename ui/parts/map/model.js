@@ -20,7 +20,7 @@ const [LEAST_VALUES, MOST_VALUES] = [2, 40];
 /** So many groups are told of workers that have the same trouble. */
 const MOST_PLACES = 3;
 /** Where there are no more columns, each head says how many workers it stands for. */
-const FEW = 6;
+const FEW_WORKERS = 6;
 const NATURAL = new Intl.Collator("en", { numeric: true });
 
 /** How many cells have each letter; `hand` counts the capital ones. */
@@ -245,7 +245,8 @@ function inBands(groups, most) {
   const columnsOf = (own) =>
     pieces(own, each).map((some) => ({ label: spanOf(some.map(({ label }) => label)), of: some.flatMap(({ of }) => of) }));
   const isOne = bands.size === 1 || bands.size > groups.length / 2;
-  if (isOne) return [{ label: "", size: sizeOf(groups), columns: columnsOf(groups).map(most > FEW ? (one) => one : withSize) }];
+  if (isOne)
+    return [{ label: "", size: sizeOf(groups), columns: columnsOf(groups).map(most > FEW_WORKERS ? (one) => one : withSize) }];
   return [...bands].map(([stem, indexes]) => {
     const own = [...indexes].map((index) => ({ ...groups[index], label: parts[index].zeros + parts[index].tail }));
     return { label: stem.replace(/[-._]+$/, ""), size: sizeOf(own), columns: columnsOf(own) };

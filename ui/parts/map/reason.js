@@ -3,7 +3,7 @@ import { get, queryOf, unless } from "../../base/api.js";
 
 const TELLING = /\b(fatal|error|panic|denied|\w*refused|cannot|failed|invalid|no space|not found|no such)\b/i;
 const OF_MAKE = /^make(\[\d+\])?: /;
-const MOST = 200;
+const MOST_KNOWN = 200;
 
 /** The line of a reason that says most: the first line is what ops says of it, make only repeats it. */
 export function tellingLine(reason) {
@@ -51,7 +51,7 @@ export function reasonsOf(page, changed) {
   return (one) => {
     const key = JSON.stringify([one.run_id, one.job, one.workers[0]]);
     if (known.has(key)) return known.get(key);
-    if (known.size >= MOST) known.clear();
+    if (known.size >= MOST_KNOWN) known.clear();
     known.set(key, tellingLine(one.reason));
     if (one.kind === "failed") read(one, key);
     return known.get(key);

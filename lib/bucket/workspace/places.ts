@@ -1,0 +1,92 @@
+import { lstatSync } from "node:fs";
+import path from "node:path";
+import { type PlacedValue, placesInJson } from "../../codec/config/json.ts";
+import { placesInToml } from "../../codec/config/toml.ts";
+import type { FailureCode } from "../../core/errors.ts";
+import { readRegularSync } from "../../core/files.ts";
+import { lineAndColumn } from "../../core/plain-text.ts";
+import { join } from "../../core/shape.ts";
+import type { Layout } from "../base/layout.ts";
+import type { BuildProblem, Problems } from "../base/problems.ts";
+import { SOURCE_FILE_BYTES } from "../source/source-file.ts";
+
+/** A finding of a check: `line` and `column` (in characters) count from 1, and are 1 where it is about the whole file. */
+export interface PlacedProblem {
+  severity: "error" | "warning";
+  /** Null for a warning. */
+  code: FailureCode | null;
+  /** Relative to the bucket. */
+  file: string;
+  line: number;
+  column: number;
+  /** The place in JSON and TOML, such as `hooks/check/executed_on/0`; empty where line and column say it all. */
+  path: string;
+  message: string;
+}
+
+type Finding = Omit<BuildProblem, "code"> & { code?: FailureCode };
+/** How the readers of TOML and YAML, and that of JSON, tell a place. */
+const TOLD_FIRST = /^line (?<line>\d+)(?:, column (?<column>\d+))?: (?<rest>.*)$/s;
+const TOLD_LAST = /^(?<rest>not valid JSON: .*) \(line (?<line>\d+) column (?<column>\d+)\)$/s;
+
+/** Everything that is wrong with a workspace, each with its line and column, by file and place. */
+export function placedProblems(layout: Layout, { errors, warnings }: Problems): PlacedProblem[] {
+  const texts = new Map<string, Placer>();
+  const placerOf = (file: string) => {
+    const known = texts.get(file) ?? placerIn(path.join(layout.root, file));
+    texts.set(file, known);
+    return known;
+  };
+  const found = [...errors, ...warnings].map((one: Finding) => inItsFile(one, layout));
+  const order = ({ file, line, column }: PlacedProblem) => [file, line, column] as const;
+  return found.map((one) => placeProblem(one, placerOf)).sort((a, b) => compare(order(a), order(b)));
+}
+
+/** A problem of a folder names the file in it. */
+function inItsFile(one: Finding, { root }: Layout): Finding {
+  const found = (name: string) => lstatSync(path.join(root, name), { throwIfNoEntry: false });
+  const file = path.join(one.file, one.path);
+  const isInside = one.path !== "" && found(one.file)?.isDirectory() === true && found(file)?.isFile() === true;
+  return isInside ? { ...one, file, path: "" } : one;
+}
+
+function compare(a: readonly (string | number)[], b: readonly (string | number)[]): number {
+  const index = a.findIndex((part, at) => part !== b[at]);
+  return index < 0 ? 0 : (a[index] as string) < (b[index] as string) ? -1 : 1;
+}
+
+function placeProblem({ code, file, path: at, message }: Finding, placerOf: (file: string) => Placer): PlacedProblem {
+  const severity = code === undefined ? "warning" : "error";
+  const whole = { severity, code: code ?? null, file, line: 1, column: 1, path: at, message } as const;
+  const [, line = "", column = ""] = /^line (\d+), column (\d+)$/.exec(at) ?? [];
+  if (line !== "") return { ...whole, path: "", line: Number(line), column: Number(column) };
+  const told = TOLD_FIRST.exec(message) ?? TOLD_LAST.exec(message);
+  const { line: row, column: place = "1", rest = message } = told?.groups ?? {};
+  if (row !== undefined) return { ...whole, line: Number(row), column: Number(place), message: rest };
+  return { ...whole, ...placerOf(file)(at) };
+}
+
+/** Answers where a path of {@link join} leads to in a file, as far as it does. */
+type Placer = (at: string) => Pick<PlacedProblem, "line" | "column">;
+
+function placerIn(file: string): Placer {
+  try {
+    const text = readRegularSync(file, SOURCE_FILE_BYTES);
+    const places = file.endsWith(".json") ? placesInJson(text) : placesInToml(text);
+    return (at) => lineAndColumn(text, placeOf(places, at));
+  } catch {
+    // What cannot be read has its place, if any, in the problem's own message.
+    return () => ({ line: 1, column: 1 });
+  }
+}
+
+/** Keys compare without case, and of two equal ones the last counts, as in a build. */
+function placeOf({ at, members }: PlacedValue, way: string): number {
+  const wanted = way.toLowerCase();
+  const next = members.findLast(({ key }) => wanted === partOf(key) || wanted.startsWith(`${partOf(key)}/`));
+  return next === undefined ? at : placeOf(next.value, way.slice(partOf(next.key).length + 1));
+}
+
+function partOf(key: string): string {
+  return join("", key).toLowerCase();
+}

@@ -1,0 +1,198 @@
+import { createHash, createHmac, type Hash } from "node:crypto";
+import { busyFailure, heldBy } from "../bucket/base/lock.ts";
+import { loadKvKey } from "../bucket/kv/kv-access.ts";
+import { sleep } from "../core/async.ts";
+import { Failure, throwIfCancelled } from "../core/errors.ts";
+import { described, integer, optional, string, withExample } from "../core/shape.ts";
+import { type Answer, invalidRequest, json } from "../http/message.ts";
+import type { RunKind, RunParams } from "../run/protocol.ts";
+import { type RunRecord, runOfKey, type StartKey } from "../run/record.ts";
+import type { BucketCall, Context } from "./context.ts";
+import type { Hold } from "./line.ts";
+
+const KEY = withExample(
+  string({ min: 8, max: 100, pattern: /^[\w.:-]+$/, means: "letters, digits and -_.:" }),
+  "0198f3a2-7b44-7c02-8e11-2a9d4c6b8f10",
+);
+/** How often the next in line looks whether its bucket is free. */
+const LOOK_MS = 200;
+const MOST_HELD_S = 60;
+
+/** The headers of every route that starts a run. */
+export const START_HEADERS = {
+  "Idempotency-Key": optional(
+    described(KEY, "The name of this start: sent again within an hour, it answers the same run and starts no other"),
+  ),
+  "Ops-Wait": optional(
+    described(
+      integer({ min: 0, max: 86_400 }),
+      `Seconds to wait in line where the bucket is busy, at most ${MOST_HELD_S} in one request; goes with Idempotency-Key`,
+    ),
+  ),
+};
+
+/** Prepares a run in its reserved bucket and answers its parameters. An upload is read from `body`. */
+type Prepare = (runId: string, body: AsyncIterable<Uint8Array>) => Promise<RunParams>;
+
+/**
+ * Starts a run in a bucket and answers 202 with exactly `run_id` (control-plane.md, What the service does 4). If `prepare`
+ * fails, nothing was started. Throws `bucket_not_initialized` and `bucket_busy` before `prepare` is called. With a key the
+ * run that the key has started is answered (control-plane.md, Starts with a key).
+ */
+export async function startRun(call: BucketCall, kind: RunKind, context: Context, prepare: Prepare): Promise<Answer> {
+  const { "Idempotency-Key": key, "Ops-Wait": wait } = call.headers as { "Idempotency-Key"?: string; "Ops-Wait"?: number };
+  if (wait !== undefined && key === undefined)
+    throw invalidRequest([{ path: "Ops-Wait", message: "goes only with Idempotency-Key" }]);
+  const start = new Start(call, kind, context, prepare);
+  const started = key === undefined ? start.once() : wait === undefined ? start.onceFor(key) : start.inLine(key, wait);
+  return json(202, { run_id: await started });
+}
+
+/** A request that starts a run. */
+class Start {
+  readonly #call: BucketCall;
+  readonly #kind: RunKind;
+  readonly #context: Context;
+  readonly #prepare: Prepare;
+  readonly #body: SummedBody;
+
+  constructor(call: BucketCall, kind: RunKind, context: Context, prepare: Prepare) {
+    this.#call = call;
+    this.#kind = kind;
+    this.#context = context;
+    this.#prepare = prepare;
+    this.#body = new SummedBody(call);
+  }
+
+  /** Starts the run, unless its bucket is busy or another start is next there. A start of the line leaves its `place`. */
+  async once(key?: string, place?: Hold): Promise<string> {
+    const { bucket, request } = this.#call;
+    const { supervisor, lines, identity } = this.#context;
+    await this.#requireDatabase();
+    const next = lines.next(bucket.id);
+    if (place ? place.position !== 1 : next && next.key !== key) throw await this.#busy();
+    const reservation = await supervisor.reserve(bucket.layout, bucket.id, this.#kind);
+    try {
+      // Whoever gave the place up has been told that nothing starts.
+      if (place?.leave() === false) throw busyFailure();
+      const params = await this.#prepare(reservation.runId, this.#body);
+      const { address, via } = identity;
+      const start_key = key === undefined ? undefined : { key, sum: await this.#sum() };
+      await reservation.start(params, { actor: { address, via }, requestId: request.id, ...(start_key && { start_key }) });
+      return reservation.runId;
+    } catch (error) {
+      await reservation.release();
+      throw error;
+    }
+  }
+
+  /** The same, or the run that the key has started. Equal keys are looked at one after the other. */
+  async onceFor(key: string, place?: Hold): Promise<string> {
+    const { bucket, request } = this.#call;
+    const { lines } = this.#context;
+    request.longPoll();
+    return await lines.alone(`${bucket.id} ${key}`, async () => {
+      throwIfCancelled(request.signal);
+      const earlier = await runOfKey(bucket.layout, key);
+      const id = earlier ? await this.#sameAs(earlier) : await this.once(key, place);
+      // What has started waits no more.
+      lines.leave(bucket.id, key);
+      return id;
+    });
+  }
+
+  /** The same after a wait in line: until the run has started, the place is given up, or the time is over. */
+  async inLine(key: string, waitS: number): Promise<string> {
+    const { bucket, request } = this.#call;
+    const { lines, identity } = this.#context;
+    const until = performance.now() + Math.min(waitS, MOST_HELD_S) * 1000;
+    const { address, via } = identity;
+    const since = new Date().toISOString();
+    using place = lines.enter(bucket.id, { key, kind: this.#kind, by: { address, via }, since });
+    for (;;) {
+      try {
+        return await this.onceFor(key, place);
+      } catch (error) {
+        if (!mayPass(error)) place.leave();
+        if (!mayPass(error) || place.position === null || performance.now() >= until) throw withPosition(error, place);
+      }
+      const mustWait = async () => place.position !== 1 || (await heldBy(bucket.layout)) !== undefined;
+      do await sleep(LOOK_MS, request.signal);
+      while (place.position !== null && performance.now() < until && (await mustWait()));
+    }
+  }
+
+  /** A database that can be opened can be used by runs. A restore must start with a damaged database too. */
+  async #requireDatabase(): Promise<void> {
+    const { readers } = this.#context;
+    await readers
+      .read(this.#call.bucket.layout, () => undefined)
+      .catch((error: unknown) => {
+        const isDamaged = error instanceof Failure && error.code === "database_damaged";
+        if (this.#kind !== "snapshot_restore" || !isDamaged) throw error;
+      });
+  }
+
+  /** The failure of a start whose turn it is not. The bucket may be free: it is kept for the next in line. */
+  async #busy(): Promise<Failure> {
+    const { id, layout } = this.#call.bucket;
+    const next = this.#context.lines.next(id);
+    const kept = next && { holder: `kept for a start that waits: ${next.kind}, in line since ${next.since}` };
+    return busyFailure((await heldBy(layout)) ?? kept);
+  }
+
+  async #sameAs({ id, start_key }: RunRecord): Promise<string> {
+    if (start_key?.sum === (await this.#sum())) return id;
+    const message = `this Idempotency-Key was sent with another request, which started run ${id}; take a new key`;
+    throw new Failure("idempotency_mismatch", message, { details: { run_id: id } });
+  }
+
+  /**
+   * The sum of what is asked for. The address of the client is no part of it: who sends a request again may have changed
+   * networks. A command may hold secrets, which nobody must be able to guess from the sum.
+   */
+  async #sum(): Promise<StartKey["sum"]> {
+    const { request, query, body, bucket } = this.#call;
+    const asked = [request.method, request.path, query, body ?? (await this.#body.sum()), this.#context.identity.via];
+    const secret = this.#kind === "run_command" ? await loadKvKey(bucket.layout) : "";
+    return createHmac("sha256", secret).update(JSON.stringify(asked)).digest("hex");
+  }
+}
+
+/** Failures that a start of the line waits out. A start whose client has left keeps its place, too. */
+function mayPass(error: unknown): boolean {
+  return error instanceof Failure && ["bucket_busy", "database_busy", "cancelled"].includes(error.code);
+}
+
+/** The failure with the place in line among its details. */
+function withPosition(error: unknown, { position }: Hold): unknown {
+  if (!(error instanceof Failure) || error.code !== "bucket_busy") return error;
+  return new Failure(error.code, error.message, {
+    details: { ...(error.details as object | undefined), position },
+    cause: error,
+  });
+}
+
+/** The body of a request; with a key it is summed while it is read. */
+class SummedBody implements AsyncIterable<Uint8Array> {
+  readonly #request: BucketCall["request"];
+  readonly #hash: Hash | undefined;
+
+  constructor({ request, headers }: BucketCall) {
+    this.#request = request;
+    this.#hash = headers["Idempotency-Key"] === undefined ? undefined : createHash("sha256");
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array> {
+    for await (const piece of this.#request.body) {
+      this.#hash?.update(piece);
+      yield piece;
+    }
+  }
+
+  /** Of the whole body; reads what nobody has read yet. */
+  async sum(): Promise<string | undefined> {
+    for await (const _ of this);
+    return this.#hash?.digest("hex");
+  }
+}

@@ -1,0 +1,128 @@
+// The page: signs in, shows the view of the address, follows the server, and reads again what has changed.
+import { address, bucketPath, get, pageAt, unless } from "../base/api.js";
+import { el } from "../base/dom.js";
+import { followServer } from "../base/live.js";
+import { tick } from "../base/text.js";
+import { closeDialogs } from "../parts/dialog.js";
+import { blockStarts, onStarted } from "../parts/order.js";
+import { viewAt } from "../routes.js";
+import { activity } from "./activity.js";
+import { startKeys } from "./keys.js";
+import { drawNavigation } from "./navigation.js";
+import { startPalette } from "./palette.js";
+import { startSession } from "./session.js";
+
+const [TICK_MS, POLL_MS, FAST_MS] = [1_000, 10_000, 1_000];
+
+const main = document.getElementById("view");
+
+/** What the page shows now. */
+const shownNow = {
+  place: address(),
+  /** @type {import("../routes.js").View | null} */
+  view: null,
+  bucket: null,
+  buckets: [],
+  /** Ends what belongs to the view, and what belongs to the session. */
+  leaving: new AbortController(),
+  session: null,
+  /** How far each address was scrolled. */
+  scrolls: new Map(),
+};
+
+/** Starts the console in its page. */
+export function startConsole() {
+  activity.start({ onChange: refresh });
+  startKeys();
+  startPalette(() => shownNow);
+  onStarted((bucketId, runId) => {
+    activity.show(bucketId, runId);
+    refresh();
+  });
+  addEventListener("hashchange", () => shownNow.session && openView());
+  document.getElementById("skip").onclick = () => main.focus();
+  document.addEventListener("visibilitychange", () => refresh());
+  main.addEventListener("scroll", () => shownNow.scrolls.set(location.hash, main.scrollTop), { passive: true });
+  setInterval(() => !document.documentElement.classList.contains("stale") && tick(), TICK_MS);
+  setInterval(refresh, POLL_MS);
+  setInterval(() => shownNow.view?.fast && shownNow.bucket?.active_run && refresh(), FAST_MS);
+  startSession({ onSignIn, onSignOut, onEnd: () => shownNow.session?.abort() });
+  main.replaceChildren(el("h1.unseen", "ops"));
+}
+
+function onSignIn() {
+  document.body.classList.remove("signed-out");
+  shownNow.session?.abort();
+  shownNow.session = new AbortController();
+  followServer({ onChange: refresh, signal: shownNow.session.signal });
+  openView();
+}
+
+function onSignOut() {
+  shownNow.session?.abort();
+  shownNow.leaving.abort();
+  Object.assign(shownNow, { session: null, view: null, bucket: null, buckets: [] });
+  activity.clear();
+  closeDialogs();
+  document.body.classList.add("signed-out");
+}
+
+/** Shows the view of the address. */
+async function openView() {
+  const [before, place] = [shownNow.place, address()];
+  const isSame = shownNow.view !== null && place.path === before.path && !shownNow.view.queried;
+  shownNow.place = place;
+  if (isSame) return refresh();
+  if (place.bucketId !== before.bucketId) shownNow.bucket = null;
+  shownNow.leaving.abort();
+  shownNow.leaving = new AbortController();
+  const { signal } = shownNow.leaving;
+  closeDialogs();
+  activity.arrive();
+  await readBucket().catch(() => {});
+  if (signal.aborted || !shownNow.session) return;
+  const page = {
+    ...pageAt(place),
+    ...{ signal, refresh },
+    bucket: () => shownNow.bucket,
+    nameOfBucket: () => shownNow.bucket?.name ?? shownNow.buckets.find(({ id }) => id === place.bucketId)?.name ?? place.bucketId,
+    buckets: () => shownNow.buckets,
+    showRun: (runId, at) => activity.show(place.bucketId, runId, at),
+  };
+  shownNow.view = viewAt(place)(page);
+  main.replaceChildren(shownNow.view.element);
+  if (before.path !== place.path) main.focus({ preventScroll: true });
+  main.scrollTop = 0;
+  await refresh();
+  main.scrollTop = shownNow.scrolls.get(location.hash) ?? 0;
+}
+
+/** Reads again what is shownNow. */
+async function refresh() {
+  const { view, session } = shownNow;
+  if (!session || document.hidden) return;
+  await readBucket().catch(() => {});
+  await view?.refresh?.();
+  if (view && view === shownNow.view) document.title = [view.title, shownNow.bucket?.name, "ops"].filter(Boolean).join(" · ");
+}
+
+/** The bucket of the address with its summary, for the navigation, the status bar and the view. */
+async function readBucket() {
+  const { bucketId } = shownNow.place;
+  if (!bucketId) return showFrame();
+  if (shownNow.buckets.length === 0) shownNow.buckets = (await get("/api/buckets?limit=500")).items;
+  const [bucket, summary] = await Promise.all([get(bucketPath(bucketId)), unless(get(bucketPath(bucketId, "/summary")), null)]);
+  if (shownNow.place.bucketId !== bucketId) return;
+  shownNow.bucket = { ...bucket, summary };
+  showFrame();
+}
+
+function showFrame() {
+  const { place, bucket, buckets } = shownNow;
+  const { active_run: runId, last_run: last } = bucket ?? {};
+  const run = runId && { bucketId: bucket.id, runId, kind: last?.id === runId ? last.kind : "run", created_at: last?.created_at };
+  drawNavigation({ place, bucket: place.bucketId ? bucket : null, buckets });
+  blockStarts(run || null);
+  if (bucket && last && place.bucketId === bucket.id) activity.offer(bucket.id, last.id);
+  document.getElementById("status").hidden = !place.bucketId;
+}
