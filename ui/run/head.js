@@ -138,13 +138,8 @@ export function barOf({ progress, status }, counts) {
   const { done = 0, total = 0 } = progress ?? {};
   if (sum === 0) return { changed: done, waiting: total - done, total };
   const { changed = 0, skipped = 0, ok = 0, waiting = 0, not_started: left = 0, running } = counts;
-  return {
-    ...counts,
-    changed: changed + skipped + ok,
-    waiting: waiting + left,
-    running: status === "running" ? running : 0,
-    total: sum,
-  };
+  const whole = changed + skipped + ok;
+  return { ...counts, changed: whole, waiting: waiting + left, running: status === "running" ? running : 0, total: sum };
 }
 
 function controlsOf(view) {

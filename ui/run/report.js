@@ -6,7 +6,7 @@ import { fold, rest } from "../parts/region.js";
 import { byTrouble, mark, rowAbout, tag } from "../parts/state.js";
 import { evidenceOf } from "./evidence.js";
 import { deployOrder } from "./orders.js";
-import { jobMark } from "./progress.js";
+import { jobMark, namesOfJobs } from "./progress.js";
 import { inShort, onWorkers, tallied } from "./words.js";
 
 const ORDER = ["failed", "cancelled", "not_started", "deployed", "skipped"];
@@ -31,15 +31,11 @@ function groupOf(view, outcome, jobs) {
   const others = jobs.filter((job) => !each.includes(job));
   if (others.length === 0) return rows;
   const lost = [...new Set(others.flatMap(({ allocations }) => workersIn(allocations, "unreachable")))];
-  const names = listed(
-    others.map(({ job }) => job),
-    6,
-  );
   const slowest = Math.max(...others.map((one) => one.duration_ms));
   const summary = rowAbout(
     jobMark(outcome),
     `${count(others.length, "job")} ${outcome.replaceAll("_", " ")}`,
-    [names, lost.length > 0 && `; ${inShort(lost)} unreachable, which their manifests tolerate`],
+    [listed(namesOfJobs(others), 6), lost.length > 0 && `; ${inShort(lost)} unreachable, which their manifests tolerate`],
     slowest > 0 && el("span.end", duration(slowest)),
   );
   const draw = ({ job, reason }) => el("li", job, outcome === "not_started" && el("span.meta", " ", said(reason)));

@@ -25,10 +25,7 @@ const DEPLOY_OPTIONS = [
 /** What is to be deployed, and how far each allocation is. @param {import("../routes.js").Page} page */
 export function deploymentsView(page) {
   const isRollout = page.rest[0] === "rollout";
-  const names = [
-    ["jobs", "Jobs"],
-    ["rollout", "Rollout"],
-  ];
+  const names = Object.entries({ jobs: "Jobs", rollout: "Rollout" });
   const choices = tabs(names, isRollout ? "rollout" : "jobs", (name) => page.link("deployments", [name]));
   return isRollout ? rolloutTab(page, choices) : jobsTab(page, choices);
 }

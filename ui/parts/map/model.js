@@ -176,19 +176,12 @@ export function labelled(workers) {
  */
 export function whereabouts(names, workers) {
   const wanted = new Set(names);
-  const ways = groupings(workers)
-    .slice(1)
-    .map((key) => {
-      const all = Map.groupBy(workers, (worker) => tagOf(worker, key));
-      const own = Map.groupBy(
-        workers.filter(({ worker }) => wanted.has(worker)),
-        (worker) => tagOf(worker, key),
-      );
-      return { key, all: all.size, places: [...own] };
-    });
-  const [best] = ways
-    .filter(({ all, places }) => places.length <= MOST_PLACES && places.length < all)
-    .sort((one, other) => other.all - one.all);
+  const own = workers.filter(({ worker }) => wanted.has(worker));
+  const groupsOf = (some, key) => [...Map.groupBy(some, (worker) => tagOf(worker, key))];
+  const ways = groupings(workers).slice(1);
+  const told = ways.map((key) => ({ key, all: groupsOf(workers, key).length, places: groupsOf(own, key) }));
+  const fit = told.filter(({ all, places }) => places.length <= MOST_PLACES && places.length < all);
+  const [best] = fit.sort((one, other) => other.all - one.all);
   if (!best) return "";
   const places = best.places.toSorted(([, one], [, other]) => other.length - one.length);
   if (places.length === 1) return `in ${best.key} ${places[0][0]}`;
