@@ -39,6 +39,7 @@ const PACKAGES = {
   zsh: "zsh",
   fish: "fish",
   mandoc: "mandoc",
+  curl: "curl",
 };
 const DEMO = ["sh", "make", "tar", "find", "sha256sum", "setsid"];
 // sshd starts itself anew for every connection, and for that wants its full path.
@@ -65,6 +66,7 @@ const TOOLS = {
     "zsh",
     "fish",
     "mandoc",
+    "curl",
   ],
 };
 const COMMANDS = { demo: "npm run demo", "demo-ssh": "npm run demo -- --ssh", test: "npm test" };

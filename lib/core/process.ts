@@ -68,9 +68,9 @@ export function bootId(): string {
   }
 }
 
-/** How many files this process may have open. Node has raised the limit as far as the hard one lets it. */
-export function openFilesLimit(): number {
-  const [, limit = "0"] = /^Max open files +(\S+)/m.exec(readFileSync("/proc/self/limits", "latin1")) ?? [];
+/** A limit of this process, or of another one. Node has raised that of open files as far as the hard one lets it. */
+export function limitOf(what: "open files" | "processes", pid: number | "self" = "self"): number {
+  const [, limit = "0"] = new RegExp(`^Max ${what} +(\\S+)`, "m").exec(readFileSync(`/proc/${pid}/limits`, "latin1")) ?? [];
   return limit === "unlimited" ? Number.POSITIVE_INFINITY : Number(limit);
 }
 

@@ -1,5 +1,5 @@
-import { readFileSync } from "node:fs";
 import { isIPv6, type Server, type Socket } from "node:net";
+import { limitOf } from "../core/process.ts";
 
 /** How many connections a server takes, and where refused connections are reported. */
 export interface ConnectionCaps {
@@ -28,7 +28,7 @@ export class Connections {
 
   constructor(server: Server, caps: ConnectionCaps) {
     this.#caps = caps;
-    server.maxConnections = Math.min(caps.all, Math.floor(descriptors() / 2));
+    server.maxConnections = Math.min(caps.all, Math.floor(limitOf("open files") / 2));
     const allTaken = teller(caps.onMet, `there are ${server.maxConnections} connections, the cap of this server`);
     const peerTaken = teller(caps.onMet, `a peer has ${caps.ofStranger} connections, none of them authenticated`);
     server.on("drop", (dropped) => allTaken(dropped?.remoteAddress));
@@ -73,12 +73,6 @@ function teller(tell: (sentence: string) => void, why: string): (peer: string | 
     tell(`${why}: ${refused} more ${refused === 1 ? "was" : "were"} refused, the last of ${peer}`);
     [refused, quietUntil] = [0, performance.now() + PAUSE_MS];
   };
-}
-
-/** The descriptor limit of this process, which Node has raised to the hard limit at its start. */
-function descriptors(): number {
-  const limits = readFileSync("/proc/self/limits", "utf8");
-  return Number(/^Max open files +(\d+)/m.exec(limits)?.[1] ?? Number.POSITIVE_INFINITY);
 }
 
 /** The address of a socket's other end: `::ffff:127.0.0.1` and `127.0.0.1` are one peer. */

@@ -102,6 +102,7 @@ export async function createRecord(
   const now = new Date().toISOString();
   const record: RunRecord & { kind: RunKind } = {
     ...given,
+    // These come before the result, like the key of the start: a reader of the head reads no further.
     params: await withoutSecrets(layout, given.kind, given.params),
     revision: await revisionOf(layout, given.params),
     ...begun(now),

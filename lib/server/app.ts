@@ -61,6 +61,7 @@ export async function startServer(
   taken.use(await takeRoot(root));
   await prepareRoot(root);
   await supervisor.recover((await bucketIds(root)).map((id) => layoutOf(path.join(root, id))));
+  await tellSchemas(root, log);
   const { guard, ...signIn } = signInOf(config, now);
   const [readers, beside, runList] = [new Readers(), new ReadThread(), new RunList()];
   const services = { root, supervisor, lines: new Lines(), launcher, readers, beside, runList, ...signIn };
@@ -94,6 +95,15 @@ export async function startServer(
       await lock.disposeAsync();
     },
   };
+}
+
+/** Says which buckets need an upgrade, and which a newer program. */
+async function tellSchemas(root: string, log: Log): Promise<void> {
+  const { schemaFailure } = await import("../bucket/base/database.ts");
+  for (const id of await bucketIds(root)) {
+    const { code, message } = schemaFailure(layoutOf(path.join(root, id)).database) ?? {};
+    if (code === "schema_upgrade_required" || code === "schema_too_new") log(`bucket ${id}: ${message}`);
+  }
 }
 
 /** The sign-in: sessions, TOTP and the guard. The key that signs the cookies lives as long as the server. */

@@ -70,8 +70,7 @@ function takeVariables(env: NodeJS.ProcessEnv): OwnVariables {
 
 async function tokenOf(flags: ServerFlags, variable: string | undefined): Promise<string> {
   const file = flags.token === undefined ? flags["token-file"] : undefined;
-  const text = file === undefined ? undefined : await readNamedFile("--token-file", file, NOT_FOR_OTHERS);
-  const token = flags.token ?? text?.replace(/\r?\n$/, "") ?? variable;
+  const token = flags.token ?? (file === undefined ? variable : await readToken(file));
   if (token === undefined) throw refusedStart("no API token: set OPS_SERVE_TOKEN, or give --token-file or --token");
   const source = flags.token !== undefined ? "--token" : (file ?? "OPS_SERVE_TOKEN");
   if (token === "") throw refusedStart(`the API token of ${source} is empty`);
@@ -80,8 +79,13 @@ async function tokenOf(flags: ServerFlags, variable: string | undefined): Promis
   return token;
 }
 
+/** The token in a file, without the end of its line. Throws `usage` for a file that others may use. */
+export async function readToken(file: string): Promise<string> {
+  return (await readNamedFile("--token-file", file, NOT_FOR_OTHERS)).replace(/\r?\n$/, "");
+}
+
 /** The warning about a token that is short enough to guess; undefined for a longer one. */
-export function tokenWarning({ token }: ServerConfig): string | undefined {
+export function tokenWarning({ token }: Pick<ServerConfig, "token">): string | undefined {
   if (token.length >= LEAST_TOKEN) return undefined;
   return `warning: the API token has under ${LEAST_TOKEN} characters and can be guessed: make one with openssl rand -base64 32`;
 }

@@ -9,6 +9,7 @@ import type { RunKind, RunParams } from "../run/protocol.ts";
 import { type RunRecord, runOfKey, type StartKey } from "../run/record.ts";
 import type { BucketCall, Context } from "./context.ts";
 import type { Hold } from "./line.ts";
+import { pollMs } from "./routes/shapes.ts";
 
 const KEY = withExample(
   string({ min: 8, max: 100, pattern: /^[\w.:-]+$/, means: "letters, digits and -_.:" }),
@@ -16,7 +17,6 @@ const KEY = withExample(
 );
 /** How often the next in line looks whether its bucket is free. */
 const LOOK_MS = 200;
-const MOST_HELD_S = 60;
 
 /** The headers of every route that starts a run. */
 export const START_HEADERS = {
@@ -26,7 +26,7 @@ export const START_HEADERS = {
   "Ops-Wait": optional(
     described(
       integer({ min: 0, max: 86_400 }),
-      `Seconds to wait in line where the bucket is busy, at most ${MOST_HELD_S} in one request; goes with Idempotency-Key`,
+      "Seconds to wait in line where the bucket is busy, at most 60 in one request; goes with Idempotency-Key",
     ),
   ),
 };
@@ -105,7 +105,7 @@ class Start {
   async inLine(key: string, waitS: number): Promise<string> {
     const { bucket, request } = this.#call;
     const { lines, identity } = this.#context;
-    const until = performance.now() + Math.min(waitS, MOST_HELD_S) * 1000;
+    const until = performance.now() + pollMs(waitS);
     const { address, via } = identity;
     const since = new Date().toISOString();
     using place = lines.enter(bucket.id, { key, kind: this.#kind, by: { address, via }, since });

@@ -4,15 +4,9 @@ import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { hashOf, type ReleaseFile, writeArchive } from "./archive.ts";
 import { type BundledNode, lockedPackage } from "./node.ts";
-import { type Commit, provenance, sbom } from "./papers.ts";
+import { type Commit, isoTime, provenance, sbom } from "./papers.ts";
 import { programFiles } from "./program.ts";
-
-/** Starts the program with the Node beside it, also through a symbolic link. */
-const LAUNCHER = `#!/bin/sh
-here=$(readlink -f -- "$0")
-here=\${here%/*}
-exec "$here/node/bin/node" "$here/bin/ops.js" "$@"
-`;
+import { systemFiles } from "./system.ts";
 
 /** What a release is made from. */
 export interface ReleaseOptions {
@@ -34,9 +28,10 @@ export async function buildRelease({ root, target, commit, nodes }: ReleaseOptio
   rmSync(compiled, { recursive: true });
   const { version, license } = JSON.parse(readFileSync(path.join(root, "package.json"), "utf8"));
   const name = `ops-${version}`;
+  const whole = [...files, ...systemFiles(files, { version, date: isoTime(commit).slice(0, 10) })];
   const archives = [
     { file: `${name}.tgz`, top: "package", files },
-    ...nodes.map((node) => ({ file: `${name}-linux-${node.architecture}.tar.gz`, top: name, files: withNode(files, node) })),
+    ...nodes.map((node) => ({ file: `${name}-linux-${node.architecture}.tar.gz`, top: name, files: withNode(whole, node) })),
   ];
   await Promise.all(archives.map((one) => writeArchive(path.join(target, one.file), one.top, one.files, commit.timeS)));
   const made = {
@@ -58,7 +53,6 @@ export async function buildRelease({ root, target, commit, nodes }: ReleaseOptio
 function withNode(files: readonly ReleaseFile[], { folder }: BundledNode): ReleaseFile[] {
   return [
     ...files,
-    { path: "ops", mode: 0o755, content: Buffer.from(LAUNCHER) },
     { path: "node/bin/node", mode: 0o755, content: { file: path.join(folder, "bin/node") } },
     { path: "node/LICENSE", mode: 0o644, content: { file: path.join(folder, "LICENSE") } },
   ];

@@ -95,6 +95,7 @@ export function provenance(made: Ingredients): object {
   };
 }
 
-function isoTime({ timeS }: Commit): string {
+/** When a commit was made. */
+export function isoTime({ timeS }: Commit): string {
   return new Date(timeS * 1000).toISOString().replace(".000Z", "Z");
 }

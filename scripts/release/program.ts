@@ -1,7 +1,7 @@
 // The files of the program as it is installed: JavaScript that TypeScript has made of lib, one file for each module, and
 // what the program reads beside it.
 import { spawnSync } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import path from "node:path";
 import { walk } from "../../lib/core/walk.ts";
 import type { ReleaseFile } from "./archive.ts";
@@ -53,7 +53,9 @@ function below(root: string, folder: string): string[] {
 }
 
 function read(root: string, file: string): ReleaseFile {
-  return { path: file, mode: file === "bin/ops.js" ? EXECUTABLE : PLAIN, content: readFileSync(path.join(root, file)) };
+  const place = path.join(root, file);
+  const isProgram = file === "bin/ops.js" || (statSync(place).mode & 0o100) !== 0;
+  return { path: file, mode: isProgram ? EXECUTABLE : PLAIN, content: readFileSync(place) };
 }
 
 /** The package.json of the package: without what only the source tree needs, and with the commit. */

@@ -65,7 +65,7 @@ test("stop returns when the service is gone, and a second stop is no error", asy
   assert.equal(identify(pid), undefined);
   await assert.rejects(fetch(url));
   assert.equal((await service(folder, "stop")).exitCode, 0);
-  assert.equal((await service(folder, "status")).exitCode, 1);
+  assert.equal((await service(folder, "status")).exitCode, 3);
 });
 
 test("reload takes a new configuration over in the same process; restart takes a new one", async () => {
@@ -106,7 +106,7 @@ test("a start that fails says why, with the end of the log, and leaves nothing r
   server.closeAllConnections();
   server.close();
   assert.equal(outcome.exitCode, 1);
-  assert.match(outcome.stderr, /^the server does not answer; the end of .*\/logs\/server\.log:\ncannot listen on /);
+  assert.match(outcome.stderr, /^the program is not ready; the end of .*\/logs\/service\.log:\ncannot listen on /);
   assert.equal(existsSync(path.join(folder, "data", "pid")), false);
 });
 
@@ -141,7 +141,10 @@ for (const [job, file] of [
     assert.equal(JSON.parse(stdout).job, "hello");
   });
 
-test("both jobs run their server by the same script", () => {
-  const [one, two] = ["hello", "gateway"].map((job) => readFileSync(path.join(JOBS, job, "service"), "utf8"));
-  assert.equal(one, two);
+test("both jobs run their server by the template `service`", () => {
+  for (const job of ["hello", "gateway"])
+    for (const file of ["service", "Makefile"]) {
+      const template = path.join(PROGRAM_ROOT, "lib", "bucket", "templates", "service", file);
+      assert.equal(readFileSync(path.join(JOBS, job, file), "utf8"), readFileSync(template, "utf8"), `${job}/${file}`);
+    }
 });

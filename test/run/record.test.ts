@@ -1,8 +1,19 @@
 import assert from "node:assert/strict";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { test } from "node:test";
-import { type Layout, layoutOf } from "../../lib/bucket/base/layout.ts";
+import { type Layout, layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
-import { addAudit, createRecord, type RunRecord, readRecord, saveRecord, settle } from "../../lib/run/record.ts";
+import {
+  addAudit,
+  createRecord,
+  type RunRecord,
+  readRecord,
+  runIds,
+  runOfKey,
+  saveRecord,
+  settle,
+} from "../../lib/run/record.ts";
+import { pruneRuns } from "../../lib/run/recovery.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 const actor = { address: "127.0.0.1", via: "bearer" as const };
@@ -17,6 +28,21 @@ async function addRun(layout: Layout, ageDays: number, end?: "ok" | "failed"): P
   await saveRecord(layout, record);
   return record;
 }
+
+test("CP-444 the keys of the newest 1,000 runs of an hour are remembered, and such a run is not old history", async (t) => {
+  const layout = layoutOf(temporaryFolder(t));
+  const plain = await addRun(layout, 0, "ok");
+  const ids = Array.from({ length: 1_001 }, (_, at) => uuidV7(Date.now() + 1 + at));
+  for (const [at, id] of ids.entries()) {
+    const { folder, record } = runLayout(layout, id);
+    mkdirSync(folder);
+    writeFileSync(record, JSON.stringify({ start_key: { key: `key ${at}`, sum: "" }, ...plain, id }, null, 2));
+  }
+  const found = async (key: string) => (await runOfKey(layout, key))?.id;
+  assert.deepEqual([await found("key 1000"), await found("key 1"), await found("key 0")], [ids[1000], ids[1], undefined]);
+  await pruneRuns(layout, 1, 0);
+  assert.deepEqual(await runIds(layout), ids.slice(1));
+});
 
 test("CP-140 CP-141 CP-142 CP-144 a run that began has its folder, status, times and who started it", async (t) => {
   const layout = layoutOf(temporaryFolder(t));

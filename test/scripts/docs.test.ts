@@ -23,11 +23,11 @@ function anchorsOf(page: string): string[] {
   );
 }
 
-test("every link of a page leads to a file, and to a heading where it names one", () => {
+test("every link and picture of a page leads to a file, and to a heading where it names one", () => {
   for (const page of PAGES)
     for (const [, target = ""] of read(page)
       .replace(/`[^`\n]*`/g, "")
-      .matchAll(/\]\(([^)\s]+)\)/g)) {
+      .matchAll(/(?:\]\(|\bsrc(?:set)?=")([^)"\s]+)[)"]/g)) {
       if (target.includes(":")) continue;
       const [name = "", anchor] = target.split("#");
       const file = name === "" ? page : path.posix.join(path.posix.dirname(page), name);

@@ -1,9 +1,20 @@
 // A release: what is in it, that it comes out the same twice, and that a stranger can install it without a network.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { chmodSync, cpSync, mkdirSync, readdirSync, readFileSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  cpSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import path from "node:path";
 import { before, test } from "node:test";
+import { COMMANDS } from "../../lib/cli/main.ts";
 import { PROGRAM_ROOT, programVersion } from "../../lib/core/self.ts";
 import { hashOf } from "../../scripts/release/archive.ts";
 import { buildRelease } from "../../scripts/release/build.ts";
@@ -88,6 +99,27 @@ test("the package is JavaScript that needs no other package and runs nothing whe
     name.endsWith(".ts"),
   );
   assert.deepEqual(typescript, ["hook/helpers/ops.ts"]);
+});
+
+test("an archive has the unit of the service for /opt/ops, completions for three shells, and a man page for each command", () => {
+  const names = run("tar", "-tzf", ARCHIVE)
+    .trim()
+    .split("\n")
+    .map((name) => name.replace(`ops-${VERSION}/`, ""));
+  for (const name of ["ops", "completions/ops.bash", "completions/_ops", "completions/ops.fish", "man/man1/ops.1"])
+    assert.ok(names.includes(name), name);
+  const shown = COMMANDS.filter((command) => !command.hidden);
+  assert.equal(names.filter((name) => /^man\/man1\/ops.*\.1$/.test(name)).length, shown.length + 1);
+  const unit = run("tar", "-xzOf", ARCHIVE, `ops-${VERSION}/systemd/ops.service`);
+  assert.match(unit, /^ExecStart=\/opt\/ops\/node\/bin\/node \/opt\/ops\/bin\/ops\.js server --root \/var\/lib\/ops /m);
+});
+
+test("what is a program in the source tree is one in the package", () => {
+  const service = "package/examples/hello/workspace/jobs/gateway/service";
+  assert.deepEqual(
+    [service, "package/LICENSE"].map((name) => statSync(path.join(unpacked, name)).mode & 0o111),
+    [0o111, 0],
+  );
 });
 
 test("the papers name the commit, the locked Node with its hash and its parts, and each archive with its own", async () => {

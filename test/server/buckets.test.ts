@@ -127,6 +127,28 @@ test("a bucket with a newer schema is shown, and its runs are refused with that 
   assert.deepEqual([reply.status, reply.body.error], [409, "schema_too_new"]);
 });
 
+test("a start says which buckets need an upgrade, and which a newer program", async (t) => {
+  const server = await TestServer.start(t);
+  const [old, tooNew] = [await server.createBucket(), await server.createBucket()];
+  await server.createBucket();
+  assert.deepEqual(
+    server.lines.filter((line) => line.includes("schema")),
+    [],
+  );
+  await server.stop();
+  toSchema1(path.join(old.folder, "data", "ops.db"));
+  const database = new DatabaseSync(path.join(tooNew.folder, "data", "ops.db"));
+  database.exec("UPDATE schema_version SET version = 99");
+  database.close();
+  await server.open();
+  const told = server.lines.filter((line) => line.includes("schema")).sort();
+  const expected = [
+    `bucket ${path.basename(old.folder)}: the database has schema 1; run \`ops init\`, or POST …/init, to upgrade it`,
+    `bucket ${path.basename(tooNew.folder)}: the database has schema 99, this program knows ${SCHEMA_VERSION}; use a newer ops`,
+  ];
+  assert.deepEqual(told, expected.sort());
+});
+
 test("a bucket with an older schema is listed with it, says what to do, and init upgrades it", async (t) => {
   const server = await TestServer.start(t);
   const { path: bucket, folder } = await server.createBucket();

@@ -1,14 +1,17 @@
 import assert from "node:assert/strict";
-import { readFileSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
 import { readLock } from "../../lib/bucket/base/lock.ts";
+import type { BucketCall, Context } from "../../lib/server/context.ts";
+import { Lines } from "../../lib/server/line.ts";
 import { component } from "../../lib/server/routes/shapes.ts";
 import { ROUTES } from "../../lib/server/routes/table.ts";
-import { START_HEADERS } from "../../lib/server/start.ts";
+import { START_HEADERS, startRun } from "../../lib/server/start.ts";
 import { type CallOptions, TestServer, TOKEN } from "../helpers/server.ts";
 import { archiveBytes } from "../helpers/sources.ts";
 import { until } from "../helpers/temporary.ts";
+import { makeBucket } from "../helpers/workspace.ts";
 
 const KEY = "key-of-a-start";
 
@@ -68,16 +71,18 @@ test("CP-440 of twenty equal starts at the same moment one becomes a run, and al
 });
 
 test("CP-441 the key of a run with another request is 422 and names the run", async (t) => {
-  const { server, keyed, post, runs } = await setUp(t);
+  const { server, keyed, post, runs, waiting, queue } = await setUp(t);
   server.hold();
   const { run_id } = (await keyed("build")).body;
   const key = { "Idempotency-Key": KEY };
   for (const other of [
     await keyed("build", { purge_job_kv: true }),
     await keyed("gc"),
+    await waiting(KEY, 30, "gc"),
     await post("push", { ...key, "content-type": "application/x-tar" }, Buffer.from("anything")),
   ])
     assert.deepEqual([other.status, other.body.error, other.body.run_id], [422, "idempotency_mismatch", run_id]);
+  assert.deepEqual(await queue(), [], "what is refused does not wait");
   const elsewhere = await server.createBucket();
   const { status, body } = await server.call("POST", `${elsewhere.path}/gc`, { body: {}, headers: key });
   assert.deepEqual([status, body.run_id === run_id], [202, false], "a key counts in its bucket");
@@ -159,31 +164,37 @@ test("CP-445 Ops-Wait goes with a key, both have their forms, and a client must 
   assert.deepEqual(await runs(), []);
 });
 
-test("CP-446 CP-448 CP-449 starts wait in line, are shown, and begin one after the other as the bucket gets free", async (t) => {
-  const { occupy, waiting, inLine, queue, cancel, post } = await setUp(t);
+test("CP-446 CP-448 CP-449 starts wait in line, are shown, and begin in the order of their coming as the bucket gets free", async (t) => {
+  const { layout, occupy, waiting, inLine, queue, cancel, post, runs } = await setUp(t);
   const run = await occupy();
   const second = waiting("second-key");
   await inLine(1);
-  const third = waiting("third-key", 30, "gc");
+  const asPush = { "Idempotency-Key": "third-key", "Ops-Wait": "30", "content-type": "application/x-tar" };
+  const third = post("push", asPush, await archiveBytes({ "workspace/pushed": "" }));
   await inLine(2);
+  const fourth = waiting("fourth-key", 30, "gc");
+  await inLine(3);
   const shown = (await queue()).map(({ since, ...one }: { since: string }) => one);
   const by = { address: "127.0.0.1", via: "bearer" };
   assert.deepEqual(shown, [
     { position: 1, key: "second-key", kind: "build", by, connected: true },
-    { position: 2, key: "third-key", kind: "gc", by, connected: true },
+    { position: 2, key: "third-key", kind: "push", by, connected: true },
+    { position: 3, key: "fourth-key", kind: "gc", by, connected: true },
   ]);
   const plain = await post("build", {});
   assert.deepEqual([plain.status, plain.body.run_id], [409, run]);
-  await cancel(run);
-  const { status, body } = await second;
-  assert.equal(status, 202);
-  assert.deepEqual(
-    (await queue()).map(({ key }: { key: string }) => key),
-    ["third-key"],
-  );
-  await cancel(body.run_id);
-  const last = await third;
-  assert.deepEqual([last.status, await queue()], [202, []]);
+  const order: string[] = [];
+  let before = run;
+  for (const waits of [second, third, fourth]) {
+    assert.equal(existsSync(`${layout.workspace}/pushed`), order.length > 1);
+    await cancel(before);
+    const { status, body } = await waits;
+    assert.equal(status, 202);
+    order.push((await runs())[0].id);
+    assert.equal(order.at(-1), body.run_id);
+    before = body.run_id;
+  }
+  assert.deepEqual(await queue(), []);
 });
 
 test("CP-447 CP-448 a start whose time is over keeps its place, before later ones; nobody overtakes it in a free bucket", async (t) => {
@@ -202,7 +213,7 @@ test("CP-447 CP-448 a start whose time is over keeps its place, before later one
   }
   assert.equal((await waiting("second-key", 0)).body.details.position, 2);
   assert.equal((await runs()).length, 1);
-  assert.equal((await waiting("first-key", 0)).status, 202);
+  assert.equal((await keyed("build", {}, "first-key")).status, 202, "it is its turn, also without Ops-Wait");
   assert.deepEqual(
     (await queue()).map(({ key }: { key: string }) => key),
     ["second-key"],
@@ -250,6 +261,23 @@ test("CP-449 a start that is given up is answered 409 and never starts", async (
   await ended(run);
   assert.equal(await readLock(layout), undefined);
   assert.equal((await runs()).length, 1);
+});
+
+test("CP-449 a start that is given up while it takes its bucket frees the bucket again and does not start", async (t) => {
+  const { layout, bucketId: id } = await makeBucket(t);
+  const lines = new Lines();
+  const done: string[] = [];
+  const reserve = async () => {
+    assert.ok(lines.leave(id, KEY));
+    return { runId: "run", start: async () => done.push("started"), release: async () => done.push("released") };
+  };
+  const request = { method: "POST", path: "", signal: t.signal, longPoll() {} };
+  const call = { bucket: { id, layout }, request, headers: { "Idempotency-Key": KEY, "Ops-Wait": 0 }, query: {}, body: {} };
+  const context = { lines, supervisor: { reserve }, readers: { read: async () => {} }, identity: { address: "", via: "bearer" } };
+  const [first, second] = [call as unknown as BucketCall, context as unknown as Context];
+  const starting = startRun(first, "build", second, async () => ({}));
+  await assert.rejects(starting, { code: "bucket_busy", details: { position: null } });
+  assert.deepEqual(done, ["released"]);
 });
 
 test("CP-446 a start of the line that is refused makes way for the next one", async (t) => {

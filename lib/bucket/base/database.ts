@@ -181,8 +181,19 @@ export function requireSchema(database: Database): void {
   if (version > SCHEMA_VERSION) throw tooNew(version);
 }
 
+/** Why this program cannot work with the database of a bucket; undefined where it can. */
+export function schemaFailure(file: string): Failure | undefined {
+  try {
+    openForReading(file).close();
+    return undefined;
+  } catch (error) {
+    if (error instanceof Failure) return error;
+    throw error;
+  }
+}
+
 function tooNew(version: number): Failure {
-  const message = `the database has schema ${version}, this program knows ${SCHEMA_VERSION}`;
+  const message = `the database has schema ${version}, this program knows ${SCHEMA_VERSION}; use a newer ops`;
   return new Failure("schema_too_new", message, { details: { schema_version: version } });
 }
 

@@ -3,7 +3,7 @@ import path from "node:path";
 import { Failure, hasErrno, messageOf } from "../../core/errors.ts";
 import { APPEND, namesIn, openRegular, openRegularSync, PRIVATE_FOLDER } from "../../core/files.ts";
 import { byteSize } from "../../core/plain-text.ts";
-import { LOG_SHARE, openFilesLimit } from "../../core/process.ts";
+import { LOG_SHARE, limitOf } from "../../core/process.ts";
 import type { Redactor } from "../../core/redact.ts";
 import { isObject } from "../../core/shape.ts";
 import { type Layout, runLayout } from "./layout.ts";
@@ -63,7 +63,7 @@ export class RunLog {
   readonly redactor: Redactor;
   readonly #options: RunLogOptions;
   readonly #open = new Map<string, { descriptor: number; size: number }>();
-  readonly #mostOpen = Math.max(2, LOG_SHARE * openFilesLimit());
+  readonly #mostOpen = Math.max(2, LOG_SHARE * limitOf("open files"));
   /** What each worker's output has taken, and how much of the output was left out. */
   readonly #outputs = new Map<string, { written: number; leftOut: number }>();
   /** The deploy's update sequence, once there is one. */

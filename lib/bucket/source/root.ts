@@ -8,7 +8,7 @@ import { exists, flushFolder, makePrivateFolder, readRegularSync, remove, writeA
 import { faultPoint } from "../../core/self.ts";
 import { isObject, quote } from "../../core/shape.ts";
 import { type Layout, layoutOf } from "../base/layout.ts";
-import { acquireLock, type BucketLock } from "../base/lock.ts";
+import { acquireLock, type BucketLock, type LockPlace } from "../base/lock.ts";
 import { flushTree } from "./swap.ts";
 
 /** A bucket below a server root, as its folder name and bucket.json tell it. */
@@ -51,14 +51,19 @@ export async function refuseUsedRoot(root: string): Promise<void> {
  * `failed`, with host and process, while another server has it. The lock of a dead server is taken over.
  */
 export async function takeRoot(root: string): Promise<BucketLock> {
-  const data = path.join(root, ".server");
-  await makePrivateFolder(data);
-  const place = { data, lock: path.join(data, "ops.lock"), takeover: path.join(data, "takeover.db") };
+  const place = serverLock(root);
+  await makePrivateFolder(place.data);
   return await acquireLock(place, randomUUID(), "server").catch((error: unknown) => {
     if (!(error instanceof Failure && error.code === "bucket_busy")) throw error;
     const { holder = "another server is just taking it" } = (error.details ?? {}) as { holder?: string };
     throw new Failure("failed", `Cannot serve ${root}: ${holder}; give each server a root of its own`);
   });
+}
+
+/** The files of the lock that a server has on its root. */
+export function serverLock(root: string): LockPlace {
+  const data = path.join(root, ".server");
+  return { data, lock: path.join(data, "ops.lock"), takeover: path.join(data, "takeover.db") };
 }
 
 /** Removes what interrupted changes of buckets left in the root. */

@@ -4,6 +4,7 @@ import path from "node:path";
 import { formatJson } from "../../codec/config/json.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
 import { flushFolder, makePrivateFolder, namesIn, remove, unlessMissing } from "../../core/files.ts";
+import { PROGRAM_ROOT } from "../../core/self.ts";
 import { isObject, quote } from "../../core/shape.ts";
 import { type FoundFile, readFound, walk } from "../../core/walk.ts";
 import { type Layout, SKIPPED_FOLDERS } from "../base/layout.ts";
@@ -16,7 +17,7 @@ export interface NewJob {
   name: string;
   /** Labels that a worker must carry; without them those of the template, or the job's name. */
   selectors?: readonly string[];
-  /** A folder of templates/; without it a job to begin with is written. */
+  /** A folder of templates/, or a template of ops; without it a job to begin with is written. */
   template?: string;
 }
 
@@ -26,6 +27,8 @@ interface JobFile extends Pick<FoundFile, "path" | "executable"> {
 
 const SHARED_FOLDER = 0o755;
 const MANIFEST_NAME = "manifest.json";
+/** The templates of ops. In their files `@job@` is the job's name and `@port@` the name of its port. */
+const TEMPLATES = path.join(PROGRAM_ROOT, "lib", "bucket", "templates");
 /** Where init writes the schema, as seen from the folder of a job. */
 const SCHEMA = "../../../.ops/schemas/manifest.json";
 
@@ -38,7 +41,7 @@ export async function createJob(layout: Layout, { name, selectors, template }: N
   for (const one of [name, ...(selectors ?? [])])
     if (!NAME.test(one)) throw new Failure("usage", `Cannot use ${quote(one)} as a name: it needs ${NAME_RULE}`);
   await refuseExisting(layout, name);
-  const files = template === undefined ? firstFiles(name) : await templateFiles(layout, template);
+  const files = template === undefined ? firstFiles(name) : await templateFiles(layout, name, template);
   const chosen = selectors ? files.map((file) => withSelectors(file, selectors)) : files;
   const folder = path.join(layout.jobs, name);
   const staging = path.join(layout.tmp, `job-${randomUUID()}`);
@@ -70,16 +73,30 @@ async function requireFolder(layout: Layout, folder: string): Promise<void> {
     throw new Failure("invalid_source", `Cannot use ${relative(layout, folder)}: it is not a folder`);
 }
 
-async function templateFiles(layout: Layout, template: string): Promise<JobFile[]> {
+/** A folder of templates/ goes before a template of ops that has the same name. */
+async function templateFiles(layout: Layout, job: string, template: string): Promise<JobFile[]> {
   await requireFolder(layout, layout.templates);
   const names = (await namesIn(layout.templates)).sort();
-  if (!names.includes(template))
-    throw new Failure("usage", `there is no template ${quote(template)}; templates/ has ${names.join(", ") || "none"}`);
-  const folder = path.join(layout.templates, template);
+  if (names.includes(template)) return copiedFiles(path.join(layout.templates, template), template);
+  const own = (await namesIn(TEMPLATES)).sort();
+  if (own.includes(template)) return ownFiles(path.join(TEMPLATES, template), job);
+  const known = `ops has ${own.join(", ")}; templates/ has ${names.join(", ") || "none"}`;
+  throw new Failure("usage", `there is no template ${quote(template)}; ${known}`);
+}
+
+function copiedFiles(folder: string, template: string): JobFile[] {
   const files = walk(folder, SKIPPED_FOLDERS);
   if (!files.some((file) => file.path === MANIFEST_NAME))
     throw new Failure("usage", `Cannot use templates/${template}: it has no ${MANIFEST_NAME}`);
   return files.map((file) => ({ ...file, content: readFound(folder, file) }));
+}
+
+function ownFiles(folder: string, job: string): JobFile[] {
+  const port = `${job.replaceAll("-", "_")}_http`;
+  return walk(folder).map((file) => {
+    const content = readFound(folder, file).toString().replaceAll("@job@", job).replaceAll("@port@", port);
+    return { path: file.path, executable: false, content };
+  });
 }
 
 function withSelectors(file: JobFile, selectors: readonly string[]): JobFile {

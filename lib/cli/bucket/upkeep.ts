@@ -3,39 +3,10 @@ import { restoreBucket, verifySnapshot } from "../../bucket/snapshots/restore.ts
 import { deleteSnapshot, findSnapshot, listSnapshots } from "../../bucket/snapshots/snapshots.ts";
 import { uuidV7 } from "../../codec/uuid.ts";
 import { exists, realPlace } from "../../core/files.ts";
-import { Launcher } from "../../core/spawn.ts";
-import type { Finding } from "../../operation/tend/doctor-bucket.ts";
 import { takeBucket } from "../../run/recovery.ts";
 import { bucketDir, EXIT, type Parsed, wantsJson } from "../base/flags.ts";
-import { jsonText, printJson, printTable, stopRequest, toStderr, toStdout, visible } from "../base/terminal.ts";
-import { initialisedBucket, withoutServerVariables } from "./bucket.ts";
-
-/** `ops doctor`. Answers the exit code: 0, or 1 where there is a problem. */
-export async function doctorCommand(input: Parsed): Promise<number> {
-  const [{ examine }, { FINDING_GRADES }] = await Promise.all([
-    import("../../operation/tend/doctor.ts"),
-    import("../../operation/tend/doctor-bucket.ts"),
-  ]);
-  using stop = stopRequest();
-  const launcher = new Launcher(withoutServerVariables(process.env));
-  void stop.insisted.then(() => launcher.endAll(0));
-  const findings = await examine({ layout: layoutOf(bucketDir(input)), launcher, signal: stop.signal });
-  const worst = Math.max(...findings.map(({ grade }) => FINDING_GRADES.indexOf(grade)));
-  toStdout(wantsJson(input) ? jsonText({ grade: FINDING_GRADES[worst], findings }) : doctorReport(findings));
-  return FINDING_GRADES[worst] === "problem" ? EXIT.failed : EXIT.done;
-}
-
-function doctorReport(findings: readonly Finding[]): string {
-  const width = Math.max(...findings.map(({ check }) => check.length));
-  const places = Map.groupBy(findings, ({ where }) => where);
-  const line = ({ grade, check, message, advice }: Finding) => {
-    const told = `  ${grade.padEnd("warning".length)}  ${check.padEnd(width)}  ${visible(message)}\n`;
-    return advice === null ? told : `${told}${" ".repeat(width + 13)}${visible(advice)}\n`;
-  };
-  const parts = [...places].map(([where, all]) => `${visible(where)}\n${all.map(line).join("")}`);
-  const count = (grade: Finding["grade"]) => findings.filter((one) => one.grade === grade).length;
-  return `${parts.join("")}${count("problem")} problems, ${count("warning")} warnings, ${count("ok")} ok\n`;
-}
+import { printJson, printTable, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
+import { initialisedBucket } from "./bucket.ts";
 
 /** `ops snapshot list`. Answers exit code 1 where a snapshot cannot be used. */
 export async function listSnapshotsCommand(input: Parsed): Promise<number> {

@@ -84,12 +84,12 @@ export const RUN_COMMANDS: readonly Command[] = [
   ),
   {
     name: "job create",
-    summary: "Make a new job in the workspace, from a folder of templates/ or with a Makefile to fill in",
+    summary: "Make a new job in the workspace, from a template or with a Makefile to fill in",
     operands: [{ name: "job", help: "Its name" }],
     flags: [
       BUCKET_DIR,
       { name: "selectors", short: "s", value: "A,B", help: "Labels that its workers carry (default: its name)" },
-      { name: "template", value: "NAME", help: "The folder of templates/ to copy" },
+      { name: "template", value: "NAME", help: "A folder of templates/, or service, systemd, compose" },
     ],
     run: async (input) => (await import("../bucket/workspace.ts")).createJobCommand(input),
   },

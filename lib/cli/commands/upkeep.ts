@@ -2,6 +2,14 @@ import { BUCKET_DIR, bucketDir, type Command, type Flag, type Operand } from "..
 import { runCommand } from "../bucket/run-command.ts";
 
 const AS_JSON: Flag = { name: "json", help: "Print JSON" };
+const OF_SERVER: Flag[] = [
+  { name: "server", help: "Examine a server: its root and what it is started with (default: the service of this machine)" },
+  { name: "root", value: "DIR", help: "With --server: the folder of the buckets" },
+  { name: "token-file", value: "FILE", help: "With --server: the file of the API token" },
+  { name: "tls-cert", value: "FILE", help: "With --server: the PEM certificate" },
+  { name: "tls-key", value: "FILE", help: "With --server: the PEM key of the certificate" },
+  { name: "totp-secret-file", value: "FILE", help: "With --server: the file of the TOTP secret" },
+];
 const SNAPSHOT: Operand = { name: "snapshot", help: "Its name as `ops snapshot list` shows it, or the path of its file" };
 
 const RESTORE_RUN = runCommand("snapshot_restore", {
@@ -47,9 +55,9 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
   },
   {
     name: "doctor",
-    summary: "Examine this host, the bucket and its workers, and give advice for each finding",
-    flags: [BUCKET_DIR, AS_JSON],
-    run: async (input) => (await import("../bucket/upkeep.ts")).doctorCommand(input),
+    summary: "Examine this host, the bucket and its workers, or a server, and give advice for each finding",
+    flags: [BUCKET_DIR, ...OF_SERVER, AS_JSON],
+    run: async (input) => (await import("../bucket/doctor.ts")).doctorCommand(input),
   },
   runCommand("drift", { name: "drift" }),
   runCommand("gc", { name: "gc" }),

@@ -75,7 +75,7 @@ export async function uninstallCommand(): Promise<number> {
 }
 
 /** The unit that is there; throws `failed` for one that this program has not written. */
-async function installedUnit(): Promise<{ text: string; settings: ServiceSettings } | undefined> {
+export async function installedUnit(): Promise<{ text: string; settings: ServiceSettings } | undefined> {
   const text = (await readBounded(SERVICE.unit, UNIT_BYTES))?.toString();
   if (text === undefined) return undefined;
   const settings = settingsOfUnit(text);

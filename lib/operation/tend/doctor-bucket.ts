@@ -149,7 +149,7 @@ async function judgeJournal(layout: Layout): Promise<Judgement> {
 }
 
 /** Whether others may read what is for the owner alone. */
-async function judgeRights(layout: Layout): Promise<Judgement> {
+export async function judgeRights(layout: Layout): Promise<Judgement> {
   const open: string[] = [];
   for (const folder of [layout.data, layout.secrets, layout.ssh, layout.tmp, layout.internal, layout.logs])
     if (await isOpen(folder)) open.push(`${path.relative(layout.root, folder)}/`);

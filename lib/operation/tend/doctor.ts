@@ -12,7 +12,7 @@ import { isUuid } from "../../codec/uuid.ts";
 import { runAll } from "../../core/async.ts";
 import { explain, Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { unlessMissing } from "../../core/files.ts";
-import { openFilesLimit } from "../../core/process.ts";
+import { limitOf } from "../../core/process.ts";
 import { Redactor } from "../../core/redact.ts";
 import { examineWorker } from "../../transport/ask/inspect.ts";
 import { descriptorRoom } from "../../transport/ssh/limits.ts";
@@ -88,7 +88,7 @@ async function examineHost(
     await check("node", "", () => ok(`Node ${process.versions.node}`)),
     await check("open files", "", async () => {
       const { sshConcurrency } = await readOpsConf(layout, new Problems());
-      return judgeOpenFiles(openFilesLimit(), sshConcurrency);
+      return judgeOpenFiles(limitOf("open files"), sshConcurrency);
     }),
     await check("disk", "check that the bucket's folder can be read", async () => {
       const { bavail, blocks, bsize } = await statfs(layout.root);
@@ -125,7 +125,7 @@ function isInstalled(tool: string, search: string): boolean {
 }
 
 /** When the newest run began, as its id says; 0 without runs. */
-async function newestRun(layout: Layout): Promise<number> {
+export async function newestRun(layout: Layout): Promise<number> {
   const names = (await unlessMissing(readdir(layout.runs))) ?? [];
   const id = names.filter(isUuid).sort().at(-1) ?? "0";
   return Number.parseInt(id.replaceAll("-", "").slice(0, 12), 16);

@@ -3,7 +3,7 @@ import path from "node:path";
 import { unlessAborted } from "../../core/async.ts";
 import { cancelledFailure, Failure, throwIfCancelled } from "../../core/errors.ts";
 import { exists } from "../../core/files.ts";
-import { openFilesLimit } from "../../core/process.ts";
+import { limitOf } from "../../core/process.ts";
 import type { CommandOutcome, Launcher } from "../../core/spawn.ts";
 import {
   describeReceipt,
@@ -272,7 +272,7 @@ export class SshConnections {
     const setup = { settings, workers, launcher };
     const living = await keptFolders(knownHostsFile);
     const place = (keeping && (await keptMasters({ ...setup, keeping }, living))) ?? (await ownMasters(setup));
-    const { commands, shells } = descriptorRoom(openFilesLimit(), concurrency);
+    const { commands, shells } = descriptorRoom(limitOf("open files"), concurrency);
     const token = randomBytes(8).toString("hex");
     const enterHandshake = handshakeLimit(commands);
     const limits = { sessions: new Limit(commands), shells: new Pool(shells), enterHandshake, patience: new Patience() };

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { type Layout, layoutOf } from "../../../lib/bucket/base/layout.ts";
@@ -92,6 +92,20 @@ test("a template is copied as it is, with the modes of its files and without fol
   assert.deepEqual(readdirSync(path.join(layout.jobs, "db_1", "_hooks")), ["check.py"]);
 });
 
+test("a template of ops gets the job's name; a folder of templates/ with its name goes before it", async (t) => {
+  const layout = await bucket(t);
+  const files = await createJob(layout, { name: "my-web", template: "service", selectors: ["edge"] });
+  const texts = files.map((file) => readFileSync(path.join(layout.root, file), "utf8"));
+  assert.deepEqual(
+    files.filter((_, index) => texts[index]?.includes("@job@") || texts[index]?.includes("@port@")),
+    [],
+  );
+  const manifest = JSON.parse(texts[files.indexOf("workspace/jobs/my-web/manifest.json")] ?? "");
+  assert.deepEqual([manifest.selectors, Object.keys(manifest.resources.ports)], [["edge"], ["my_web_http"]]);
+  renameSync(writeTemplate(layout), path.join(layout.templates, "service"));
+  assert.ok((await createJob(layout, { name: "db", template: "service" })).includes("workspace/jobs/db/run"));
+});
+
 const REFUSED: [string, Parameters<typeof createJob>[1], string, (layout: Layout) => void][] = [
   ["a name in capitals", { name: "Web" }, 'Cannot use "Web" as a name', () => {}],
   ["a path as a name", { name: "../web" }, 'Cannot use "../web" as a name', () => {}],
@@ -120,13 +134,13 @@ const REFUSED: [string, Parameters<typeof createJob>[1], string, (layout: Layout
   [
     "a template that is not there",
     { name: "web", template: "none" },
-    'there is no template "none"; templates/ has database',
+    'there is no template "none"; ops has compose, service, systemd; templates/ has database',
     (layout) => writeTemplate(layout),
   ],
   [
     "a template outside of templates/",
     { name: "web", template: "../workspace" },
-    'there is no template "../workspace"; templates/ has none',
+    'there is no template "../workspace"; ops has compose, service, systemd; templates/ has none',
     () => {},
   ],
   [

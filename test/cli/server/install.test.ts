@@ -2,15 +2,15 @@ import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import path from "node:path";
-import { type TestContext, test } from "node:test";
+import { test } from "node:test";
 import { serviceUnit, settingsOfUnit } from "../../../lib/cli/server/unit.ts";
 import { PROGRAM_ROOT } from "../../../lib/core/self.ts";
 import { LocalServer, ops } from "../../../scripts/local-server.ts";
 import { certificateFor } from "../../helpers/http.ts";
+import { mayMount, onMachine } from "../../helpers/machine.ts";
 import { temporaryFolder, until, writeFiles } from "../../helpers/temporary.ts";
 
 const PROGRAM = ["/opt/ops/node", "/opt/ops/bin/ops.js"];
-const mayMount = process.getuid?.() === 0 && spawnSync("unshare", ["-m", "true"]).status === 0;
 
 test("the unit passes systemd's own checks, and is as closed as the program lets it be", (t) => {
   const folder = temporaryFolder(t);
@@ -64,41 +64,16 @@ test("--print shows steps and unit, needs no root and changes nothing", async ()
   assert.deepEqual({ ...settingsOfUnit(stdout) }, { addr: "127.0.0.1:80", "totp-secret-file": path.resolve("t") });
 });
 
-/** Makes /etc, /opt, /run and /var/lib of one shell its own, with ops in /opt/ops; systemctl only writes down its arguments. */
-const MACHINE = `
-mount --make-rprivate /
-mount -t tmpfs tmpfs /mnt && cp -a /etc /mnt/etc && mount --bind /mnt/etc /etc
-for folder in /opt /run /var/lib; do mount -t tmpfs -o mode=755 tmpfs $folder; done
-mkdir -p /opt/ops /etc/systemd/system /opt/programs && cp -r bin lib package.json /opt/ops && chmod -R a+rX /opt
-touch /opt/ops/node && mount --bind "$NODE" /opt/ops/node
-printf '#!/bin/sh\\necho "systemctl $*" >> /mnt/asked\\n' > /opt/programs/systemctl && chmod +x /opt/programs/systemctl
-PATH=/opt/programs:$PATH
-ops() { /opt/ops/node /opt/ops/bin/ops.js "$@" 2>&1 || echo "exit $?"; }
-look() { stat -c '%A %U:%G %n' "$@"; }
-`;
-
-/** What a script prints on a machine of its own. */
-function onMachine(t: TestContext, script: string): string {
-  const folder = temporaryFolder(t);
-  const env = { ...process.env, NODE: process.execPath, FILES: folder, HOME: "/mnt" };
-  const run = spawnSync("unshare", ["-m", "sh", "-euc", MACHINE + script], { cwd: PROGRAM_ROOT, encoding: "utf8", env });
-  assert.equal(run.status, 0, run.stdout + run.stderr);
-  return run.stdout;
-}
-
 test("an installation makes user, token, root and unit; a second one, an upgrade, keeps token and settings", {
   skip: !mayMount,
-}, (t) => {
-  const out = onMachine(
-    t,
-    `ops server install --addr 127.0.0.1:80
+}, () => {
+  const out = onMachine(`ops server install --addr 127.0.0.1:80
      look /etc/ops /etc/ops/token /var/lib/ops /etc/systemd/system/ops.service
      tr -d '\\n' < /etc/ops/token | wc -c; getent passwd ops | cut -d: -f 6,7
      cp /etc/ops/token /mnt; echo --; ops server install; echo --
      sed -i 's/^LimitNOFILE.*/LimitNOFILE=1/' /etc/systemd/system/ops.service
      touch /var/lib/ops/bucket; ops server install; cmp /mnt/token /etc/ops/token
-     grep -c 'LimitNOFILE=65536\\|--addr 127.0.0.1:80' /etc/systemd/system/ops.service`,
-  );
+     grep -c 'LimitNOFILE=65536\\|--addr 127.0.0.1:80' /etc/systemd/system/ops.service`);
   const [first = "", second = "", third = ""] = out.split("--\n");
   assert.deepEqual(first.split("\n"), [
     "made     the system user ops",
@@ -122,13 +97,10 @@ test("an installation makes user, token, root and unit; a second one, an upgrade
   assert.match(third, /\n2\n$/);
 });
 
-test("--now asks systemd to start it, again too; uninstalling removes the unit and says what stays", { skip: !mayMount }, (t) => {
-  const out = onMachine(
-    t,
-    `ops server install --now | tail -1; mkdir -p /run/systemd/system
+test("--now asks systemd to start it, again too; uninstalling removes the unit and says what stays", { skip: !mayMount }, () => {
+  const out = onMachine(`ops server install --now | tail -1; mkdir -p /run/systemd/system
      ops server install --now | tail -3; cat /mnt/asked; echo --; ops server uninstall; tail -2 /mnt/asked
-     ls /etc/systemd/system/ops.service /var/lib/ops /etc/ops 2>&1 || true; ops server uninstall`,
-  );
+     ls /etc/systemd/system/ops.service /var/lib/ops /etc/ops 2>&1 || true; ops server uninstall`);
   assert.deepEqual(out.split("\n"), [
     "exit 1",
     "kept     /etc/systemd/system/ops.service (0644)",
@@ -157,16 +129,13 @@ test("--now asks systemd to start it, again too; uninstalling removes the unit a
 
 test("an installation that could not start is refused before there is a unit", { skip: !mayMount }, async (t) => {
   const { certFile, keyFile } = await certificateFor(t);
-  const out = onMachine(
-    t,
-    `mkdir -m 700 /etc/tls; cp ${certFile} ${keyFile} /etc/tls; chmod 600 /etc/tls/*
+  const out = onMachine(`mkdir -m 700 /etc/tls; cp ${certFile} ${keyFile} /etc/tls; chmod 600 /etc/tls/*
      tls="--tls-cert /etc/tls/${path.basename(certFile)} --tls-key /etc/tls/${path.basename(keyFile)}"
      ops server install --addr 0.0.0.0:80 | tail -2; ops server install $tls | tail -2
      mkdir -p /var/lib/old; touch /var/lib/old/x; ops server install --root /var/lib/old | tail -2
      chmod 700 /opt/ops/lib; ops server install | tail -2
      ls /etc/systemd/system/ops.service 2>&1 || true
-     echo '[Service]' > /etc/systemd/system/ops.service; ops server install | tail -2; ops server uninstall`,
-  );
+     echo '[Service]' > /etc/systemd/system/ops.service; ops server install | tail -2; ops server uninstall`);
   const told = out.split("\n").filter((line) => !line.startsWith("exit "));
   const expected = [
     /^ops: --addr 0\.0\.0\.0:80 can be reached from other hosts/,

@@ -1,0 +1,19 @@
+# Containers by Docker Compose, as compose.yaml describes them. The project has the allocation's name, so jobs and workers
+# on one machine do not meet. Its log: docker compose --project-name … logs.
+COMPOSE := docker compose --project-name @job@-{{ .AllocationID }}
+
+.PHONY: start stop restart reload status
+
+# Returns when every container is healthy. Containers that run as compose.yaml says are left alone.
+start reload:
+	@$(COMPOSE) up --detach --wait --remove-orphans
+
+stop:
+	@$(COMPOSE) down --remove-orphans
+
+restart:
+	@$(COMPOSE) up --detach --wait --force-recreate --remove-orphans
+
+status:
+	@$(COMPOSE) ps
+	@[ -n "$$($(COMPOSE) ps --quiet --status running)" ]

@@ -1,0 +1,1 @@
+<!doctype html><title>{{ .Job }}</title><p>{{ .Job }} works on {{ .WorkerIP }}.</p>

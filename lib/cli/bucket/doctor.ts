@@ -1,0 +1,51 @@
+import { layoutOf } from "../../bucket/base/layout.ts";
+import { Failure } from "../../core/errors.ts";
+import { realPlace } from "../../core/files.ts";
+import { Launcher } from "../../core/spawn.ts";
+import { examine } from "../../operation/tend/doctor.ts";
+import { FINDING_GRADES, type Finding } from "../../operation/tend/doctor-bucket.ts";
+import { bucketDir, EXIT, type Parsed, wantsJson } from "../base/flags.ts";
+import { jsonText, stopRequest, toStdout, visible } from "../base/terminal.ts";
+import { SERVICE, settledSettings } from "../server/unit.ts";
+import { withoutServerVariables } from "./bucket.ts";
+
+/** `ops doctor`, of a bucket or of a server. Answers the exit code: 0, or 1 where there is a problem. */
+export async function doctorCommand(input: Parsed): Promise<number> {
+  using stop = stopRequest();
+  const launcher = new Launcher(withoutServerVariables(process.env));
+  void stop.insisted.then(() => launcher.endAll(0));
+  const { "bucket-dir": _, ...given } = settledSettings(input.values);
+  const ofServer = input.switches.has("server");
+  if (!ofServer && Object.keys(given).length > 0)
+    throw new Failure("usage", `--${Object.keys(given)[0]} goes with --server (see \`ops doctor --help\`)`);
+  const findings = ofServer
+    ? await examineService(given, launcher)
+    : await examine({ layout: layoutOf(bucketDir(input)), launcher, signal: stop.signal });
+  const worst = Math.max(...findings.map(({ grade }) => FINDING_GRADES.indexOf(grade)));
+  toStdout(wantsJson(input) ? jsonText({ grade: FINDING_GRADES[worst], findings }) : doctorReport(findings));
+  return FINDING_GRADES[worst] === "problem" ? EXIT.failed : EXIT.done;
+}
+
+/** Examines what the flags name, and where they are silent what the service of this machine was told. */
+async function examineService(given: Readonly<Record<string, string>>, launcher: Launcher): Promise<Finding[]> {
+  const { installedUnit } = await import("../server/install.ts");
+  const { examineServer } = await import("../server/examine.ts");
+  const service = (await installedUnit())?.settings;
+  const known: Record<string, string> = service === undefined ? {} : { root: SERVICE.root, "token-file": SERVICE.token };
+  const settings = { ...known, ...service, ...given };
+  const root = settings.root ?? process.env.OPS_SERVE_ROOT ?? "";
+  if (root === "") throw new Failure("usage", "no root: give --root, or set OPS_SERVE_ROOT to the folder of the buckets");
+  return await examineServer(realPlace(root), settings, launcher);
+}
+
+function doctorReport(findings: readonly Finding[]): string {
+  const width = Math.max(...findings.map(({ check }) => check.length));
+  const places = Map.groupBy(findings, ({ where }) => where);
+  const line = ({ grade, check, message, advice }: Finding) => {
+    const told = `  ${grade.padEnd("warning".length)}  ${check.padEnd(width)}  ${visible(message)}\n`;
+    return advice === null ? told : `${told}${" ".repeat(width + 13)}${visible(advice)}\n`;
+  };
+  const parts = [...places].map(([where, all]) => `${visible(where)}\n${all.map(line).join("")}`);
+  const count = (grade: Finding["grade"]) => findings.filter((one) => one.grade === grade).length;
+  return `${parts.join("")}${count("problem")} problems, ${count("warning")} warnings, ${count("ok")} ok\n`;
+}

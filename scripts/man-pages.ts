@@ -1,0 +1,99 @@
+import { type Command, type Flag, operandLabel } from "../lib/cli/base/flags.ts";
+
+/** What stands in the foot of each page. */
+export interface Edition {
+  version: string;
+  /** Of the commit, as `2026-11-24`. */
+  date: string;
+}
+
+const EXIT_CODES = [
+  ["0", "done"],
+  ["1", "failed"],
+  ["2", "wrong usage; nothing was done"],
+  ["75", "the bucket is busy: another operation goes on there"],
+  ["130", "cancelled"],
+] as const;
+const FILES = [
+  ["/var/lib/ops", "the buckets of the service"],
+  ["/etc/ops/token", "the API token of the service"],
+  ["/etc/systemd/system/ops.service", "the service, as ops-server-install(1) writes it"],
+] as const;
+const ENVIRONMENT = [
+  ["OPS_SERVE_ROOT", "the folder of the buckets of a server"],
+  ["OPS_SERVE_TOKEN", "the API token, for ops-server(1) and ops-push(1)"],
+  ["OPS_SERVE_TOTP_SECRET_FILE", "the file of the TOTP secret of a server"],
+] as const;
+
+/** The man pages of the table of commands, by the name of the file: ops.1 and one for each command. */
+export function manPages(commands: readonly Command[], edition: Edition): Map<string, string> {
+  const shown = commands.filter((one) => !one.hidden);
+  return new Map([
+    ["ops.1", overview(shown, edition)],
+    ...shown.map((one) => [`${pageName(one)}.1`, commandPage(one, edition)] as const),
+  ]);
+}
+
+function overview(commands: readonly Command[], edition: Edition): string {
+  return [
+    head("ops", "deploys and operates stateful services on Linux hosts you own", edition),
+    ".SH SYNOPSIS\n.B ops\n.I command\n.RI [ flags ]\n",
+    `.SH DESCRIPTION\n${words("Each command has a page of its own, such as ops-deploy(1), and --help. Dashes and underscores are the same in the names of commands. Results go to standard output, errors to standard error.")}\n`,
+    `.SH COMMANDS\n${commands.map((one) => item(`ops ${one.name}`, one.summary)).join("")}`,
+    list("ENVIRONMENT", ENVIRONMENT),
+    list("FILES", FILES),
+    list("EXIT STATUS", EXIT_CODES),
+  ].join("");
+}
+
+function commandPage(command: Command, edition: Edition): string {
+  const operands = command.operands ?? [];
+  const usage = operands.map((one) => `.RI ${one.optional ? `[ ${bare(one.name)} ]` : bare(one.name)}\n`).join("");
+  return [
+    head(pageName(command), command.summary, edition),
+    `.SH SYNOPSIS\n.B ops ${bare(command.name)}\n${usage}${command.flags.length > 0 ? ".RI [ flags ]\n" : ""}`,
+    `.SH DESCRIPTION\n${words(`${command.summary}.`)}\n`,
+    list(
+      "OPERANDS",
+      operands.map((one) => [operandLabel(one), one.help]),
+    ),
+    list(
+      "OPTIONS",
+      command.flags.map((flag) => [flagLabel(flag), flag.help]),
+    ),
+    ".SH SEE ALSO\n.BR ops (1)\n",
+  ].join("");
+}
+
+function pageName(command: Command): string {
+  return `ops-${command.name.replaceAll(/[ _]/g, "-")}`;
+}
+
+function head(name: string, about: string, { version, date }: Edition): string {
+  return `.TH ${name.toUpperCase()} 1 ${date} "ops ${version}" "User Commands"\n.SH NAME\n${bare(name)} \\- ${words(about)}\n`;
+}
+
+function flagLabel({ name, value, short }: Flag): string {
+  return `${short === undefined ? "" : `-${short}, `}--${name}${value === undefined ? "" : ` ${value}`}`;
+}
+
+function list(title: string, rows: readonly (readonly [string, string])[]): string {
+  return rows.length === 0 ? "" : `.SH ${title}\n${rows.map(([left, right]) => item(left, right)).join("")}`;
+}
+
+function item(label: string, about: string): string {
+  return `.TP\n.B ${bare(label)}\n${words(about)}\n`;
+}
+
+/** A word as it is typed: a minus is no hyphen, and nothing in it is a request. */
+function bare(text: string): string {
+  return text.replaceAll("\\", "\\e").replaceAll("-", "\\-").replaceAll("'", "\\(aq").replaceAll('"', "\\(dq");
+}
+
+/** Running text in short lines, none of which is a request; an ellipsis is three dots, and a flag keeps its minus. */
+function words(text: string): string {
+  const plain = text.replaceAll("…", "...").replaceAll("`", "").replaceAll("\\", "\\e");
+  const flags = plain.replaceAll(/(?<=^|[\s(])--?(?=\w)/g, (dashes) => "\\-".repeat(dashes.length));
+  const lines = flags.replaceAll(/(.{1,44}\S*)(?:\s+|$)/g, "$1\n").trimEnd();
+  return lines.replaceAll(/^(?=[.'])/gm, "\\&");
+}
