@@ -120,7 +120,7 @@ export async function deployFleet(server: LocalServer, folder: string): Promise<
 }
 
 /** Makes the bucket platform/production on a server, and builds it. */
-export async function buildFleet(server: LocalServer, folder: string): Promise<Fleet> {
+async function buildFleet(server: LocalServer, folder: string): Promise<Fleet> {
   const { body } = await server.call<{ id: string }>("POST", "/api/buckets", { project: "platform", name: "production" });
   const fleet = { bucket: body.id, source: path.join(folder, "source"), workers: path.join(folder, "workers") };
   // One worker is reached over ssh later on, and is not there.
