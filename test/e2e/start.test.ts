@@ -61,7 +61,7 @@ test("the picture of the README shows a gate that fails, what was put back, and 
   const places = [
     /^\$ ops deploy --build/,
     /waiting to become healthy: .* 503/,
-    /no database at db\.example/,
+    /503 .health: no database at db\.example/,
     /puts the previously promoted files back/,
     /deploy failed/,
     /^deploy succeeded/,

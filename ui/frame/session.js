@@ -131,11 +131,7 @@ function signInForm(done, message) {
     confirm,
   );
   tell(problem, message);
-  form.onsubmit = async (event) => {
-    event.preventDefault();
-    const given = token.value.trim();
-    token.value = "";
-    tell(problem, "");
+  onSent(form, token, problem, async (given) => {
     try {
       done(await request("POST", SESSION, { token: given }));
     } catch (error) {
@@ -143,7 +139,7 @@ function signInForm(done, message) {
       tell(problem, error.status === 401 ? "This token is not right." : error.message);
       token.focus();
     }
-  };
+  });
   function showCode(given) {
     const again = () => form.parentElement.replaceChild(signInForm(done, ""), code);
     const verifiedHere = async (ends) => {
@@ -166,11 +162,7 @@ function codeForm({ token, verified: done, foot, isSmall = false } = /** @type {
   const field = el("input.code-field", { ...about, oninput, "aria-label": label });
   const whole = [el("h1", "Code from your authenticator"), el("label.field", el("span", label), field), problem];
   const form = el("form", { autocomplete: "off" }, isSmall ? [field, problem] : [whole, el("button.primary", "Verify"), foot]);
-  form.onsubmit = async (event) => {
-    event.preventDefault();
-    const code = field.value.trim();
-    field.value = "";
-    tell(problem, "");
+  onSent(form, field, problem, async (code) => {
     try {
       const { expires_at: ends } = await request("POST", VERIFY, { token, body: { code } });
       await done(ends);
@@ -178,8 +170,19 @@ function codeForm({ token, verified: done, foot, isSmall = false } = /** @type {
       tell(problem, error.code === "invalid_totp_code" ? "This code is not right." : error.message);
       if (!isSmall) field.focus();
     }
-  };
+  });
   return form;
+}
+
+/** Takes what was typed out of the field when the form is sent. */
+function onSent(form, field, problem, send) {
+  form.onsubmit = (event) => {
+    event.preventDefault();
+    const given = field.value.trim();
+    field.value = "";
+    tell(problem, "");
+    return send(given);
+  };
 }
 
 /** A code was right: whoever waits goes on, and a new one is asked for in time. */

@@ -1,18 +1,21 @@
 import { el, svg } from "../base/dom.js";
 import { duration, number, plain, words } from "../base/text.js";
 
-/** The mark of each word that the server says of a run, an allocation, a worker, a gate or a certificate. */
+/**
+ * The mark of each word that the server says of a run, an allocation, a worker, a gate or a certificate. The worst comes
+ * first, in every list too.
+ */
 const MARKS = {
   failed: "failed expired unhealthy health_failed error invalid",
   unreachable: "unreachable",
   running: "running checking restoring unknown pending health_pending in_progress",
   waiting: "waiting new update unsettled not_started not_asked queued",
-  changed: "changed deployed started restarted reloaded stopped_ok restored",
-  ok: "ok succeeded skipped promoted in_sync passed healthy valid trusted known active",
-  cancelled: "cancelled interrupted",
-  disabled: "disabled removed stop stopped",
   soon: "soon expiring warning",
   hand: "hand drifted",
+  cancelled: "cancelled interrupted",
+  changed: "changed deployed started restarted reloaded stopped_ok restored",
+  ok: "ok succeeded skipped promoted in_sync passed healthy valid trusted known active",
+  disabled: "disabled removed stop stopped",
 };
 const BY_WORD = new Map(Object.entries(MARKS).flatMap(([mark, words]) => words.split(" ").map((word) => [word, mark])));
 
@@ -21,19 +24,8 @@ export function markOf(word) {
   return BY_WORD.get(word) ?? "waiting";
 }
 
-/** States from the worst on: what is broken comes first in every list. */
-export const WORST_FIRST = [
-  "failed",
-  "unreachable",
-  "running",
-  "waiting",
-  "soon",
-  "hand",
-  "cancelled",
-  "changed",
-  "ok",
-  "disabled",
-];
+/** States from the worst on. */
+export const WORST_FIRST = Object.keys(MARKS);
 
 /** Compares words by their states, the worst first. */
 export function byTrouble(one, other) {

@@ -89,7 +89,12 @@ export const RUN_COMMANDS: readonly Command[] = [
     flags: [
       BUCKET_DIR,
       { name: "selectors", short: "s", value: "A,B", help: "Labels that its workers carry (default: its name)" },
-      { name: "template", value: "NAME", help: "A folder of templates/, or service, systemd, compose" },
+      {
+        name: "template",
+        value: "NAME",
+        choices: ["service", "systemd", "compose"],
+        help: "A folder of templates/, or service, systemd, compose",
+      },
     ],
     run: async (input) => (await import("../bucket/workspace.ts")).createJobCommand(input),
   },
