@@ -75,7 +75,7 @@ export async function startServer(
     onExchange: (exchange) => logExchange(log, exchange),
     onDefect: (id, error) => log(`request=${id} failed: ${error instanceof Error ? error.stack : error}`),
   });
-  void files.compress();
+  void files.compress("gzip");
   const lock = taken.move();
   return {
     url: listener.url,

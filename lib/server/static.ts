@@ -27,6 +27,8 @@ interface Served extends Asset {
  */
 export class StaticFiles {
   readonly #files: ReadonlyMap<string, Served>;
+  /** Takes a second of CPU, which a server that nobody looks at does not need. */
+  #brotli: Promise<void> | undefined;
 
   constructor(assets: ReadonlyMap<string, Asset>) {
     const version = ({ content }: Asset) => createHash("sha256").update(content).digest("hex").slice(0, 32);
@@ -34,10 +36,9 @@ export class StaticFiles {
     this.#files = new Map([...assets].map(([path, asset]) => [path, served.get(asset) as Served]));
   }
 
-  /** Compresses all files, one after the other. A file is sent as it is until that is done. */
-  async compress(): Promise<void> {
-    for (const encoding of ENCODINGS.toReversed())
-      for (const file of new Set(this.#files.values())) file.encoded[encoding] = await ENCODERS[encoding](file.content);
+  /** Compresses all files, one after the other. A file is sent as it is, or as gzip, until that is done. */
+  async compress(encoding: Encoding): Promise<void> {
+    for (const file of new Set(this.#files.values())) file.encoded[encoding] = await ENCODERS[encoding](file.content);
   }
 
   /** True where a file has this path. */
@@ -48,6 +49,7 @@ export class StaticFiles {
   /** The answer to a request for a file that is there. Throws `method_not_allowed` for anything but GET and HEAD. */
   answer(request: HttpRequest): Answer {
     if (request.method !== "GET" && request.method !== "HEAD") throw methodNotAllowed(request, ["GET", "HEAD"]);
+    this.#brotli ??= this.compress("br");
     const { type, content, version, encoded } = this.#files.get(request.path) as Served;
     const encoding = takenEncoding(String(request.headers["accept-encoding"] ?? ""), encoded);
     const etag = `"${version}${encoding ? `-${encoding}` : ""}"`;
