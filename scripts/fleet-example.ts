@@ -3,6 +3,8 @@
 import { execFileSync } from "node:child_process";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
+import { openDatabase } from "../lib/bucket/base/database.ts";
+import { beginChange, promote, recordSynced } from "../lib/bucket/catalog/promotions.ts";
 import type { LocalServer } from "./local-server.ts";
 
 /** Jobs by wave: those of a wave demand the first job of the wave before. */
@@ -112,6 +114,13 @@ export interface Fleet {
 
 /** Makes the bucket platform/production on a server and deploys it well. */
 export async function deployFleet(server: LocalServer, folder: string): Promise<Fleet> {
+  const fleet = await buildFleet(server, folder);
+  await server.run(fleet.bucket, "deploy");
+  return fleet;
+}
+
+/** Makes the bucket platform/production on a server, and builds it. */
+async function buildFleet(server: LocalServer, folder: string): Promise<Fleet> {
   const { body } = await server.call<{ id: string }>("POST", "/api/buckets", { project: "platform", name: "production" });
   const fleet = { bucket: body.id, source: path.join(folder, "source"), workers: path.join(folder, "workers") };
   // One worker is reached over ssh later on, and is not there.
@@ -119,8 +128,31 @@ export async function deployFleet(server: LocalServer, folder: string): Promise<
   execFileSync("ssh-keygen", ["-q", "-t", "ed25519", "-N", "", "-f", key]);
   await server.call("PUT", `/api/buckets/${body.id}/secrets/ssh_key`, { private_key: readFileSync(key, "utf8") });
   await pushFleet(server, fleet, "well");
-  await server.run(body.id, "deploy");
   return fleet;
+}
+
+/** An allocation as the database has it. */
+interface Placed {
+  id: string;
+  job: string;
+  version: string;
+}
+
+/** Writes into a database that all allocations are deployed, but those of some jobs. Answers these allocations. */
+export function markPromoted(database: string, except: readonly string[] = []): Placed[] {
+  using db = openDatabase(database);
+  const all = db.all<Placed>("SELECT alloc_id AS id, job, new_version AS version FROM allocations WHERE disabled = 0");
+  const rows = all.filter(({ job }) => !except.includes(job));
+  for (const [job, own] of Map.groupBy(rows, (row) => row.job)) {
+    const ids = own.map(({ id }) => id);
+    const synced = ids.map((id) => ({ id, hash: "h", files: {}, updateSeq: 1 }));
+    beginChange(db, job, ids);
+    recordSynced(db, job, synced);
+    db.transaction(() => {
+      for (const { id, version } of own) promote(db, { job, id }, version);
+    });
+  }
+  return rows;
 }
 
 /** Pushes a state of the source. */

@@ -8,10 +8,9 @@ import { fileURLToPath } from "node:url";
 import { openDatabase } from "../lib/bucket/base/database.ts";
 import { layoutOf } from "../lib/bucket/base/layout.ts";
 import { setLastOutcome } from "../lib/bucket/catalog/info.ts";
-import { beginChange, promote, recordSynced } from "../lib/bucket/catalog/promotions.ts";
 import { ConsolePage } from "../test/helpers/browser.ts";
 import { certificateFor } from "../test/helpers/http.ts";
-import { deployFleet, driftFleet, type Fleet, holdOf, pushFleet } from "./fleet-example.ts";
+import { deployFleet, driftFleet, type Fleet, holdOf, markPromoted, pushFleet } from "./fleet-example.ts";
 import { LocalServer } from "./local-server.ts";
 import * as screens from "./screens.ts";
 
@@ -167,23 +166,12 @@ async function largeBucket(server: LocalServer): Promise<string> {
 
 /** Nine jobs are promoted everywhere; agent failed on 15 workers and 4 workers were unreachable. */
 function markLarge(bucket: string): void {
-  using db = openDatabase(layoutOf(path.join(folder, "root", bucket)).database);
-  const rows = db.all<{ alloc_id: string; job: string }>("SELECT alloc_id, job FROM allocations WHERE job <> 'updater'");
-  for (const [job, own] of Map.groupBy(rows, (row) => row.job)) {
-    const ids = own.map((row) => row.alloc_id);
-    beginChange(db, job, ids);
-    recordSynced(
-      db,
-      job,
-      ids.map((id) => ({ id, hash: "h", files: {}, updateSeq: 1 })),
-    );
-    db.transaction(() => {
-      for (const id of ids) promote(db, { job, id }, "2.0.0");
-    });
-  }
+  const { database } = layoutOf(path.join(folder, "root", bucket));
+  const rows = markPromoted(database, ["updater"]);
   const of = (job: string, first: number, last: number) => rows.filter((row) => row.job === job).slice(first, last);
   const failed = { action: "restart", outcome: "failed", reason: "agent: cannot bind 0.0.0.0:7001: address in use" } as const;
   const silent = { action: "sync", outcome: "unreachable", reason: "ssh: connect to port 22: timed out" } as const;
-  for (const { alloc_id } of of("agent", 160, 175)) setLastOutcome(db, alloc_id, "run", failed);
-  for (const { alloc_id } of of("relay", 300, 304)) setLastOutcome(db, alloc_id, "run", silent);
+  using db = openDatabase(database);
+  for (const { id } of of("agent", 160, 175)) setLastOutcome(db, id, "run", failed);
+  for (const { id } of of("relay", 300, 304)) setLastOutcome(db, id, "run", silent);
 }

@@ -1,5 +1,5 @@
 import { readSync } from "node:fs";
-import { type About, type LinePlace, prefixOf } from "../bucket/base/line-place.ts";
+import { type About, type LinePlace, prefixOf, type WrittenTo, writtenTo } from "../bucket/base/line-place.ts";
 
 /** The byte that ends a line. */
 export const NEWLINE = 0x0a;
@@ -124,17 +124,26 @@ export class Places {
   }
 }
 
-/** True for a place of this job and this worker; one that is undefined is any. */
-export function isAbout(place: LinePlace, { job, worker }: About): boolean {
-  return (job === undefined || place.job === job) && (worker === undefined || place.worker === worker);
+/** A job, a worker and a stream; one that is undefined is any. */
+type Wanted = About & { stream?: WrittenTo | undefined };
+
+/** Whether any is wanted. */
+export function isAnyPlace({ job, worker, stream }: Wanted): boolean {
+  return job === undefined && worker === undefined && stream === undefined;
+}
+
+/** True for a place of this job, this worker and this stream. */
+export function isAbout(place: LinePlace, { job, worker, stream }: Wanted): boolean {
+  const isOfStream = stream === undefined || writtenTo(place) === stream;
+  return (job === undefined || place.job === job) && (worker === undefined || place.worker === worker) && isOfStream;
 }
 
 /**
- * Tells whether the line that begins at a byte of the log, with this text, is of a job and a worker, by the record of
+ * Tells whether the line that begins at a byte of the log, with this text, is of a job, a worker and a stream, by the record of
  * places; to be asked in the order of the lines. Undefined where the run has no record, or where any place is wanted.
  */
-export function recordedPlaces(descriptor: number | undefined, about: About) {
-  if (about.job === undefined && about.worker === undefined) return undefined;
+export function recordedPlaces(descriptor: number | undefined, about: Wanted) {
+  if (isAnyPlace(about)) return undefined;
   const places = new Places();
   const cursor = places.cursor(descriptor);
   if (cursor.isAtEnd) return undefined;

@@ -1,5 +1,6 @@
 import type { FileHandle } from "node:fs/promises";
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
+import type { WrittenTo } from "../bucket/base/line-place.ts";
 import { Failure } from "../core/errors.ts";
 import { openRegular, unlessMissing } from "../core/files.ts";
 import { EntryCursor, NEWLINE, recordedPlaces } from "./log-entries.ts";
@@ -15,6 +16,8 @@ export interface LineFilter {
   job?: string | undefined;
   /** The worker that the line is about, by its whole name. */
   worker?: string | undefined;
+  /** Where the line was written to; `ops` for what ops tells. */
+  stream?: WrittenTo | undefined;
 }
 
 /** A line in a text: where the line begins, where it ends before its newline, and where the match in the line begins. */
@@ -34,7 +37,8 @@ export const BEGINNING_BYTES = 512;
 /** Colours, blanks and levels that may stand before the place of a line. */
 const MARKS = /^(?:\x1b\[[\d;]*m|[\t\r ]|error: |warning: )*/;
 /** `job@worker | output`, `worker ! error`, `job@worker: …`, `job: …`. */
-const PLACE = /^(?:([^@\s]+)@)?(\S+?)(?: [|!]|: )/;
+const PLACE = /^(?:([^@\s]+)@)?(\S+?)(?: ([|!])|: )/;
+const STREAMS: Record<string, WrittenTo> = { "|": "stdout", "!": "stderr" };
 
 /** The bytes of a log as a text with one character for each byte: places in the text are offsets in bytes. */
 export function bytesAsText(bytes: Buffer): string {
@@ -50,12 +54,12 @@ export type OfPlace = (start: number, beginning: string) => boolean;
  * are compared, so a log need not be UTF-8. Throws `invalid_request` for a text that cannot be searched for.
  */
 export function wantedLines(filter: LineFilter, isOfPlace?: OfPlace): (lines: string) => Generator<FoundLine> {
-  const { text, matchCase, job, worker } = filter;
+  const { text, matchCase, job, worker, stream } = filter;
   if (text !== undefined && (text === "" || Buffer.byteLength(text) > MOST_TEXT_BYTES || /[\r\n]/.test(text)))
     throw new Failure("invalid_request", `q: expected 1 to ${MOST_TEXT_BYTES} bytes on one line`);
   const place = [job, worker].filter((name) => name !== undefined).join("@");
-  const isAnywhere = place === "" && !isOfPlace;
-  const isEvery = text === undefined && (isAnywhere || isOfPlace !== undefined);
+  const isAnywhere = place === "" && stream === undefined && !isOfPlace;
+  const isEvery = text === undefined && (place === "" || isOfPlace !== undefined);
   const pattern = patternOf(text ?? place, matchCase || text === undefined);
   const isWanted = isOfPlace ?? ((_, beginning) => beginsWithPlace(beginning, filter));
   return function* (lines) {
@@ -73,10 +77,11 @@ export function wantedLines(filter: LineFilter, isOfPlace?: OfPlace): (lines: st
   };
 }
 
-function beginsWithPlace(beginning: string, { job, worker }: LineFilter): boolean {
-  const [, ofJob, name] = PLACE.exec(beginning.replace(MARKS, "")) ?? [];
+function beginsWithPlace(beginning: string, { job, worker, stream }: LineFilter): boolean {
+  const [, ofJob, name, sign = ""] = PLACE.exec(beginning.replace(MARKS, "")) ?? [];
   const isOfJob = job === (ofJob ?? (worker === undefined ? name : undefined));
-  return (job === undefined || isOfJob) && (worker === undefined || worker === name);
+  const isOfStream = stream === undefined || stream === (STREAMS[sign] ?? "ops");
+  return (job === undefined || isOfJob) && (worker === undefined || worker === name) && isOfStream;
 }
 
 /** Where a line begins: the byte, and its number. */

@@ -1,5 +1,5 @@
 import type { LinePlace } from "../bucket/base/line-place.ts";
-import { EntryCursor, isAbout } from "./log-entries.ts";
+import { EntryCursor, isAbout, isAnyPlace } from "./log-entries.ts";
 import type { Mark, OpenedLog } from "./log-index.ts";
 import { BEGINNING_BYTES, bytesAsText, type LineFilter, type LineStart, wantedLines } from "./log-lines.ts";
 
@@ -49,8 +49,7 @@ export class LogScan {
     const { places } = log.index;
     this.#log = log;
     this.#filter = filter;
-    const isAny = filter.job === undefined && filter.worker === undefined;
-    this.#numbers = isAny ? undefined : places.numbers((place) => isAbout(place, filter) && isWanted(place));
+    this.#numbers = isAnyPlace(filter) ? undefined : places.numbers((place) => isAbout(place, filter) && isWanted(place));
     const isOfPlace = (start: number, beginning: string) => {
       const { mark, places: cursor } = this.#block as Block;
       const number = cursor.moveTo(mark.offset + start);

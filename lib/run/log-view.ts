@@ -1,5 +1,5 @@
 import type { Layout } from "../bucket/base/layout.ts";
-import type { LinePlace } from "../bucket/base/line-place.ts";
+import { writtenTo } from "../bucket/base/line-place.ts";
 import { Failure } from "../core/errors.ts";
 import { boolean, described, type Infer, integer, list, nullable, object, oneOf, string, withExample } from "../core/shape.ts";
 import { openIndexed } from "./log-index.ts";
@@ -125,14 +125,9 @@ export function shownLine({ line, offset, bytes, place, from, at, error }: Scann
     at: at === undefined ? null : new Date(at).toISOString(),
     job: place?.job ?? null,
     worker: place?.worker ?? null,
-    stream: streamOf(place),
+    stream: place ? writtenTo(place) : null,
     error,
     text: text.length > SHOWN_BYTES ? `${shown.replace(/\ufffd+$/, "")}…` : shown,
     length: text.length,
   };
-}
-
-function streamOf(place: LinePlace | undefined): LogLine["stream"] {
-  if (place === undefined) return null;
-  return place.stream === "stdout" || place.stream === "stderr" ? place.stream : "ops";
 }

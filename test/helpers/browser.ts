@@ -5,6 +5,7 @@ import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { type Browser, chromium, type Page, type Request } from "playwright-core";
+import type { LocalServer } from "../../scripts/local-server.ts";
 import { patience } from "../../scripts/patience.ts";
 import { temporaryFolder } from "./temporary.ts";
 
@@ -79,6 +80,14 @@ export class ConsolePage {
     return new ConsolePage(browser, page, url);
   }
 
+  /** Opens the console of a server, and signs in. */
+  static async signedIn({ url, token }: LocalServer, size: { width?: number; height?: number } = {}): Promise<ConsolePage> {
+    const ui = await ConsolePage.open(url, size);
+    await ui.goTo("");
+    await ui.signIn(token);
+    return ui;
+  }
+
   /** Shows a view by its address, like `#/buckets/…/runs`. */
   async goTo(hash: string): Promise<void> {
     await this.page.goto(`${this.url}/${hash}`);
@@ -126,6 +135,18 @@ export class ConsolePage {
     if (word !== undefined) await dialog.getByLabel(/^Type .* to go on$/).fill(word);
     await dialog.getByRole("button", { name: action, exact: true }).click();
     await dialog.waitFor({ state: "hidden" });
+  }
+
+  /** What a step sends to a bucket: method, the rest of the path, and the body. A run that it starts is waited for. */
+  async sent(server: LocalServer, bucket: string, act: () => Promise<unknown>): Promise<[string, string, unknown]> {
+    const [response] = await Promise.all([
+      this.page.waitForResponse((one) => one.request().method() !== "GET" && one.url().includes(bucket)),
+      act(),
+    ]);
+    const request = response.request();
+    if (response.status() === 202) await server.follow(bucket, (await response.json()).run_id);
+    const { pathname } = new URL(request.url());
+    return [request.method(), decodeURIComponent(pathname.split(`${bucket}/`)[1] ?? ""), request.postDataJSON()];
   }
 
   /** Signs out, by the menu of the session. */

@@ -24,6 +24,7 @@ export interface JobOutcome {
   job: string;
   outcome: string;
   reason: string;
+  stopped_in?: { batch: number; batches: number };
   allocations: { worker: string; action: string | null; outcome: string; error: string | null }[];
 }
 

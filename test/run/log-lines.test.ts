@@ -35,7 +35,15 @@ test("without a question the text is the log byte for byte, whatever is in it", 
 
 test("whole lines are taken that have a text or are of a job or a worker, however long they are", async (t) => {
   const long = `web@10.0.0.7 | ${"ä".repeat(2_000_000)} needle`;
-  const lines = ["web@10.0.0.7 | started", "10.0.0.7 | a needle", long, "", "web: a Needle", "web: the end"];
+  const lines = [
+    "web@10.0.0.7 | started",
+    "10.0.0.7 | a needle",
+    long,
+    "",
+    "web: a Needle",
+    "web: the end",
+    "web@10.0.0.7 ! lost",
+  ];
   const { text } = await logOf(t, `${lines.join("\n")}\n`);
   const taken = async (filter: Partial<LineFilter>) =>
     String(await text(filter))
@@ -43,7 +51,9 @@ test("whole lines are taken that have a text or are of a job or a worker, howeve
       .slice(0, -1);
   assert.deepEqual(await taken({ text: "needle" }), [lines[1], long, lines[4]]);
   assert.deepEqual(await taken({ text: "needle", matchCase: true }), [lines[1], long]);
-  assert.deepEqual(await taken({ job: "web", worker: "10.0.0.7" }), [lines[0], long]);
+  assert.deepEqual(await taken({ job: "web", worker: "10.0.0.7" }), [lines[0], long, lines[6]]);
+  assert.deepEqual(await taken({ stream: "stderr" }), [lines[6]]);
+  assert.deepEqual(await taken({ stream: "ops", text: "needle" }), [lines[4]]);
   assert.deepEqual(await taken({ job: "web", text: "NEEDLE" }), [long, lines[4]]);
   assert.deepEqual(await taken({ text: "nowhere" }), []);
   await assert.rejects(text({ text: "a\nb" }), { code: "invalid_request" });

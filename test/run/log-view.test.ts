@@ -81,6 +81,11 @@ test("no text changes the place of a line, whatever it imitates", async (t) => {
   for (const filter of [{ job: "db" }, { worker: "10.0.0.1" }]) assert.deepEqual((await read(filter)).lines, []);
   assert.equal((await read({ job: "web" })).lines.length, 9);
   assert.equal((await read({ job: "web", worker: "10.0.0.7" })).lines.length, 5);
+  assert.deepEqual(
+    (await read({ stream: "stderr" })).lines.map(({ line }) => line),
+    [2, 11, 12],
+  );
+  assert.equal((await read({ stream: "ops", job: "web" })).lines.length, 4);
 });
 
 test("searches and downloads take the recorded places too, whatever the text imitates", async (t) => {

@@ -205,6 +205,8 @@ test("keys lead to the views, and ? tells which; they can be changed, turned off
   await ui.page.locator(".tabs [aria-current]", { hasText: "Files" }).waitFor();
   await ui.page.keyboard.press("?");
   const dialog = ui.page.getByRole("dialog", { name: "Keys" });
+  const from = await dialog.evaluate((one) => (one as unknown as { scrollTop: number }).scrollTop);
+  assert.equal(from, 0, "a long dialog begins at its beginning");
   const jobs = dialog.getByRole("textbox", { name: "Jobs", exact: true });
   await jobs.fill("r");
   await dialog.getByText("r is taken: Runs").waitFor();

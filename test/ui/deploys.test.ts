@@ -13,6 +13,13 @@ const workers = path.join(base, "workers");
 /** While it is there, base cannot start on its second worker; and while the other is there, a start of base waits. */
 const [broken, held] = [path.join(base, "broken"), path.join(base, "held")];
 const FATAL = 'FATAL could not open "/srv/base": No space left on device';
+/** Counts how often the log beside a run is taken out of the page. */
+const COUNT_MOVES = `(() => {
+  const log = document.querySelector(".run-log");
+  const isGone = ({ removedNodes }) => [...removedNodes].some((one) => one.contains(log));
+  log.moves = 0;
+  new MutationObserver((all) => (log.moves += all.filter(isGone).length)).observe(document, { childList: true, subtree: true });
+})()`;
 let server: LocalServer;
 let ui: ConsolePage;
 let bucket: string;
@@ -22,9 +29,7 @@ before(async () => {
   server = await LocalServer.start(path.join(base, "root"));
   bucket = await server.createBucket("shop");
   await push("1.0.0");
-  ui = await ConsolePage.open(server.url, { width: 1440, height: 900 });
-  await ui.goTo("");
-  await ui.signIn(server.token);
+  ui = await ConsolePage.signedIn(server, { width: 1440, height: 900 });
 });
 after(async () => {
   await ui?.close();
@@ -149,6 +154,14 @@ test("a deploy that goes on shows its state, its workers batch by batch, and wha
   await strip.waitFor();
   for (const worker of WORKERS) await strip.locator(`[title^="${worker}: "]`).waitFor();
   await main().locator(".job", { hasText: "batch 1 of 2" }).waitFor();
+  await main().locator(".run-log .log").waitFor();
+  await ui.page.evaluate(COUNT_MOVES);
+  for (let drawn = 0; drawn < 3; drawn++) await ui.page.waitForResponse((one) => one.url().endsWith(`/runs/${id}`));
+  assert.equal(
+    await ui.page.evaluate("document.querySelector('.run-log').moves"),
+    0,
+    "the log leaves the page and loses its place",
+  );
   await main()
     .locator(".waits")
     .getByText(/make restart/)
@@ -173,7 +186,7 @@ test("a deploy that goes on shows its state, its workers batch by batch, and wha
 test("a deploy that failed is a report: what failed first, with the worker's own lines, then what was not started", async () => {
   await report();
   const job = main().locator("details.bad", { hasText: "base" });
-  await job.getByText("failed on 127.0.0.2").waitFor();
+  await job.getByText("failed on 127.0.0.2, stopped at batch 2 of 2").waitFor();
   await job.locator(".evidence .reason-line", { hasText: FATAL }).waitFor();
   await job.getByText("last 3 lines, 1 by make left out").waitFor();
   const number = (await job.locator(".reason-line button").textContent()) ?? "";

@@ -137,6 +137,11 @@ test("errors are marked and wrapped, lines on stderr tinted, all others on one r
   await output().locator(".stderr:not(.error)").first().waitFor();
   const plain = () => colour(".line:not(.stderr):not(.folded)");
   assert.notEqual(await colour(".stderr:not(.error)"), await plain());
+  await toggle("stderr").click();
+  await until("only lines on stderr", async () => (await output().locator(".line:not(.stderr):not(.folded)").count()) === 0);
+  assert.ok((await output().locator(".stderr").count()) > 0);
+  await toggle("stderr").click();
+  await output().locator(".line:not(.stderr):not(.folded)").first().waitFor();
   await tick("Tint of stderr", false);
   await until("no tint", async () => (await colour(".stderr:not(.error)")) === (await plain()));
 });

@@ -68,6 +68,24 @@ test("workers can be grouped by each tag with 2 to 40 values", () => {
   );
 });
 
+test("labels that not all workers have are a tag, and where some workers are is told by the tag that tells most", () => {
+  const names = Array.from({ length: 24 }, (_, index) => `w${index}`);
+  const tags = (index: number) => ({ rack: `r${index % 6}`, zone: index % 2 === 0 ? "north" : "south" });
+  const labels = (index: number) => ["all", ...(index < 4 ? ["db", "ssd"] : [])];
+  const workers = model.labelled(named(names, tags).map((one, index) => ({ ...one, labels: labels(index) })));
+  assert.deepEqual(model.groupings(workers), ["name", "label", "rack", "zone"]);
+  assert.deepEqual(
+    (model.bandsOf(workers, "label") as Band[]).map(({ label, size }) => [label, size]),
+    [
+      ["db + ssd", 4],
+      ["none", 20],
+    ],
+  );
+  assert.equal(model.whereabouts(["w1", "w7", "w13", "w2"], workers), "in 2 racks: r1 3, r2 1");
+  assert.equal(model.whereabouts(["w4", "w10"], workers), "in rack r4");
+  assert.equal(model.whereabouts(names, workers), "");
+});
+
 test("rows with trouble come first, then by name; what only an unreachable worker has counts as well", () => {
   const jobs = Object.entries({ b: "oo", a: "ou", w: "ow", r: "ro", f: "fo", d: "dd" }).map(([job, cells]) => ({
     job,

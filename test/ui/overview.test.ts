@@ -16,9 +16,7 @@ let bucket: string;
 before(async () => {
   server = await LocalServer.start(path.join(base, "root"));
   bucket = await deployTrouble(server, base);
-  ui = await ConsolePage.open(server.url, { width: 1440, height: 900 });
-  await ui.goTo("");
-  await ui.signIn(server.token);
+  ui = await ConsolePage.signedIn(server, { width: 1440, height: 900 });
 });
 after(async () => {
   await ui?.close();
@@ -32,14 +30,8 @@ const rowOf = (text: string) => needs().filter({ hasText: text });
 const cell = (name: string | RegExp) => main().getByRole("gridcell", { name });
 const menu = (name: string) => ui.page.getByRole("menuitem", { name, exact: true });
 
-/** What a step sends to the bucket: the last part of the path, and the body. The run that it starts is waited for. */
-async function sent(act: () => Promise<void>): Promise<[string, unknown]> {
-  const isOurs = (url: string, method: string) => method !== "GET" && url.includes(bucket);
-  const [response] = await Promise.all([ui.page.waitForResponse((one) => isOurs(one.url(), one.request().method())), act()]);
-  const request = response.request();
-  if (response.status() === 202) await server.follow(bucket, (await response.json()).run_id);
-  return [new URL(request.url()).pathname.split(`${bucket}/`)[1] ?? "", request.postDataJSON()];
-}
+/** The path and the body of what a step sends to the bucket. */
+const sent = async (act: () => Promise<unknown>) => (await ui.sent(server, bucket, act)).slice(1);
 
 test("the title says what is the matter, and each cause is one row: what failed, since when, in the worker's own words", async () => {
   await ui.view(bucket, "");
@@ -239,6 +231,17 @@ test("CP-183 a job shows its allocations, its files as they were built, and what
   await main().getByRole("row", { name: "check cli" }).waitFor();
   assert.equal(await main().locator("textarea, input:not([type=search]), [contenteditable]").count(), 0);
   await ui.checkBarriers("the definition of a job");
+});
+
+test("a job that cannot be read is not said to be missing; one that is missing is", async () => {
+  const hidden = /\/cat\/jobs\?jobs=kafka/;
+  await ui.page.route(hidden, (route) => route.fulfill({ status: 500, body: "{}" }));
+  await ui.view(bucket, "jobs/kafka");
+  await main().getByRole("alert").getByText("The server answered with status 500").waitFor();
+  assert.equal(await main().getByText("is in the catalog").count(), 0);
+  await ui.page.unroute(hidden);
+  await ui.view(bucket, "jobs/nothing");
+  await main().getByText("No job nothing is in the catalog.").waitFor();
 });
 
 test("orders are for the ticked workers; what is dangerous waits until the name of the job is typed", async () => {

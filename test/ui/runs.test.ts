@@ -9,6 +9,12 @@ import { temporaryFolder } from "../helpers/temporary.ts";
 
 /** More runs than the list shows at once. */
 const OLDER = 55;
+/** How far the orders of the view are from the bottom of the view, and whether they are the last thing in it. */
+const AT_BOTTOM = `(() => {
+  const [main, orders] = ["main", "main .head > .controls"].map((one) => document.querySelector(one).getBoundingClientRect());
+  const middle = document.elementFromPoint(orders.left + 20, orders.bottom - 20);
+  return [Math.round(main.bottom - orders.bottom), middle?.closest(".controls") !== null];
+})()`;
 const HIDDEN = "\u202e";
 
 const base = temporaryFolder();
@@ -25,9 +31,7 @@ before(async () => {
   assert.equal((await server.push(bucket, source)).code, 0);
   copyRuns();
   await server.run(bucket, "deploy");
-  ui = await ConsolePage.open(server.url);
-  await ui.goTo("");
-  await ui.signIn(server.token);
+  ui = await ConsolePage.signedIn(server);
 });
 after(async () => {
   await ui?.close();
@@ -223,6 +227,7 @@ test("on a phone nothing scrolls sideways, in both schemes", async () => {
       await main().locator("h1").first().waitFor();
       await ui.settled();
       assert.equal(await ui.page.evaluate(wide), false, `${view} scrolls sideways`);
+      if (view === "deployments") assert.deepEqual(await ui.page.evaluate(AT_BOTTOM), [0, true], "orders are at the bottom");
     }
     await ui.checkBarriers(`a run on a phone, ${colorScheme}`);
   }

@@ -22,28 +22,14 @@ before(async () => {
     await server.push(bucket, source);
   }
   await server.run(bucket, "deploy");
-  ui = await ConsolePage.open(server.url);
-  await ui.goTo("");
-  await ui.signIn(server.token);
+  ui = await ConsolePage.signedIn(server);
 });
 after(async () => {
   await ui?.close();
   await server?.stop();
 });
 
-/** What a step sends to the bucket: method, the rest of the path, and the body. A run that it starts is waited for. */
-async function sent(act: () => Promise<void>): Promise<[string, string, unknown]> {
-  const isOurs = (method: string, url: string) => method !== "GET" && url.includes(bucket);
-  const [response] = await Promise.all([ui.page.waitForResponse((one) => isOurs(one.request().method(), one.url())), act()]);
-  const request = response.request();
-  if (response.status() === 202) await server.follow(bucket, (await response.json()).run_id);
-  return [
-    request.method(),
-    decodeURIComponent(new URL(request.url()).pathname.split(`${bucket}/`)[1] ?? ""),
-    request.postDataJSON(),
-  ];
-}
-
+const sent = (act: () => Promise<unknown>) => ui.sent(server, bucket, act);
 const dialog = () => ui.page.getByRole("dialog");
 const row = (text: string) => ui.page.locator("tbody tr", { hasText: text });
 /** Opens the menu with the rarer orders of a place and chooses one. */
@@ -52,6 +38,13 @@ async function choose(place: ReturnType<ConsolePage["page"]["locator"]>, name: s
   await ui.page.getByRole("menuitem", { name }).click();
 }
 const head = () => ui.page.locator("main .head");
+
+test("CP-173 a bucket that was never deployed does not count as well", async () => {
+  await ui.heading("The bucket is well").waitFor();
+  await server.createBucket("fresh");
+  await ui.page.reload();
+  await ui.heading("1 of 2 buckets is well").waitFor();
+});
 
 test("CP-174 CP-175 workers: definitions to read, and each reading starts its run on those chosen", async () => {
   await ui.view(bucket, "workers");

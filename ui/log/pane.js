@@ -11,7 +11,7 @@ import { LogView } from "./view.js";
 
 const EDGE_MS = 2_000;
 const COPIED_BYTES = 8 * 1024 * 1024;
-const NO_FILTER = { job: "", worker: "", errors: false, only: false };
+const NO_FILTER = { job: "", worker: "", stream: "", errors: false, only: false };
 
 /** The log of a run: its head and tools, its lines, and the marks of its errors. */
 export class LogPane {
@@ -122,6 +122,7 @@ export class LogPane {
   set(changes) {
     Object.assign(this.filter, changes);
     this.#showLines();
+    if (changes.stream !== undefined) this.readMap();
     this.draw();
   }
 
@@ -147,13 +148,13 @@ export class LogPane {
   /** Counts errors and matches again. */
   async readMap() {
     clearTimeout(this.#mapping.timer);
-    const [turn, { source, find, filter }] = [this.#mapping.turn + 1, this];
+    const [turn, { source, find }] = [this.#mapping.turn + 1, this];
     this.#mapping = { turn, at: Date.now(), timer: 0 };
     if (!source || !this.element.isConnected) return;
     const { q, case: exact } = find.state;
     this.isSearching = this.map?.q !== q;
     try {
-      const map = await source.map({ q, case: exact, job: filter.job, worker: filter.worker });
+      const map = await source.map({ q, case: exact, ...this.#place() });
       if (turn === this.#mapping.turn) this.map = { ...map, q };
     } catch (error) {
       if (turn === this.#mapping.turn && !source.signal.aborted) this.tell(error.message);
@@ -190,9 +191,14 @@ export class LogPane {
   }
 
   #what(kind) {
-    const { job, worker } = this.filter;
     const { q, case: exact } = this.find.state;
-    return kind === "errors" ? { errors: true, job, worker } : { q, case: exact, job, worker };
+    return kind === "errors" ? { errors: true, ...this.#place() } : { q, case: exact, ...this.#place() };
+  }
+
+  /** Whose lines are wanted. */
+  #place() {
+    const { job, worker, stream } = this.filter;
+    return { job, worker, stream };
   }
 
   /** Asks for the number of a line, and goes there. */
@@ -244,9 +250,9 @@ export class LogPane {
 
   #filterOfLines() {
     const { q, case: exact } = this.find.state;
-    const { job, worker, errors, only } = this.filter;
+    const { errors, only } = this.filter;
     const text = only && q !== "" ? { q, case: exact } : {};
-    return { job, worker, errors, ...text };
+    return { ...this.#place(), errors, ...text };
   }
 
   #showLines(line = this.view.place()) {

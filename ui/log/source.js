@@ -15,7 +15,7 @@ const SEARCH_MS = 30_000;
  *   stream: string | null, error: boolean, text: string, length: number }} Line
  *
  * Which lines are wanted: those that match every field that is set.
- * @typedef {{ q?: string, case?: boolean, job?: string, worker?: string, errors?: boolean }} Filter
+ * @typedef {{ q?: string, case?: boolean, job?: string, worker?: string, stream?: string, errors?: boolean }} Filter
  */
 
 /** Reads the lines of a run from the server. */
@@ -129,8 +129,8 @@ export class LogSource {
   }
 
   /** Errors and matches, counted in 160 parts of the log. @param {Filter} filter */
-  async map({ q, case: exact, job, worker }) {
-    return await get(this.path("/logs/map", { q, case: exact, job, worker }), { signal: this.signal, limitMs: SEARCH_MS });
+  async map(filter) {
+    return await get(this.path("/logs/map", filter), { signal: this.signal, limitMs: SEARCH_MS });
   }
 
   /** Bytes of the log as text. */

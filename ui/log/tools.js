@@ -85,7 +85,11 @@ function placeField(pane, name, narrow) {
 function kindsOf(pane) {
   const { filter, map } = pane;
   const errors = [mark("failed"), "Errors ", el("b", number(map?.errors ?? 0))];
-  return toggle(errors, filter.errors, () => pane.set({ errors: !filter.errors }));
+  const isOfStderr = filter.stream === "stderr";
+  return [
+    toggle(errors, filter.errors, () => pane.set({ errors: !filter.errors })),
+    toggle("stderr", isOfStderr, () => pane.set({ stream: isOfStderr ? "" : "stderr" })),
+  ];
 }
 
 function waysOf(pane) {

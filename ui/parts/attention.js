@@ -79,7 +79,8 @@ function dismiss(bucketId, one) {
  * The panel with the rows.
  * @param {any} page
  * @param {ReturnType<typeof attentionRows>} attention
- * @param {{ isOpen: boolean, onOpen: () => void, onDismiss: () => void, retryOrder: (job: string) => any, reasonOf: (problem: any) => string, waitingOf: (job: string) => number }} options
+ * @param {{ isOpen: boolean, onOpen: () => void, onDismiss: () => void, retryOrder: (job: string) => any, reasonOf: (problem: any) => string, waitingOf: (job: string) => number,
+ *   whereOf?: (workers: string[]) => string }} options
  */
 export function attentionPanel(page, { rows, cut }, options) {
   if (rows.length === 0) return null;
@@ -95,9 +96,13 @@ export function attentionPanel(page, { rows, cut }, options) {
   );
 }
 
-function problemRow(page, one, { onDismiss, retryOrder, reasonOf, waitingOf }) {
-  const { kind, job, workers, allocation_count: many } = one;
+/** @param {any} page @param {any} one @param {any} options */
+function problemRow(page, one, { onDismiss, retryOrder, reasonOf, waitingOf, whereOf }) {
+  const { kind, job, workers, worker_count: workerCount, allocation_count: many } = one;
+  const where = workerCount > EACH && workers.length === workerCount && whereOf?.(workers);
   const reason = reasonOf(one);
+  const says = el("span.says", sentenceOf(page, one), where && [", ", said(where)]);
+  says.title = says.textContent;
   const hide = () => {
     dismiss(page.bucketId, one);
     onDismiss();
@@ -114,14 +119,7 @@ function problemRow(page, one, { onDismiss, retryOrder, reasonOf, waitingOf }) {
     mark(kind, { label: kind }),
     el(
       "div.what",
-      el(
-        "p",
-        el("span.says", sentenceOf(page, one)),
-        " ",
-        el("span.meta", since(one.since)),
-        " ",
-        el("span.meta", thenOf(one, waitingOf)),
-      ),
+      el("p", says, " ", el("span.meta", since(one.since)), " ", el("span.meta", thenOf(one, waitingOf))),
       reason && el("code.reason", { tabindex: 0 }, said(reason), many > 1 && job && el("small", ` · on all ${number(many)}`)),
     ),
     el(

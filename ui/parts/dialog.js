@@ -53,6 +53,8 @@ export function ask({ title, says = [], fields, word, action, leave = "Cancel", 
   };
   document.body.append(dialog);
   dialog.showModal();
+  // The focus may be at the end of a long one.
+  dialog.scrollTop = 0;
   return promise;
 }
 

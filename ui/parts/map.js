@@ -3,7 +3,21 @@ import { prefer, preference } from "../base/preferences.js";
 import { count, number, plain, said } from "../base/text.js";
 import { choice } from "./form.js";
 import { gridOf, rowHead } from "./map/grid.js";
-import { bandsOf, cornerOf, cutNames, groupings, isWell, merged, ordered, reached, STATES, tally, total } from "./map/model.js";
+import {
+  bandsOf,
+  cornerOf,
+  cutNames,
+  groupings,
+  isWell,
+  labelled,
+  merged,
+  ordered,
+  reached,
+  STATES,
+  tally,
+  total,
+  whereabouts,
+} from "./map/model.js";
 import { allocationPanel, placesPanel, readAllocation } from "./map/panel.js";
 import { chips } from "./state.js";
 import { dataTable } from "./table.js";
@@ -98,7 +112,7 @@ export function jobMap(page, options) {
     element,
     /** Shows what the server has said of all allocations. */
     show(map) {
-      look.map = map;
+      look.map = { ...map, workers: labelled(map.workers) };
       look.reached = look.isLive ? look.reached : new Map();
       take(look);
       draw();
@@ -118,6 +132,8 @@ export function jobMap(page, options) {
       const { cells = "" } = look.jobs.find((one) => one.job === job) ?? {};
       return [...cells].flatMap((mark, at) => (letters.includes(mark.toLowerCase()) ? look.map.workers[at].worker : []));
     },
+    /** Where workers are, in words. */
+    whereOf: (names) => (look.map ? whereabouts(names, look.map.workers) : ""),
     countsOf: (job) => look.jobs.find((one) => one.job === job)?.counts ?? {},
   };
 }

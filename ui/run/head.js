@@ -100,8 +100,8 @@ function aboutLine({ page, run }) {
 function elapsedOf(view) {
   const { created_at: begun } = view.run;
   const usual = usualOf(view);
-  const isLate = usual && Date.now() - Date.parse(begun) > usual;
-  const about = usual && [" of about ", usual < 60_000 ? duration(usual) : `${Math.round(usual / 60_000)} min`];
+  const isLate = usual > 0 && Date.now() - Date.parse(begun) > usual;
+  const about = usual > 0 && [" of about ", usual < 60_000 ? duration(usual) : `${Math.round(usual / 60_000)} min`];
   return el("p.elapsed", { class: isLate && "late" }, el("b", elapsed(begun)), about);
 }
 
@@ -138,13 +138,8 @@ export function barOf({ progress, status }, counts) {
   const { done = 0, total = 0 } = progress ?? {};
   if (sum === 0) return { changed: done, waiting: total - done, total };
   const { changed = 0, skipped = 0, ok = 0, waiting = 0, not_started: left = 0, running } = counts;
-  return {
-    ...counts,
-    changed: changed + skipped + ok,
-    waiting: waiting + left,
-    running: status === "running" ? running : 0,
-    total: sum,
-  };
+  const whole = changed + skipped + ok;
+  return { ...counts, changed: whole, waiting: waiting + left, running: status === "running" ? running : 0, total: sum };
 }
 
 function controlsOf(view) {

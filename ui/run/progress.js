@@ -38,7 +38,8 @@ function waveFold(view, wave, jobs) {
   return fold(view, about, () => el("ul.jobs", jobsIn(view, key, own)));
 }
 
-function namesOfJobs(jobs) {
+/** The names of jobs. */
+export function namesOfJobs(jobs) {
   return jobs.map(({ job }) => job);
 }
 

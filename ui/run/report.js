@@ -1,12 +1,12 @@
 // What a deploy came to: what failed first, with what was said there, then what was not started, then what went well.
 import { el } from "../base/dom.js";
-import { count, duration, firstLine, listed, said } from "../base/text.js";
+import { count, duration, firstLine, joined, listed, said } from "../base/text.js";
 import { orderButton } from "../parts/order.js";
 import { fold, rest } from "../parts/region.js";
 import { byTrouble, mark, rowAbout, tag } from "../parts/state.js";
 import { evidenceOf } from "./evidence.js";
 import { deployOrder } from "./orders.js";
-import { jobMark } from "./progress.js";
+import { jobMark, namesOfJobs } from "./progress.js";
 import { inShort, onWorkers, tallied } from "./words.js";
 
 const ORDER = ["failed", "cancelled", "not_started", "deployed", "skipped"];
@@ -31,15 +31,11 @@ function groupOf(view, outcome, jobs) {
   const others = jobs.filter((job) => !each.includes(job));
   if (others.length === 0) return rows;
   const lost = [...new Set(others.flatMap(({ allocations }) => workersIn(allocations, "unreachable")))];
-  const names = listed(
-    others.map(({ job }) => job),
-    6,
-  );
   const slowest = Math.max(...others.map((one) => one.duration_ms));
   const summary = rowAbout(
     jobMark(outcome),
     `${count(others.length, "job")} ${outcome.replaceAll("_", " ")}`,
-    [names, lost.length > 0 && `; ${inShort(lost)} unreachable, which their manifests tolerate`],
+    [listed(namesOfJobs(others), 6), lost.length > 0 && `; ${inShort(lost)} unreachable, which their manifests tolerate`],
     slowest > 0 && el("span.end", duration(slowest)),
   );
   const draw = ({ job, reason }) => el("li", job, outcome === "not_started" && el("span.meta", " ", said(reason)));
@@ -52,7 +48,10 @@ function resultFold(view, one, open) {
   const isBack = / put back on /.test(reason);
   const failed = workersIn(allocations, "failed");
   const isWhole = outcome === "not_started" || allocations.length === 0;
-  const why = isWhole ? reason : failed.length > 0 && `failed ${onWorkers(failed)}`;
+  const { batch, batches } = one.stopped_in ?? {};
+  const why = isWhole
+    ? reason
+    : joined(failed.length > 0 && `failed ${onWorkers(failed)}`, batches > 1 && `stopped at batch ${batch} of ${batches}`);
   const summary = [
     mark(jobMark(outcome), { label: outcome.replaceAll("_", " ") }),
     el("b", job),

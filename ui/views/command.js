@@ -10,15 +10,10 @@ import { workerChoice } from "../parts/where.js";
 import { answersOf } from "../run/results.js";
 
 const MOST_USED = 8;
-const SHOWN_CHARACTERS = 60;
+const SHOW_IT_RUNSN_CHARACTERS = 60;
+const HOW_IT_RUNS = "Runs with sh, or as its first line says. Ctrl Enter runs it.";
 const FIELDS = [
-  {
-    name: "command",
-    label: "Command",
-    rows: 5,
-    required: true,
-    hint: "Runs with sh, or as its first line says. Ctrl Enter runs it.",
-  },
+  { name: "command", label: "Command", rows: 5, required: true, hint: HOW_IT_RUNS },
   { name: "concurrency", label: "At a time", type: "number", min: 1, placeholder: "1" },
   { name: "timeout_seconds", label: "Time limit in seconds", type: "number", min: 1, placeholder: "300" },
   { name: "ignore_failure", label: "Go on after failures", type: "checkbox" },
@@ -130,7 +125,7 @@ function usedMenu(label, changed) {
     label.control.value = text;
     changed();
   };
-  const shorter = (text) => (text.length > SHOWN_CHARACTERS ? `${text.slice(0, SHOWN_CHARACTERS)}…` : text);
+  const shorter = (text) => (text.length > SHOW_IT_RUNSN_CHARACTERS ? `${text.slice(0, SHOW_IT_RUNSN_CHARACTERS)}…` : text);
   const items = () => commands.map((text) => item(plain(shorter(text)), use(text)));
   const menu = popupButton("Last used ▾", items, { menu: true, class: "quiet" });
   menu.key = commands[0];

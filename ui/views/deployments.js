@@ -6,7 +6,7 @@ import { pushCommand } from "../parts/guide.js";
 import { orderButton } from "../parts/order.js";
 import { empty, head, region, tabs, viewOf } from "../parts/region.js";
 import { mark, progressBar } from "../parts/state.js";
-import { dataTable } from "../parts/table.js";
+import { dataTable, listing } from "../parts/table.js";
 import { barOf, countsOf } from "../run/head.js";
 import { canRetry, deployedMap, deployOrder, retryButton } from "../run/orders.js";
 import { isPlan, planInShort, planOrder, staleBy } from "../run/plan.js";
@@ -25,10 +25,7 @@ const DEPLOY_OPTIONS = [
 /** What is to be deployed, and how far each allocation is. @param {import("../routes.js").Page} page */
 export function deploymentsView(page) {
   const isRollout = page.rest[0] === "rollout";
-  const names = [
-    ["jobs", "Jobs"],
-    ["rollout", "Rollout"],
-  ];
+  const names = Object.entries({ jobs: "Jobs", rollout: "Rollout" });
   const choices = tabs(names, isRollout ? "rollout" : "jobs", (name) => page.link("deployments", [name]));
   return isRollout ? rolloutTab(page, choices) : jobsTab(page, choices);
 }
@@ -37,7 +34,7 @@ function jobsTab(page, choices) {
   const options = fieldsOf(DEPLOY_OPTIONS);
   const ticked = new Set();
   const orders = el("span.controls");
-  const table = dataTable({
+  const list = listing(() => readJobs(page), {
     caption: "jobs",
     columns: ["tick", "state", "job", "version", "deployment_seq", "due", "allocations"],
     labels: { tick: "", due: "To be deployed" },
@@ -74,10 +71,6 @@ function jobsTab(page, choices) {
     { rows: 2 },
   );
   const summary = el("summary", el("b", "Options"), el("span.meta", "build, force, only files, hooks"));
-  const list = region(
-    () => readJobs(page),
-    (rows) => table.with(rows),
-  );
   const choice = el("details.panel.fold", summary, el("div.row.pad", options.labels));
   const { element, refresh } = viewOf("", [about.element, choices], choice, list);
   return { title: "Deployments", element, fast: true, refresh: () => Promise.all([about.refresh(), refresh()]) };

@@ -164,10 +164,11 @@ function allocationsOf(page, look, changed) {
     labels: { last_action: "Last action", last_outcome: "Outcome", last_reason: "Reason", last_run: "Run" },
     cells: {
       worker: tick,
-      version: ({ current_version: now, new_version: target }) => said(now === target ? now : `${now} → ${target}`),
+      version: ({ current_version: now, new_version: target }) =>
+        el("span.whole", said(now === target ? now : `${now} → ${target}`)),
       last_reason: ({ last_reason: reason }) =>
         reason && el("code.reason", { tabindex: 0, title: plain(reason) }, said(tellingLine(reason))),
-      last_run: ({ last_run: id, worker }) => id && a(page.link("runs", [id], { worker }), el("code", `…${id.slice(-8)}`)),
+      last_run: ({ last_run: id, worker }) => id && a(page.link("runs", [id], { worker }), el("code.whole", `…${id.slice(-8)}`)),
     },
     keyOf: ({ worker }) => worker,
     none: "No worker has all of its selectors.",

@@ -1,10 +1,10 @@
 import { listOf, queryOf, unless } from "../base/api.js";
-import { a, el, patch } from "../base/dom.js";
+import { el, patch } from "../base/dom.js";
 import { count, number, said } from "../base/text.js";
 import { curlItem, moreMenu, orderButton } from "../parts/order.js";
-import { head, region } from "../parts/region.js";
+import { head } from "../parts/region.js";
 import { mark } from "../parts/state.js";
-import { dataTable } from "../parts/table.js";
+import { listing } from "../parts/table.js";
 
 /** What is counted of a job, the worst first, and how each is said. */
 const COUNTS = [
@@ -70,24 +70,15 @@ function stateOfAllocation({ rollout, gate, last_outcome: outcome, disabled }) {
 
 /** The jobs of the catalog: those with trouble first, with the counts that the server has of each. */
 export function jobsView(page) {
-  const table = dataTable({
+  const list = listing(() => readJobs(page), {
     caption: "Jobs",
     stateColumn: "state",
     columns: ["job", "state", "promoted", "counts", "deployment_seq", "version", "cpu_mhz", "memory_mb", "selectors"],
     labels: { promoted: "Up to date", counts: "Others", cpu_mhz: "CPU MHz" },
-    cells: {
-      job: ({ job }) => a(page.link("jobs", [job]), said(job)),
-      promoted: doneOfJob,
-      counts: troubleOfJob,
-      selectors: ({ selectors }) => said(selectors?.replaceAll(",", ", ")),
-    },
+    cells: { promoted: doneOfJob, counts: troubleOfJob, selectors: ({ selectors }) => said(selectors?.replaceAll(",", ", ")) },
     keyOf: ({ job }) => job,
     none: "No job is in the catalog. Add one to workspace/jobs, then push.",
   });
-  const list = region(
-    () => readJobs(page),
-    (rows) => table.with(rows),
-  );
   const top = el("div", el("h1", "Jobs"));
   const refresh = async () => {
     await list.refresh();

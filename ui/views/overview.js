@@ -64,6 +64,7 @@ export function overviewView(page) {
       retryOrder: (job) => () => redeployOrder([job], map),
       reasonOf,
       waitingOf: (job) => map.countsOf(job).w ?? 0,
+      whereOf: map.whereOf,
     };
     patch(needs, attentionPanel(page, attention, options));
     map.element.style.setProperty("--above", `${needs.offsetHeight}px`);

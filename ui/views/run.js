@@ -32,7 +32,9 @@ import { nameOf, outcomesOf } from "../run/words.js";
 export function runView(page) {
   const [runId] = page.rest;
   const [problem, body] = [alertPlace(), el("div", ghosts(6))];
-  const log = Object.assign(el("div.run-log", { key: "log" }), { own: true });
+  const [content, log] = [el("div.stack"), el("div.run-log")];
+  // It stays the same element: a log that leaves the page, even for a moment, has lost its place.
+  const beside = Object.assign(el("div.run-body", { key: "body" }, content), { own: true });
   const shown = { title: "Run", element: el("article.run", problem, body), fast: true, refresh };
   /** @type {RunPage} */
   const view = {
@@ -80,13 +82,21 @@ export function runView(page) {
     if (wanted === chosen && chosen !== "compare") prefer("tab", chosen);
     shown.title = isPlan(run) ? planTitle(run) : nameOf(run);
     const isBeside = run.status === "running" || chosen === "log";
-    const content = el("div.stack", { key: chosen }, DRAWN[chosen](view));
-    patch(
-      body,
-      runHead(view, names, chosen),
-      el("div.run-body", { key: "body", class: isBeside && `beside ${chosen}` }, content, isBeside && log),
-    );
-    if (isBeside && !log.firstChild) activity.mount(log);
+    if (content.dataset.tab !== chosen) content.replaceChildren();
+    content.dataset.tab = chosen;
+    patch(content, DRAWN[chosen](view));
+    beside.className = isBeside ? `run-body beside ${chosen}` : "run-body";
+    patch(body, runHead(view, names, chosen), beside);
+    placeLog(isBeside);
+  }
+
+  function placeLog(isBeside) {
+    if (isBeside === log.isConnected) return;
+    log.remove();
+    log.replaceChildren();
+    if (!isBeside) return;
+    beside.append(log);
+    activity.mount(log);
   }
   return shown;
 }

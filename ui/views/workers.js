@@ -137,11 +137,8 @@ async function readings({ bucketId }) {
   const runs = await runsOf(bucketId, { kind: "worker_sysstat", limit: READINGS });
   const found = runs.reverse().flatMap(({ result }) => result?.workers ?? []);
   const known = found.filter(({ sysstat }) => sysstat);
-  const use = known.map(({ worker, sysstat: one }) => ({
-    worker,
-    cpu: one.cpu_pct,
-    memory: 100 * (1 - one.mem_available_bytes / one.mem_total_bytes),
-  }));
+  const memoryOf = ({ mem_available_bytes: left, mem_total_bytes: all }) => 100 * (1 - left / all);
+  const use = known.map(({ worker, sysstat: one }) => ({ worker, cpu: one.cpu_pct, memory: memoryOf(one) }));
   return Map.groupBy(use, ({ worker }) => worker);
 }
 

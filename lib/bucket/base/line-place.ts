@@ -1,3 +1,6 @@
+/** Where a line was written to by a program on a worker; `ops` for what ops tells. */
+export type WrittenTo = "stdout" | "stderr" | "ops";
+
 /** What a line of Activity is about. */
 export interface About {
   job?: string | undefined;
@@ -17,8 +20,13 @@ export interface LinePlace extends About {
 export type OpsStream = "ops" | "error" | "restore";
 
 /** True for a line that ops itself tells. */
-export function isOfOps({ stream }: LinePlace): boolean {
-  return stream !== "stdout" && stream !== "stderr";
+export function isOfOps(place: LinePlace): boolean {
+  return writtenTo(place) === "ops";
+}
+
+/** Who wrote the lines of a place. */
+export function writtenTo(place: LinePlace): WrittenTo {
+  return place.stream === "stdout" || place.stream === "stderr" ? place.stream : "ops";
 }
 
 /** What stands before each line of a place: `job@worker | `, `worker ! `, or nothing before a line of ops. */

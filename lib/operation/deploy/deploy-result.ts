@@ -26,6 +26,8 @@ export interface JobResult {
   reason: string;
   duration_ms: number;
   allocations: AllocationResult[];
+  /** The batch in which a rollout ended that did not come to its end. */
+  stopped_in?: { batch: number; batches: number };
 }
 
 /** The result of a deploy run. */

@@ -206,7 +206,9 @@ function endRollout(ongoing: Ongoing, rollout: Rollout, error: unknown): void {
   const reason = error === undefined ? "deployed" : messageOf(error);
   if (outcome === "deployed") log.info(`${name}: deployed in ${(duration_ms / 1000).toFixed(1)} s`, { job: name });
   else if (outcome === "failed") log.error(`${name}: ${reason}`, { job: name });
-  board.settle(plan.job, { outcome, reason, duration_ms, allocations });
+  const { batch, batches } = rollout.at;
+  const isCut = outcome !== "deployed" && batch > 0;
+  board.settle(plan.job, { outcome, reason, duration_ms, allocations, ...(isCut && { stopped_in: { batch, batches } }) });
   ongoing.report();
 }
 

@@ -1,6 +1,6 @@
 import { type Layout, runLayout } from "../../bucket/base/layout.ts";
 import { Failure } from "../../core/errors.ts";
-import { boolean, described, type Infer, integer, optional, string, withDefault, withExample } from "../../core/shape.ts";
+import { boolean, described, type Infer, integer, oneOf, optional, string, withDefault, withExample } from "../../core/shape.ts";
 import { bytesDownload, type Download, downloadAnswer, fileDownload } from "../../http/download.ts";
 import { type Answer, json, readyJson } from "../../http/message.ts";
 import { follow, readActivity } from "../../run/activity.ts";
@@ -22,6 +22,7 @@ const LINES = {
   case: withDefault(described(boolean(), "Letters of the text must have the same case"), false),
   job: optional(withExample(described(string(PLACE), "Only lines about this job"), "web")),
   worker: optional(withExample(described(string(PLACE), "Only lines from or about this worker"), "10.0.0.7")),
+  stream: optional(described(oneOf("stdout", "stderr", "ops"), "Only what programs wrote there, or what ops tells")),
 };
 
 /** The logs of runs, while they run and afterwards. */
@@ -221,8 +222,8 @@ async function nextLines(
 
 /** The lines that a query means. */
 function lineFilter(query: { [K in keyof typeof LINES]: Infer<(typeof LINES)[K]> }): LineFilter {
-  const { q: text, case: matchCase, job, worker } = query;
-  return { text, matchCase, job, worker };
+  const { q: text, case: matchCase, job, worker, stream } = query;
+  return { text, matchCase, job, worker, stream };
 }
 
 /** A file of a run for download; empty where it is not there, as for a run that was only recorded yet. */

@@ -75,6 +75,7 @@ test("a gate that fails is blamed on the workers that are not healthy", async (t
     jobs[0]?.allocations.map((one) => `${one.worker} ${one.outcome}`),
     [`${A} changed`, `${B} failed`],
   );
+  assert.deepEqual(jobs[0]?.stopped_in, { batch: 1, batches: 1 });
 });
 
 test("HR-113 targets are noted in the worker's log from their begin to their end, and the status of the job at its end in the bucket's", async (t) => {

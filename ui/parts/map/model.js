@@ -17,6 +17,8 @@ const LETTERS = Object.fromEntries(Object.entries(STATES).map(([letter, word]) =
 const URGENT = "frwx";
 /** A value of a tag makes a group where there are so many of them. */
 const [LEAST_VALUES, MOST_VALUES] = [2, 40];
+/** So many groups are told of workers that have the same trouble. */
+const MOST_PLACES = 3;
 /** Where there are no more columns, each head says how many workers it stands for. */
 const FEW_WORKERS = 6;
 const NATURAL = new Intl.Collator("en", { numeric: true });
@@ -145,7 +147,45 @@ export function groupings(workers) {
     const values = new Set(workers.map((worker) => tagOf(worker, key)));
     return values.size >= LEAST_VALUES && values.size <= MOST_VALUES;
   };
-  return ["name", ...[...keys].sort().filter(fit)];
+  const others = [...keys].sort().filter((key) => key !== "label" && fit(key));
+  const isOwn = fit("label") && others.every((key) => partition(workers, key) !== partition(workers, "label"));
+  return ["name", ...(isOwn ? ["label"] : []), ...others];
+}
+
+/** Which workers are in one group: the same for tags that group alike. */
+function partition(workers, key) {
+  const values = [...new Set(workers.map((worker) => tagOf(worker, key)))];
+  return workers.map((worker) => values.indexOf(tagOf(worker, key))).join();
+}
+
+/** The workers with their labels as one more tag: those labels that not all of them have. */
+export function labelled(workers) {
+  const [{ labels: first = [] } = {}] = workers;
+  const shared = new Set(first.filter((label) => workers.every(({ labels = [] }) => labels.includes(label))));
+  return workers.map(({ labels = [], tags, ...worker }) => {
+    const own = labels.filter((label) => !shared.has(label));
+    return { ...worker, tags: { ...(own.length > 0 && { label: own.join(" + ") }), ...tags } };
+  });
+}
+
+/**
+ * Where some of the workers are, by the tag that tells most: `in 2 racks: r07 12, r08 3`. Nothing where they are
+ * everywhere.
+ * @param {string[]} names
+ * @param {{ worker: string, tags?: Record<string, string> }[]} workers
+ */
+export function whereabouts(names, workers) {
+  const wanted = new Set(names);
+  const own = workers.filter(({ worker }) => wanted.has(worker));
+  const groupsOf = (some, key) => [...Map.groupBy(some, (worker) => tagOf(worker, key))];
+  const ways = groupings(workers).slice(1);
+  const told = ways.map((key) => ({ key, all: groupsOf(workers, key).length, places: groupsOf(own, key) }));
+  const fit = told.filter(({ all, places }) => places.length <= MOST_PLACES && places.length < all);
+  const [best] = fit.sort((one, other) => other.all - one.all);
+  if (!best) return "";
+  const places = best.places.toSorted(([, one], [, other]) => other.length - one.length);
+  if (places.length === 1) return `in ${best.key} ${places[0][0]}`;
+  return `in ${places.length} ${best.key}s: ${places.map(([value, own]) => `${value} ${own.length}`).join(", ")}`;
 }
 
 /** @param {{ tags?: Record<string, string> }} worker @param {string} key */

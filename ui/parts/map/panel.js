@@ -23,6 +23,10 @@ export async function readAllocation(page, job, worker) {
 export function allocationPanel(page, one, { onClose, controls }) {
   const { job, worker, state, action, since: begun, current_version: now, new_version: target, wave, reason, lines } = one;
   const log = one.run_id && button("Log of this", () => showReason(page, one), { class: "small" });
+  const rows = lines.map((own) => {
+    const go = () => page.showRun(one.run_id, { line: own.line, job, worker });
+    return evidenceLine(own, own.line && own.line === one.line, go);
+  });
   const versions = now === target ? target : `${now || "none"}, to be ${target}`;
   const head = [el("h3", a(page.link("jobs", [job]), el("b", said(job))), " on ", el("b", said(worker))), badge(state)];
   return [
@@ -36,19 +40,7 @@ export function allocationPanel(page, one, { onClose, controls }) {
         ["Changed by hand", one.drift_files?.length > 0 && said(one.drift_files.join(", "))],
       ]),
       reason && el("code.reason", { tabindex: 0 }, said(tellingLine(reason))),
-      lines.length > 0 &&
-        el(
-          "div.evidence",
-          el(
-            "ol",
-            { tabindex: 0, "aria-label": "Last lines" },
-            ...lines.map((own) =>
-              evidenceLine(own, own.line && own.line === one.line, () =>
-                page.showRun(one.run_id, { line: own.line, job, worker }),
-              ),
-            ),
-          ),
-        ),
+      lines.length > 0 && el("div.evidence", el("ol", { tabindex: 0, "aria-label": "Last lines" }, rows)),
     ),
   ];
 }
