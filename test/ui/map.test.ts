@@ -111,7 +111,7 @@ test("what a run has reached stands over what was read, until its job has left t
   const indexOf = new Map(["one", "two", "three"].map((name, index) => [name, index]));
   assert.equal(model.merged("ooo", indexOf, first.get("a")), "rwc");
   const next = model.reached(first, [{ job: "b", hosts: hosts(["one", "unreachable"]) }]);
-  assert.equal(model.merged("cow", indexOf, next.get("a")), "cwc");
+  assert.equal(model.merged("cow", indexOf, next.get("a")), "coc");
   assert.equal(model.merged("o", new Map([["one", 0]]), next.get("b")), "u");
 });
 

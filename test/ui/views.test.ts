@@ -263,6 +263,6 @@ test("CP-177 the database is upgraded, and the bucket renamed and deleted, by it
   await ui.page.locator("#where", { hasText: "store" }).waitFor();
   await choose(ui.page.locator("main"), "Delete the bucket …");
   await ui.confirm("Delete the bucket", "store");
-  await ui.heading("Deploy your first bucket").waitFor();
+  await ui.heading("Deploy fresh for the first time").waitFor();
   ui.checkPeace();
 });

@@ -62,13 +62,14 @@ export function isWell({ counts }) {
 }
 
 /**
- * What a run has reached, as letters: job to worker to letter. What still runs is what runs now; what has ended stays.
+ * What a run has reached, as letters: job to worker to letter. What still runs or waits is
+ * what the run says now; what has ended stays.
  * @param {Map<string, Map<string, string>>} before
  * @param {{ job: string, hosts: { worker: string, state: string }[] }[]} rollouts
  */
 export function reached(before, rollouts) {
   const now = new Map();
-  for (const [job, workers] of before) now.set(job, new Map([...workers].filter(([, letter]) => letter !== "r")));
+  for (const [job, workers] of before) now.set(job, new Map([...workers].filter(([, letter]) => !"rw".includes(letter))));
   for (const { job, hosts } of rollouts) {
     const workers = now.get(job) ?? new Map();
     for (const { worker, state } of hosts) workers.set(worker, letterOf(state));
