@@ -33,23 +33,27 @@ test("CP-092 T-87 of all requests of the API only push and rollback touch the so
     "POST /jobs/{job}/run": { target: "status" },
     "POST /deploy": { build: true },
   };
-  const names: Record<string, string> = { job: "base" };
+  const waiting = { "Idempotency-Key": "a-start-in-line", "Ops-Wait": "0" };
+  const names: Record<string, string> = { job: "base", start_key: waiting["Idempotency-Key"] };
   // A secret is for a job of the catalog.
   await server.ended(bucket.path, (await server.call("POST", `${bucket.path}/build`)).body.run_id);
   for (const { method, path: pattern } of ROUTES) {
     if (method === "GET" || !pattern.startsWith(BUCKET)) continue;
     const route = `${method} ${pattern.slice(BUCKET.length)}`;
     if (CHANGES_SOURCE.includes(route)) continue;
-    if (route.endsWith("/cancel")) {
+    const isOfLine = route.startsWith("DELETE /queue/");
+    if (isOfLine || route.endsWith("/cancel")) {
       server.hold();
       names.run_id = (await server.call("POST", `${bucket.path}/build`)).body.run_id;
     }
+    if (isOfLine) await server.call("POST", `${bucket.path}/build`, { headers: waiting });
     const snapshots = (await server.call("GET", `${bucket.path}/snapshots`)).body.items;
     names.name = snapshots.at(-1)?.name;
     const below = pattern.slice(BUCKET.length).replace(/\{(\w+)\}/g, (_, name: string) => names[name] ?? name);
     const { status, text, body } = await server.call(method, bucket.path + below, { body: bodies[route] });
     server.release();
     assert.ok(status < 300, `${route}: ${text}`);
+    if (isOfLine) await server.ended(bucket.path, String(names.run_id));
     const runId = body?.run_id ?? body?.id;
     if (status === 202) {
       const run = await server.ended(bucket.path, runId);
