@@ -152,8 +152,9 @@ class Start {
    * networks. A command may hold secrets, which nobody must be able to guess from the sum.
    */
   async #sum(): Promise<StartKey["sum"]> {
-    const { request, query, body, bucket } = this.#call;
-    const asked = [request.method, request.path, query, body ?? (await this.#body.sum()), this.#context.identity.via];
+    const { request, query, body, bucket, headers } = this.#call;
+    const { "Idempotency-Key": _, "Ops-Wait": __, ...said } = headers as Record<string, unknown>;
+    const asked = [request.method, request.path, query, said, body ?? (await this.#body.sum()), this.#context.identity.via];
     const secret = this.#kind === "run_command" ? await loadKvKey(bucket.layout) : "";
     return createHmac("sha256", secret).update(JSON.stringify(asked)).digest("hex");
   }
