@@ -59,7 +59,7 @@ test("lines are asked for in one way, within bounds, and of runs that there are"
   const map = (await get(`${id}/logs/map?q=:+B&job=web`)).body;
   assert.deepEqual([map.buckets.length, map.lines, map.matches, map.errors, map.done], [160, 3, 1, 0, true]);
   assert.equal((await get(`${id}/logs/map?q=`)).status, 400);
-  for (const query of ["from=0", "from=1&before=2", "limit=1001", "after=7", "after=999.9", "q=a%0ab", "tail=1", "stream=ops"])
+  for (const query of ["from=0", "from=1&before=2", "limit=1001", "after=7", "after=999.9", "q=a%0ab", "tail=1", "stream=error"])
     assert.equal((await get(`${id}/logs/lines?${query}`)).status, 400, query);
   for (const below of ["lines", "map", "search?q=x"])
     assert.equal((await get(`${randomUUID()}/logs/${below}`)).body.error, "run_not_found");
