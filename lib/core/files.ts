@@ -226,10 +226,10 @@ export function readRegularSync(file: string, mostBytes?: number): string {
  * How much {@link readPieces} reads at once. Twice as much goes through a pipe no faster, but leaves twice as much memory
  * that waits for the collector.
  */
-export const PIECE_BYTES = 32 * 1024;
+export const PIECE_BYTES = 16 * 1024;
 
 /**
- * The next `bytes` bytes of an open file, read synchronously in pieces of 32 KiB, of which only the last one may be
+ * The next `bytes` bytes of an open file, read synchronously in pieces of 16 KiB, of which only the last one may be
  * shorter; fewer where the file ends before. With a buffer each piece fills the buffer, until the next piece is asked for.
  */
 export function* readPieces(descriptor: number, bytes: number, buffer?: Buffer): Generator<Buffer> {
