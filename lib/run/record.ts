@@ -1,4 +1,5 @@
 import path from "node:path";
+import { setImmediate as nextRound } from "node:timers/promises";
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
 import { loadKvKey } from "../bucket/kv/kv-access.ts";
 import { currentRevision } from "../bucket/source/revisions.ts";
@@ -198,6 +199,8 @@ export async function runIds(layout: Layout): Promise<string[]> {
 const KEY_MS = 3_600_000;
 /** Of how many runs of a bucket, the newest ones, the keys are remembered. */
 export const MOST_KEYS = 1_000;
+/** How many records are read before other work gets its turn. */
+const READ_AT_ONCE = 100;
 
 /** Whether a run was started with a key that is still remembered. */
 export function hasFreshKey({ start_key, created_at }: RunRecord): boolean {
@@ -206,7 +209,10 @@ export function hasFreshKey({ start_key, created_at }: RunRecord): boolean {
 
 /** The run of the last hour that was started with this key; undefined where there is none. */
 export async function runOfKey(layout: Layout, key: string): Promise<RunRecord | undefined> {
-  for (const id of (await runIds(layout)).reverse().slice(0, MOST_KEYS)) {
+  const newest = (await runIds(layout)).reverse().slice(0, MOST_KEYS);
+  for (const [index, id] of newest.entries()) {
+    // A bucket with many runs must not keep all other requests waiting.
+    if (index % READ_AT_ONCE === READ_AT_ONCE - 1) await nextRound();
     const record = readRecordHead(layout, id);
     // The runs of a bucket begin one after the other: all that follow are older still.
     if (record && Date.parse(record.created_at) <= Date.now() - KEY_MS) return undefined;

@@ -186,10 +186,9 @@ async function commitOf(dir: string, signal: AbortSignal): Promise<string | unde
     if (commit === undefined || !/^[0-9a-f]{40}([0-9a-f]{24})?$/.test(commit)) return undefined;
     const changes = await git("status", "--porcelain", "--", ...SOURCE_PATHS);
     return changes === "" ? commit : `${commit}-dirty`;
-  } catch (error) {
+  } catch {
     throwIfCancelled(signal);
-    if (error instanceof Error) return undefined;
-    throw error;
+    return undefined;
   }
 }
 

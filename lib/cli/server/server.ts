@@ -8,6 +8,9 @@ import { serverConfig, tokenWarning } from "../../server/config.ts";
 import { EXIT, type Parsed } from "../base/flags.ts";
 import { stopRequest } from "../base/terminal.ts";
 
+/** systemd answers at once, or not at all. */
+const NOTIFY_MS = 10_000;
+
 /**
  * `ops server`: serves until a signal, then ends its runs and exits (control-plane.md). With TLS, HUP makes the server read
  * its certificate again.
@@ -32,7 +35,8 @@ export async function serverCommand(input: Parsed): Promise<number> {
   const server = await startServer(config, launcher, log);
   reloadTls = server.reloadTls;
   process.stdout.write(`listening on ${server.url}\n`);
-  if (NOTIFY_SOCKET !== undefined) await launcher.run(["systemd-notify", "--ready"], { env: { NOTIFY_SOCKET } });
+  if (NOTIFY_SOCKET !== undefined)
+    await launcher.run(["systemd-notify", "--ready"], { env: { NOTIFY_SOCKET }, timeoutMs: NOTIFY_MS });
   if (!stop.signal.aborted) await once(stop.signal, "abort");
   log("stopping: active runs are cancelled and waited for; a second signal does not wait");
   const stopped = server.stop().then(() => "stopped" as const);
