@@ -52,7 +52,7 @@ export async function request(method, path, { body, token, headers: own, as = "j
 }
 
 /**
- * The response and what it holds. Only an error may hold something else than it should: an answer that breaks off is none.
+ * The response and its body. The body of an error may be anything; a body that breaks off is a failure.
  * @param {string} path @param {RequestInit} options @param {"json" | "blob" | "response"} as @param {Options} limits
  */
 async function answerOf(path, options, as, { signal, limitMs = LIMIT_MS }) {
@@ -68,10 +68,12 @@ async function answerOf(path, options, as, { signal, limitMs = LIMIT_MS }) {
           .json()
           .catch(() => ({})),
       ];
-    const isWhole = as === "response" || response.status === 204;
-    return [response, isWhole ? response : await response[as]()];
+    const isUnread = as === "response" || response.status === 204;
+    return [response, isUnread ? response : await response[as]()];
   } catch (error) {
     if (signal?.aborted) throw error;
+    if (error instanceof SyntaxError)
+      throw Object.assign(new Error("The answer is not JSON: is a proxy in the way?"), { status: 0 });
     const message = limit.aborted ? `The server gave no answer within ${limitMs / 1000} s` : "The server cannot be reached";
     throw Object.assign(new Error(message), { status: 0 });
   }

@@ -123,6 +123,11 @@ export const activity = {
     return true;
   },
 
+  /** Opens the log where it is. */
+  open() {
+    setOpen(true);
+  },
+
   /** The next error, or the one before. */
   error(by) {
     if (!showing.source) return false;

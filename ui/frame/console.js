@@ -97,7 +97,7 @@ async function openView() {
   main.scrollTop = shownNow.scrolls.get(location.hash) ?? 0;
 }
 
-/** Reads again what is shownNow. */
+/** Reads again what the page shows. */
 async function refresh() {
   const { view, session } = shownNow;
   if (!session || document.hidden) return;

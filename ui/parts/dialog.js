@@ -80,7 +80,7 @@ export function popupButton(label, content, { menu = false, ...attributes } = {}
   };
   // What was pressed may be an older element than the one that was made with this listener: see patch.
   function open({ currentTarget: trigger }) {
-    box.setAttribute("aria-label", trigger.ariaLabel ?? (trigger.textContent || "Why"));
+    box.setAttribute("aria-label", trigger.ariaLabel ?? trigger.textContent);
     box.replaceChildren(...content().flat().filter(Boolean));
     box.ontoggle = ({ newState }) => {
       trigger.setAttribute("aria-expanded", String(newState === "open"));

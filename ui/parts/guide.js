@@ -96,7 +96,7 @@ export function renameOrder(page) {
   return { method: "PUT", path: "", says: ["Only the name changes."], asks, action: "Rename" };
 }
 
-/** The last entry of a bucket's menu. */
+/** Deletes the bucket, as an entry of a menu. */
 export function deleteItem(page) {
   const says = [
     `Removes ${page.bucketId} from this server, with its secrets and history. This cannot be undone.`,

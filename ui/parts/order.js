@@ -142,10 +142,11 @@ async function startOrOffer({ bucketId }, label, start) {
 function explain(trigger, page, queue) {
   const { kind, created_at: begun, runId } = inTheWay;
   const show = el("a.button.small", { href: link(page.bucketId, "runs", [runId]) }, "Show that run");
-  const why = popupButton("", () => [
+  const says = () => [
     el("p", `Not now: ${words(kind)} runs in this bucket `, since(begun), "."),
     el("div.controls", show, button("Queue after it", queue, { class: "small item" })),
-  ]);
+  ];
+  const why = popupButton("", says, { "aria-label": "Why" });
   why.getBoundingClientRect = () => trigger.getBoundingClientRect();
   why.click();
 }

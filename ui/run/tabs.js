@@ -91,7 +91,11 @@ export function compareTab(view) {
     (one) => one.id !== run.id && one.status !== "running" && Boolean(one.params.dry_run) === Boolean(run.params.dry_run),
   );
   const before = others?.find(({ created_at: at }) => at < run.created_at) ?? others?.[0];
-  if (!before) return el("p.notice", found === undefined ? "" : "There is no other run of its kind.");
+  if (!before)
+    return el(
+      "p.notice",
+      found === undefined ? "" : found ? "There is no other run of its kind." : "The other runs could not be read.",
+    );
   const id = view.comparedWith ?? before.id;
   const other = read(`/runs/${id}`);
   const options = others.map((one) => [one.id, `${one.created_at} ${one.status} ${aboutOf(one)}`]);

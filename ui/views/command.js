@@ -10,7 +10,7 @@ import { workerChoice } from "../parts/where.js";
 import { answersOf } from "../run/results.js";
 
 const MOST_USED = 8;
-const SHOW_IT_RUNSN_CHARACTERS = 60;
+const LABEL_CHARACTERS = 60;
 const HOW_IT_RUNS = "Runs with sh, or as its first line says. Ctrl Enter runs it.";
 const FIELDS = [
   { name: "command", label: "Command", rows: 5, required: true, hint: HOW_IT_RUNS },
@@ -125,7 +125,7 @@ function usedMenu(label, changed) {
     label.control.value = text;
     changed();
   };
-  const shorter = (text) => (text.length > SHOW_IT_RUNSN_CHARACTERS ? `${text.slice(0, SHOW_IT_RUNSN_CHARACTERS)}…` : text);
+  const shorter = (text) => (text.length > LABEL_CHARACTERS ? `${text.slice(0, LABEL_CHARACTERS)}…` : text);
   const items = () => commands.map((text) => item(plain(shorter(text)), use(text)));
   const menu = popupButton("Last used ▾", items, { menu: true, class: "quiet" });
   menu.key = commands[0];

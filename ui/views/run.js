@@ -33,7 +33,7 @@ export function runView(page) {
   const [runId] = page.rest;
   const [problem, body] = [alertPlace(), el("div", ghosts(6))];
   const [content, log] = [el("div.stack"), el("div.run-log")];
-  // It stays the same element: a log that leaves the page, even for a moment, has lost its place.
+  // One element for as long as the page: a log that leaves the document loses its scroll position.
   const beside = Object.assign(el("div.run-body", { key: "body" }, content), { own: true });
   const shown = { title: "Run", element: el("article.run", problem, body), fast: true, refresh };
   /** @type {RunPage} */
@@ -54,7 +54,7 @@ export function runView(page) {
     try {
       if (!view.run || view.run.status === "running") await readRun();
       const { run } = view;
-      // Only what has moved since makes a plan that holds one that does not.
+      // A plan that was valid becomes invalid when the bucket changes, so its validity is read each time.
       if (isPlan(run) && run.status === "succeeded")
         view.validity = await get(page.path(`/runs/${runId}/plan`)).catch(() => null);
       tell(problem, "");
@@ -118,11 +118,7 @@ function readerOf(page, draw) {
 const DRAWN = {
   summary: (view) => (view.run.status === "running" ? progressOf(view) : isPlan(view.run) ? planBody(view) : summaryOf(view)),
   workers: workersTab,
-  log: ({ page, run }) =>
-    el(
-      "p.notice.on-narrow",
-      button("Open the log", () => page.showRun(run.id, { line: 1 })),
-    ),
+  log: () => el("p.notice.on-narrow", button("Open the log", activity.open)),
   definition: definitionTab,
   compare: compareTab,
   audit: auditTab,

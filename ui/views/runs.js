@@ -48,7 +48,8 @@ export function runsView(page) {
 }
 
 function drawn(page, { items, cut, queue }, more) {
-  if (items.length === 0) return empty("No such run.", el("a.button", { href: page.link("deployments") }, "Deploy"));
+  const line = queue.length > 0 && el("p.meta.pad", { key: "queue" }, "In line: ", queue.flatMap(inLine));
+  if (items.length === 0) return [line, empty("No such run.", el("a.button", { href: page.link("deployments") }, "Deploy"))];
   const heads = ["State", "What", "About", "By", "When", "Took"].map((text) =>
     el("th", { scope: "col", class: text === "Took" && "number" }, text),
   );
@@ -56,7 +57,7 @@ function drawn(page, { items, cut, queue }, more) {
   const parts = [el("caption.unseen", "Runs, newest first"), el("thead", el("tr", heads)), el("tbody", rows)];
   const note = el("p.meta", `The ${number(items.length)} newest are shown.`);
   return [
-    queue.length > 0 && el("p.meta.pad", { key: "queue" }, "In line: ", queue.flatMap(inLine)),
+    line,
     el("div.table", { key: "table" }, el("table", parts)),
     cut && el("div.controls.pad", { key: "more" }, note, button("Show more", more)),
   ];

@@ -22,7 +22,12 @@ const LINES = {
   case: withDefault(described(boolean(), "Letters of the text must have the same case"), false),
   job: optional(withExample(described(string(PLACE), "Only lines about this job"), "web")),
   worker: optional(withExample(described(string(PLACE), "Only lines from or about this worker"), "10.0.0.7")),
-  stream: optional(described(oneOf("stdout", "stderr", "ops"), "Only what programs wrote there, or what ops tells")),
+  stream: optional(
+    described(
+      oneOf("stdout", "stderr", "ops"),
+      "Only lines that programs wrote to stdout or to stderr, or only lines of ops itself",
+    ),
+  ),
 };
 
 /** The logs of runs, while they run and afterwards. */
