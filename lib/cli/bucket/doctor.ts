@@ -7,7 +7,7 @@ import { examine } from "../../operation/tend/doctor.ts";
 import { FINDING_GRADES, type Finding } from "../../operation/tend/doctor-bucket.ts";
 import { bucketDir, EXIT, type Parsed, wantsJson } from "../base/flags.ts";
 import { jsonText, stopRequest, toStdout, visible } from "../base/terminal.ts";
-import { SERVICE, settledSettings } from "../server/unit.ts";
+import { SERVICE, type ServiceSettings, settledSettings } from "../server/unit.ts";
 import { withoutServerVariables } from "./bucket.ts";
 
 /** `ops doctor`, of a bucket or of a server. Answers the exit code: 0, or 1 where there is a problem. */
@@ -15,28 +15,30 @@ export async function doctorCommand(input: Parsed): Promise<number> {
   using stop = stopRequest();
   const launcher = new Launcher(withoutServerVariables(process.env));
   void stop.insisted.then(() => launcher.endAll(0));
-  const { "bucket-dir": _, ...given } = settledSettings(input.values);
+  const { "bucket-dir": bucket, ...given } = settledSettings(input.values);
   const ofServer = input.switches.has("server");
   if (!ofServer && Object.keys(given).length > 0)
     throw new Failure("usage", `--${Object.keys(given)[0]} goes with --server (see \`ops doctor --help\`)`);
+  if (ofServer && bucket !== undefined)
+    throw new Failure("usage", "--bucket-dir does not go with --server (see `ops doctor --help`)");
   const findings = ofServer
-    ? await examineService(given, launcher)
+    ? await examineService(given, launcher, stop.signal)
     : await examine({ layout: layoutOf(bucketDir(input)), launcher, signal: stop.signal });
   const worst = Math.max(...findings.map(({ grade }) => FINDING_GRADES.indexOf(grade)));
   toStdout(wantsJson(input) ? jsonText({ grade: FINDING_GRADES[worst], findings }) : doctorReport(findings));
   return FINDING_GRADES[worst] === "problem" ? EXIT.failed : EXIT.done;
 }
 
-/** Examines what the flags name, and where they are silent what the service of this machine was told. */
-async function examineService(given: Readonly<Record<string, string>>, launcher: Launcher): Promise<Finding[]> {
+/** Examines what the flags name; without `--root` also what the service of this machine was told. */
+async function examineService(given: ServiceSettings, launcher: Launcher, signal: AbortSignal): Promise<Finding[]> {
   const { installedUnit } = await import("../server/install.ts");
   const { examineServer } = await import("../server/examine.ts");
-  const service = (await installedUnit())?.settings;
-  const known: Record<string, string> = service === undefined ? {} : { root: SERVICE.root, "token-file": SERVICE.token };
+  const service = given.root === undefined ? (await installedUnit())?.settings : undefined;
+  const known: ServiceSettings = service === undefined ? {} : { root: SERVICE.root, "token-file": SERVICE.token };
   const settings = { ...known, ...service, ...given };
   const root = settings.root ?? process.env.OPS_SERVE_ROOT ?? "";
   if (root === "") throw new Failure("usage", "no root: give --root, or set OPS_SERVE_ROOT to the folder of the buckets");
-  return await examineServer(realPlace(root), settings, launcher);
+  return await examineServer(realPlace(root), settings, launcher, signal);
 }
 
 function doctorReport(findings: readonly Finding[]): string {

@@ -1,4 +1,4 @@
-import { SOURCE_PATHS } from "../../bucket/base/layout.ts";
+import { SKIPPED_FOLDERS, SOURCE_PATHS } from "../../bucket/base/layout.ts";
 import { type PackedSource, packSource } from "../../bucket/source/source-rules.ts";
 import { idNamed, isUuid } from "../../codec/uuid.ts";
 import { sleep } from "../../core/async.ts";
@@ -184,7 +184,9 @@ async function commitOf(dir: string, signal: AbortSignal): Promise<string | unde
   try {
     const commit = (await git("rev-parse", "--verify", "HEAD"))?.trim();
     if (commit === undefined || !/^[0-9a-f]{40}([0-9a-f]{24})?$/.test(commit)) return undefined;
-    const changes = await git("status", "--porcelain", "--", ...SOURCE_PATHS);
+    const skipped = [...SKIPPED_FOLDERS].map((folder) => `:(exclude,glob)**/${folder}/**`);
+    // A push sends what Git ignores, too.
+    const changes = await git("status", "--porcelain", "--untracked-files=all", "--ignored", "--", ...SOURCE_PATHS, ...skipped);
     return changes === "" ? commit : `${commit}-dirty`;
   } catch {
     throwIfCancelled(signal);

@@ -8,9 +8,9 @@ import { isOwned, readLock } from "../../bucket/base/lock.ts";
 import { SCHEMA_VERSION } from "../../bucket/base/schema.ts";
 import { listSnapshots } from "../../bucket/snapshots/snapshots.ts";
 import { bucketIds, findBucket, refuseUsedRoot, serverLock } from "../../bucket/source/root.ts";
-import { explain } from "../../core/errors.ts";
+import { explain, throwIfCancelled } from "../../core/errors.ts";
 import { limitOf } from "../../core/process.ts";
-import type { Launcher } from "../../core/spawn.ts";
+import type { Argv, CommandOutcome, Launcher } from "../../core/spawn.ts";
 import { newestRun } from "../../operation/tend/doctor.ts";
 import {
   checksOf,
@@ -28,15 +28,15 @@ import type { ServiceSettings } from "./unit.ts";
 const ALL_OTHERS = 0o077;
 const ASK_LIMIT_MS = 10_000;
 const ONE_DAY_MS = 24 * 3_600_000;
-/** A certificate is renewed before that, a snapshot is taken more often. */
+/** Fewer days of validity left, or a newest snapshot of more days, is a warning. */
 const CERTIFICATE_DAYS = 21;
 const SNAPSHOT_DAYS = 7;
 /** 128 bits in base64. */
 const STRONG_TOKEN = 22;
-/** docs/scale.md. */
+/** The limits that docs/scale.md asks for. */
 const ENOUGH = { "open files": 8_192, processes: 4_096 } as const;
 
-/** The programs of a server's host: how each tells its version, and what misses it. */
+/** The programs of a server's host: how each tells its version, and what does not work without it. */
 const PROGRAMS: readonly [name: string, flag: string, misses: string | undefined][] = [
   ["bash", "--version", undefined],
   ["ssh", "-V", "workers over ssh need it"],
@@ -46,16 +46,22 @@ const PROGRAMS: readonly [name: string, flag: string, misses: string | undefined
 
 /**
  * Looks at the root of a server and at what its service is told, and says what to do about each finding (docs/operate.md,
- * Doctor). Reads only.
+ * Doctor). Reads only. Throws only `cancelled`.
  */
-export async function examineServer(root: string, settings: ServiceSettings, launcher: Launcher): Promise<Finding[]> {
+export async function examineServer(
+  root: string,
+  settings: ServiceSettings,
+  launcher: Launcher,
+  signal?: AbortSignal,
+): Promise<Finding[]> {
   const check = checksOf("server");
   const { "token-file": token, "tls-cert": certFile, "tls-key": keyFile, "totp-secret-file": totp } = settings;
   const server = await serverOf(root);
   const ids = await bucketIds(root).catch(() => []);
   const layouts = ids.map((id) => findBucket(root, id).layout);
   const correct = "name the right file, or correct it";
-  return [
+  const ask = (argv: Argv) => launcher.run(argv, { timeoutMs: ASK_LIMIT_MS, signal });
+  const findings = [
     await check("root", "name the root of a server with --root", () => judgeRoot(root)),
     await check("running", "", () => ok(server === undefined ? "no server has the root" : `process ${server} has the root`)),
     ...(token === undefined ? [] : [await check("token", correct, async () => judgeToken(await readToken(token)))]),
@@ -69,12 +75,12 @@ export async function examineServer(root: string, settings: ServiceSettings, lau
       return judgeDisk(bavail * bsize, blocks * bsize);
     }),
     await check("node", "", () => ok(`Node ${process.versions.node}`)),
-    ...(await Promise.all(
-      PROGRAMS.map(([name, flag, misses]) => check(name, "", () => judgeTool(launcher, [name, flag], misses))),
-    )),
-    await check("clock", "check the rights of the buckets", () => judgeClock(launcher, layouts)),
+    ...(await Promise.all(PROGRAMS.map(([name, flag, misses]) => check(name, "", () => judgeTool(ask, [name, flag], misses))))),
+    await check("clock", "check the rights of the buckets", () => judgeClock(ask, layouts)),
     ...(await Promise.all(layouts.map((layout) => examineOneBucket(layout)))).flat(),
   ];
+  throwIfCancelled(signal);
+  return findings;
 }
 
 /** The process that serves a root. */
@@ -120,24 +126,29 @@ function judgeLimit(what: keyof typeof ENOUGH, server: number | undefined): Judg
   return limit < ENOUGH[what] ? warning(message, `raise the limit of the server (${setting})`) : ok(message);
 }
 
-async function judgeTool(launcher: Launcher, argv: [string, string], misses: string | undefined): Promise<Judgement> {
+async function judgeTool(ask: Ask, argv: [string, string], misses: string | undefined): Promise<Judgement> {
   const install = "install it, or set PATH right";
-  try {
-    const { stdout, stderr } = await launcher.run(argv, { timeoutMs: ASK_LIMIT_MS });
-    return ok((stdout || stderr).split("\n")[0]?.trim() ?? "");
-  } catch {
-    return misses === undefined ? problem("not installed", install) : warning(`not installed; ${misses}`, install);
-  }
+  const told = await ask(argv).catch(() => undefined);
+  if (told && isDone(told)) return ok((told.stdout || told.stderr).split("\n")[0]?.trim() ?? "");
+  const what = told ? `\`${argv.join(" ")}\` does not work` : "not installed";
+  return misses === undefined ? problem(what, install) : warning(`${what}; ${misses}`, install);
+}
+
+/** Runs a command within {@link ASK_LIMIT_MS}. */
+type Ask = (argv: Argv) => Promise<CommandOutcome>;
+
+function isDone({ reason, exitCode }: CommandOutcome): boolean {
+  return reason === "exit" && exitCode === 0;
 }
 
 /** A clock that is behind is found by what was written before; whether it is set from the network, systemd knows. */
-async function judgeClock(launcher: Launcher, layouts: readonly Layout[]): Promise<Judgement> {
+async function judgeClock(ask: Ask, layouts: readonly Layout[]): Promise<Judgement> {
   const newest = Math.max(0, ...(await Promise.all(layouts.map(newestRun))));
   const ahead = Math.ceil((newest - Date.now()) / 1000);
   const advice = "set the clock of this host right";
   if (ahead > 10) return problem(`${ahead} s behind the start of the newest run`, advice);
-  const asked = launcher.run(["timedatectl", "show", "--property=NTPSynchronized", "--value"], { timeoutMs: ASK_LIMIT_MS });
-  const synchronised = (await asked.catch(() => undefined))?.stdout.trim();
+  const told = await ask(["timedatectl", "show", "--property=NTPSynchronized", "--value"]).catch(() => undefined);
+  const synchronised = told && isDone(told) ? told.stdout.trim() : undefined;
   const now = new Date().toISOString();
   if (synchronised === "no") return warning(`${now}; not synchronised`, "start a time service, such as systemd-timesyncd");
   return ok(synchronised === "yes" ? `${now}; synchronised` : now);

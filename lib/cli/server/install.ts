@@ -1,14 +1,15 @@
 import { randomBytes } from "node:crypto";
 import { existsSync } from "node:fs";
-import { chown, lstat, readdir, rm } from "node:fs/promises";
+import { chmod, chown, lstat, readdir, rm } from "node:fs/promises";
 import path from "node:path";
 import { Failure } from "../../core/errors.ts";
-import { createExclusive, makePrivateFolder, readBounded, unlessMissing, writeAtomic } from "../../core/files.ts";
+import { createExclusive, makePrivateFolder, PRIVATE_FOLDER, readBounded, unlessMissing, writeAtomic } from "../../core/files.ts";
 import { selfArguments } from "../../core/self.ts";
 import { type Argv, type CommandOutcome, Launcher } from "../../core/spawn.ts";
 import { serverConfig } from "../../server/config.ts";
 import { EXIT, type Parsed } from "../base/flags.ts";
 import { toStdout } from "../base/terminal.ts";
+import { withoutServerVariables } from "../bucket/bucket.ts";
 import { SERVICE, type ServiceSettings, serviceUnit, settingsOfUnit, settledSettings } from "./unit.ts";
 
 const TOKEN_BYTES = 32;
@@ -40,15 +41,15 @@ export async function installCommand(input: Parsed): Promise<number> {
     return EXIT.done;
   }
   requireRoot("ops server install");
-  for (const { about, work } of steps) toStdout(`${(await work()).padEnd(7)}  ${about}\n`);
   const { name } = SERVICE;
+  const isNow = input.switches.has("now");
+  if (isNow && !existsSync(BOOTED)) throw new Failure("failed", `Cannot start ${name}: systemd does not run here`);
+  for (const { about, work } of steps) toStdout(`${(await work()).padEnd(7)}  ${about}\n`);
   const orders: Argv[] = [
     ["systemctl", "daemon-reload"],
     ["systemctl", "enable", name],
     ["systemctl", "restart", name],
   ];
-  const isNow = input.switches.has("now");
-  if (isNow && !existsSync(BOOTED)) throw new Failure("failed", `Cannot start ${name}: systemd does not run here`);
   if (isNow) for (const order of orders) await must(order);
   const token = settings["token-file"] ?? SERVICE.token;
   const next = isNow
@@ -121,13 +122,18 @@ async function makeToken(file: string): ReturnType<Step["work"]> {
 async function makeRoot(root: string, user: string): ReturnType<Step["work"]> {
   const [uid, gid] = await Promise.all(["-u", "-g"].map(async (flag) => Number(await must(["id", flag, user]))));
   const found = await unlessMissing(lstat(root));
-  if (found?.uid === uid) return "kept";
+  if (found?.isDirectory() && found.uid === uid) {
+    if ((found.mode & 0o777) === PRIVATE_FOLDER) return "kept";
+    await chmod(root, PRIVATE_FOLDER);
+    return "made";
+  }
   if ((await unlessMissing(readdir(root)))?.length)
     throw new Failure(
       "failed",
       `Cannot use the root ${root}: its buckets do not belong to ${user}; run: chown -R ${user}: ${root}`,
     );
   await makePrivateFolder(root);
+  await chmod(root, PRIVATE_FOLDER);
   await chown(root, uid as number, gid as number);
   return "made";
 }
@@ -158,7 +164,7 @@ async function must(argv: Argv): Promise<string> {
 
 function run(argv: Argv): Promise<CommandOutcome> {
   // From "/": the user of the service may not enter the folder of the caller.
-  return new Launcher(process.env).run(argv, { cwd: "/", timeoutMs: COMMAND_LIMIT_MS });
+  return new Launcher(withoutServerVariables(process.env)).run(argv, { cwd: "/", timeoutMs: COMMAND_LIMIT_MS });
 }
 
 function requireRoot(command: string): void {

@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { Failure } from "../../core/errors.ts";
+import { Failure, messageOf } from "../../core/errors.ts";
 import { quote } from "../../core/shape.ts";
 import { Launcher } from "../../core/spawn.ts";
 import { LOG_FORMATS, type Log, logLine } from "../../server/access.ts";
@@ -8,7 +8,7 @@ import { serverConfig, tokenWarning } from "../../server/config.ts";
 import { EXIT, type Parsed } from "../base/flags.ts";
 import { stopRequest } from "../base/terminal.ts";
 
-/** systemd answers at once, or not at all. */
+/** The longest wait for systemd-notify. */
 const NOTIFY_MS = 10_000;
 
 /**
@@ -18,7 +18,7 @@ const NOTIFY_MS = 10_000;
 export async function serverCommand(input: Parsed): Promise<number> {
   const { "log-format": logFormat = "text", ...flags } = Object.fromEntries(input.values);
   const log = logIn(logFormat);
-  // Of systemd; hooks do not get it.
+  // systemd's socket for readiness. It leaves the environment, so that hooks do not inherit it.
   const { NOTIFY_SOCKET } = process.env;
   delete process.env.NOTIFY_SOCKET;
   const config = await serverConfig(flags, process.env);
@@ -35,14 +35,24 @@ export async function serverCommand(input: Parsed): Promise<number> {
   const server = await startServer(config, launcher, log);
   reloadTls = server.reloadTls;
   process.stdout.write(`listening on ${server.url}\n`);
-  if (NOTIFY_SOCKET !== undefined)
-    await launcher.run(["systemd-notify", "--ready"], { env: { NOTIFY_SOCKET }, timeoutMs: NOTIFY_MS });
+  if (NOTIFY_SOCKET !== undefined) await tellReady(launcher, NOTIFY_SOCKET, log);
   if (!stop.signal.aborted) await once(stop.signal, "abort");
   log("stopping: active runs are cancelled and waited for; a second signal does not wait");
   const stopped = server.stop().then(() => "stopped" as const);
   if ((await Promise.race([stopped, stop.insisted])) === "stopped") return EXIT.done;
   log("not waiting: processes of runs notice that the server is gone and end by themselves");
   process.exit(EXIT.cancelled);
+}
+
+/** Tells systemd that the server listens. Where that fails, the server goes on, and the log says so. */
+async function tellReady(launcher: Launcher, socket: string, log: Log): Promise<void> {
+  const options = { env: { NOTIFY_SOCKET: socket }, timeoutMs: NOTIFY_MS };
+  try {
+    const { reason, exitCode, stderr } = await launcher.run(["systemd-notify", "--ready"], options);
+    if (exitCode !== 0) throw new Error(stderr.trim() || `systemd-notify ended with ${exitCode ?? reason}`);
+  } catch (error) {
+    log(`warning: Cannot tell systemd that the server is ready: ${messageOf(error)}; systemd may take the start for failed`);
+  }
 }
 
 function logIn(name: string): Log {

@@ -16,18 +16,18 @@ export const SERVICE = {
 /** What the service was told: the flags of `ops server install` with their values, by name. */
 export type ServiceSettings = Readonly<Record<string, string>>;
 
-/** The flags of `ops server install` that the server does not have. */
-const NOT_OF_THE_SERVER = ["user", "token-file", "totp-secret-file", "root"];
+/** The settings that the command line of the unit gets in a form of its own, or not at all. */
+const PLACED_APART = ["user", "token-file", "totp-secret-file", "root"];
 const HOMES = ["/home", "/root", "/run/user"];
 
 /**
  * The systemd unit of a server. `program` is the command line that starts ops. systemd hands the secrets over, so that
- * they stay files of root. Throws `usage` for a setting that would have to be quoted in more than blanks.
+ * they stay files of root. Throws `usage` for a setting that systemd would read something else into.
  */
 export function serviceUnit(settings: ServiceSettings, program: readonly string[]): string {
   const { user = SERVICE.user, root = SERVICE.root } = settings;
   const { "token-file": token = SERVICE.token, "totp-secret-file": totp, "tls-cert": cert, "tls-key": key } = settings;
-  const own = Object.entries(settings).filter(([name]) => !NOT_OF_THE_SERVER.includes(name));
+  const own = Object.entries(settings).filter(([name]) => !PLACED_APART.includes(name));
   const words = [...program, "server", "--root", root, ...own.flatMap(([name, value]) => [`--${name}`, value])].map(unitWord);
   words.push("--token-file", `\${CREDENTIALS_DIRECTORY}/token`);
   if (totp !== undefined) words.push("--totp-secret-file", `\${CREDENTIALS_DIRECTORY}/totp`);
@@ -35,13 +35,13 @@ export function serviceUnit(settings: ServiceSettings, program: readonly string[
   const isAtHome = places.some((place) => HOMES.some((home) => place.startsWith(`${home}/`)));
   const more = [
     ...(cert === undefined ? [] : ["# The server reads its certificate again.", 'ExecReload=/bin/sh -c "kill -HUP $MAINPID"']),
-    ...(totp === undefined ? [] : [`LoadCredential=totp:${unitWord(totp)}`]),
+    ...(totp === undefined ? [] : [`LoadCredential=totp:${bareWord(totp)}`]),
     ...(root === SERVICE.root ? [] : [`ReadWritePaths=${unitWord(root)}`]),
   ];
   const values: ServiceSettings = {
-    user: unitWord(user),
+    user: bareWord(user),
     start: words.join(" "),
-    token: unitWord(token),
+    token: bareWord(token),
     more: more.map((line) => `${line}\n`).join(""),
     home: isAtHome ? "read-only" : "yes",
     settings: JSON.stringify(settings),
@@ -67,9 +67,19 @@ export function settledSettings(given: ReadonlyMap<string, string>): ServiceSett
   return Object.fromEntries([...given].map(([name, value]) => [name, isPlace(name) ? path.resolve(value) : value]));
 }
 
+/** The word of a setting that takes no quotes. */
+function bareWord(text: string): string {
+  const word = unitWord(text);
+  if (word !== text) throw new Failure("usage", `${quote(text)} cannot stand in a systemd unit: give it without blanks, ' and ;`);
+  return word;
+}
+
 /** A word of a unit's line; systemd would read more than a blank into these characters. */
 function unitWord(text: string): string {
   if (text === "" || /["\\$%\p{C}]/u.test(text))
-    throw new Failure("usage", `${quote(text)} cannot stand in a systemd unit: give it without quotes, \\, $ and %`);
+    throw new Failure(
+      "usage",
+      `${quote(text)} cannot stand in a systemd unit: give it without ", \\, $, % and control characters`,
+    );
   return /\s|'|;/.test(text) ? `"${text}"` : text;
 }

@@ -57,15 +57,18 @@ test("a push says its note and the Git commit of the folder, which the revision 
   const push = (...words: string[]) => ops(["push", server.url, "--bucket", bucket, "--dir", source, ...words], { env });
   const git = (...words: string[]) => execFileSync("git", ["-C", source, "-c", "user.name=a", "-c", "user.email=a@b", ...words]);
   const job = { "workspace/jobs/web/manifest.json": "{}", "workspace/jobs/web/Makefile": "start stop restart:\n" };
-  writeTree(source, { "workspace/workers.json": "[]", ...job });
+  // A push skips node_modules/, so it does not count; it sends what Git ignores otherwise.
+  const others = { ".gitignore": "node_modules\n*.key\n", "workspace/jobs/web/node_modules/a/b.js": "1" };
+  writeTree(source, { "workspace/workers.json": "[]", ...job, ...others });
   git("init", "-q");
+  git("config", "status.showUntrackedFiles", "no");
   git("add", ".");
   git("commit", "-q", "-m", "x");
   const commit = git("rev-parse", "HEAD").toString().trim();
   assert.equal((await push()).code, 0);
   const sealed = ["kv", "set-secret", "web", "password", "--bucket-dir", path.join(folder, "root", bucket)];
   execFileSync(process.execPath, [PROGRAM, ...sealed], { input: "hunter22secret", stdio: ["pipe", "ignore", "ignore"] });
-  writeTree(source, { "templates/y": "1", "workspace/workers.json": "[]", ...job });
+  writeTree(source, { "templates/y.key": "1", "workspace/workers.json": "[]", ...job });
   assert.equal((await push("--note", "ü <b> hunter22secret")).code, 0);
   const { body } = await server.call<{ items: Record<string, string>[] }>("GET", `/api/buckets/${bucket}/source/revisions`);
   assert.deepEqual(

@@ -11,8 +11,9 @@ import { Launcher } from "../../../lib/core/spawn.ts";
 import type { Finding } from "../../../lib/operation/tend/doctor-bucket.ts";
 import { ops } from "../../../scripts/local-server.ts";
 import { certificateFor } from "../../helpers/http.ts";
+import { mayMount, onMachine } from "../../helpers/machine.ts";
 import { snapshotFile } from "../../helpers/snapshots.ts";
-import { temporaryFolder, writeFiles } from "../../helpers/temporary.ts";
+import { temporaryFolder, until, writeFiles } from "../../helpers/temporary.ts";
 import { SECRET_TEXT } from "../../helpers/totp.ts";
 
 const ID = "993265d4-fa08-4d67-a6de-ffb45de617eb";
@@ -180,6 +181,34 @@ test("missing programs are found: one that the server needs is a problem, one th
   ]);
 });
 
+test("a program that does not work is found, and a clock that timedatectl cannot ask about has no answer", async (t) => {
+  const { root } = await made(t);
+  const fails = "#!/bin/sh\necho yes\nexit 127\n";
+  const names = ["bash", "ssh", "python3", "make", "timedatectl"];
+  const folder = writeFiles(temporaryFolder(t), Object.fromEntries(names.map((name) => [name, fails])));
+  for (const name of names) chmodSync(path.join(folder, name), 0o755);
+  const findings = await examineServer(root, {}, new Launcher({ PATH: folder }));
+  assert.deepEqual(bad(findings).slice(0, 2), [
+    "server: bash: problem: `bash --version` does not work",
+    "server: ssh: warning: `ssh -V` does not work; workers over ssh need it",
+  ]);
+  assert.doesNotMatch(findings.find(({ check }) => check === "clock")?.message ?? "", /synchronised/);
+});
+
+test("a cancel ends the examination and the program that it waits for", async (t) => {
+  const { root } = await made(t);
+  const folder = writeFiles(temporaryFolder(t), { bash: "#!/bin/sh\nexec /bin/sleep 60\n" });
+  chmodSync(path.join(folder, "bash"), 0o755);
+  const launcher = new Launcher({ PATH: folder });
+  const stop = new AbortController();
+  const examined = assert.rejects(examineServer(root, {}, launcher, stop.signal), { code: "cancelled" });
+  await until("bash has started", () => launcher.groups.length > 0);
+  const started = performance.now();
+  stop.abort();
+  await examined;
+  assert.ok(performance.now() - started < 9_000, "it waited for the limit of the program");
+});
+
 test("a server at work is named, with its own limits; a bucket of another user is found", async (t) => {
   const { root, layout } = await made(t);
   mkdirSync(path.join(root, ".server"));
@@ -193,6 +222,12 @@ test("a server at work is named, with its own limits; a bucket of another user i
   assert.deepEqual(bad(await examineServer(root, {}, host(t))), [`bucket ${ID}: owner: problem: not that of the root`]);
 });
 
+test("with --root, ops doctor --server needs nothing of a unit that somebody else wrote", { skip: !mayMount }, () => {
+  const out = onMachine(`echo '[Service]' > /etc/systemd/system/ops.service; mkdir -m 700 /var/lib/root
+     ops doctor --server --root /var/lib/root | grep -c ' root '; ops doctor --server`);
+  assert.match(out, /^1\nops: Cannot use \/etc\/systemd\/system\/ops\.service: /);
+});
+
 test("ops doctor --server ends with 0, or with 1 where there is a problem; its flags go with --server", async (t) => {
   const { root, settings } = await made(t);
   const flags = Object.entries({ root, ...settings }).flatMap(([name, value]) => [`--${name}`, value]);
@@ -203,6 +238,8 @@ test("ops doctor --server ends with 0, or with 1 where there is a problem; its f
   const sick = await ops(["doctor", "--server", "--json", ...flags]);
   assert.equal(sick.code, 1);
   assert.equal(JSON.parse(sick.stdout).grade, "problem");
+  const both = await ops(["doctor", "--server", "--bucket-dir", root, ...flags]);
+  assert.deepEqual([both.code, both.stderr], [2, "ops: --bucket-dir does not go with --server (see `ops doctor --help`)\n"]);
   const misused = await ops(["doctor", "--root", root]);
   assert.deepEqual([misused.code, misused.stderr], [2, "ops: --root goes with --server (see `ops doctor --help`)\n"]);
 });

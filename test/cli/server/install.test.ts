@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { writeFileSync } from "node:fs";
+import { chmodSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { serviceUnit, settingsOfUnit } from "../../../lib/cli/server/unit.ts";
@@ -52,6 +52,9 @@ test("the unit names program, root and flags, and hands over the secrets as cred
 test("a setting that systemd would read something else into is refused, and a unit of somebody else has no settings", () => {
   for (const text of ["", "%n", "$HOME", 'a"b', "a\\b", "a\nb"])
     assert.throws(() => serviceUnit({ addr: text }, PROGRAM), { code: "usage", message: /cannot stand in a systemd unit/ });
+  // These settings take no quotes.
+  for (const name of ["user", "token-file", "totp-secret-file"])
+    assert.throws(() => serviceUnit({ [name]: "/etc/a b" }, PROGRAM), { code: "usage", message: /give it without blanks/ });
   for (const unit of ["", "[Service]\nExecStart=/bin/true\n", "[X-Ops]\nSettings={\n", '[X-Ops]\nSettings={"a": 1}\n'])
     assert.equal(settingsOfUnit(unit), undefined);
 });
@@ -98,12 +101,14 @@ test("an installation makes user, token, root and unit; a second one, an upgrade
 });
 
 test("--now asks systemd to start it, again too; uninstalling removes the unit and says what stays", { skip: !mayMount }, () => {
-  const out = onMachine(`ops server install --now | tail -1; mkdir -p /run/systemd/system
+  const out = onMachine(`ops server install --now; ls -d /etc/ops 2>&1 || true; mkdir -p /run/systemd/system
      ops server install --now | tail -3; cat /mnt/asked; echo --; ops server uninstall; tail -2 /mnt/asked
      ls /etc/systemd/system/ops.service /var/lib/ops /etc/ops 2>&1 || true; ops server uninstall`);
   assert.deepEqual(out.split("\n"), [
+    "ops: Cannot start ops.service: systemd does not run here",
     "exit 1",
-    "kept     /etc/systemd/system/ops.service (0644)",
+    "ls: cannot access '/etc/ops': No such file or directory",
+    "made     /etc/systemd/system/ops.service (0644)",
     "started  ops.service; its log: journalctl -u ops",
     "sign in with the token: cat /etc/ops/token",
     "systemctl daemon-reload",
@@ -125,6 +130,20 @@ test("--now asks systemd to start it, again too; uninstalling removes the unit a
     "exit 1",
     "",
   ]);
+});
+
+test("programs that an installation starts get no variable of a server", { skip: !mayMount }, () => {
+  const out = onMachine(`mkdir -p /run/systemd/system;
+     printf '#!/bin/sh\\nenv >> /mnt/environment\n' > /opt/programs/systemctl; export OPS_SERVE_TOKEN=hidden
+     ops server install --now | tail -1; grep -c ^PATH= /mnt/environment; grep OPS_SERVE /mnt/environment || true`);
+  assert.equal(out, "sign in with the token: cat /etc/ops/token\n3\n");
+});
+
+test("the root of a service is the user's alone, whoever made it before, and with which mode", { skip: !mayMount }, () => {
+  const out = onMachine(`mkdir -m 755 /var/lib/empty; ops server install --root /var/lib/empty | grep empty; look /var/lib/empty
+     chmod 755 /var/lib/empty; touch /var/lib/empty/x; ops server install | grep empty; look /var/lib/empty`);
+  const made = "made     /var/lib/empty (0700), the buckets; it belongs to ops\ndrwx------ ops:ops /var/lib/empty\n";
+  assert.equal(out, made + made);
 });
 
 test("an installation that could not start is refused before there is a unit", { skip: !mayMount }, async (t) => {
@@ -151,6 +170,23 @@ test("an installation that could not start is refused before there is a unit", {
   for (const [index, pattern] of expected.entries()) assert.match(told[index] ?? "", pattern);
   assert.equal(out.match(/^exit [12]$/gm)?.length, 6);
 });
+
+for (const [what, program] of [
+  ["is missing", undefined],
+  ["fails", "#!/bin/sh\necho no socket >&2\nexit 1\n"],
+] as const)
+  test(`a server whose systemd-notify ${what} serves all the same, and its log says so`, async (t) => {
+    const folder = writeFiles(temporaryFolder(t), program === undefined ? {} : { "bin/systemd-notify": program });
+    if (program !== undefined) chmodSync(path.join(folder, "bin", "systemd-notify"), 0o755);
+    const server = await LocalServer.start(path.join(folder, "root"), {
+      env: { NOTIFY_SOCKET: "/nowhere", PATH: `${folder}/bin` },
+    });
+    t.after(() => server.stop("SIGKILL"));
+    await until("the warning", () => server.log.includes("warning: Cannot tell systemd that the server is ready: "));
+    assert.equal((await server.call("GET", "/api/buckets")).status, 200);
+    await server.stop();
+    assert.equal(server.process.exitCode, 0);
+  });
 
 test("a server that systemd has started says when it is ready", async (t) => {
   const folder = writeFiles(temporaryFolder(t), { "bin/systemd-notify": '#!/bin/sh\necho "$* $NOTIFY_SOCKET" > "$0.told"\n' });
