@@ -63,7 +63,7 @@ const MOST_SECRET_BYTES = 64;
 
 /** The mode bits of everybody but the owner: whoever reads or replaces the secret has the second factor. */
 const NOT_ITS_OWNER = 0o077;
-/** systemd lends a file of root to the server by an access list; the mask of the list stands where the group's bits are. */
+/** systemd gives the server access by an access list, whose mask is shown as the bits of the group. */
 const NOT_A_CREDENTIAL = 0o037;
 
 /**

@@ -24,7 +24,7 @@ export interface HttpRequest {
     /** Why the request was not authenticated: a credential is missing or wrong. */
     refused: `${"" | "totp_"}${"missing" | "wrong"}` | undefined;
   };
-  /** The body as it arrives; to be read at most once. */
+  /** The body as it arrives. A second reader gets what the first one has left. */
   readonly body: AsyncIterable<Uint8Array>;
   /** Notes that the request is authenticated, so that its connection counts as such. */
   admitted(): void;

@@ -127,7 +127,7 @@ export class Places {
 /** A job, a worker and a stream; one that is undefined is any. */
 type Wanted = About & { stream?: WrittenTo | undefined };
 
-/** Whether any is wanted. */
+/** True where every place is wanted. */
 export function isAnyPlace({ job, worker, stream }: Wanted): boolean {
   return job === undefined && worker === undefined && stream === undefined;
 }

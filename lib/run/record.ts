@@ -274,7 +274,7 @@ export function readRecord(layout: Layout, id: string): RunRecord | undefined {
 
 /** The id of the run that a whole id, or its beginning or end, names ({@link idNamed}). */
 export async function runNamed(layout: Layout, given: string): Promise<string> {
-  return idNamed(given, (await namesIn(layout.runs)).filter(isUuid), "run");
+  return idNamed(given, await runIds(layout), "run");
 }
 
 /** Large enough for the record of nearly every run up to its result, which may have megabytes. */

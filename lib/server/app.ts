@@ -60,8 +60,9 @@ export async function startServer(
   await using taken = new AsyncDisposableStack();
   taken.use(await takeRoot(root));
   await prepareRoot(root);
-  await supervisor.recover((await bucketIds(root)).map((id) => layoutOf(path.join(root, id))));
-  await tellSchemas(root, log);
+  const buckets = await bucketIds(root);
+  await supervisor.recover(buckets.map((id) => layoutOf(path.join(root, id))));
+  await tellSchemas(root, buckets, log);
   const { guard, ...signIn } = signInOf(config, now);
   const [readers, beside, runList] = [new Readers(), new ReadThread(), new RunList()];
   const services = { root, supervisor, lines: new Lines(), launcher, readers, beside, runList, ...signIn };
@@ -98,9 +99,9 @@ export async function startServer(
 }
 
 /** Says which buckets need an upgrade, and which a newer program. */
-async function tellSchemas(root: string, log: Log): Promise<void> {
+async function tellSchemas(root: string, buckets: readonly string[], log: Log): Promise<void> {
   const { schemaFailure } = await import("../bucket/base/database.ts");
-  for (const id of await bucketIds(root)) {
+  for (const id of buckets) {
     const { code, message } = schemaFailure(layoutOf(path.join(root, id)).database) ?? {};
     if (code === "schema_upgrade_required" || code === "schema_too_new") log(`bucket ${id}: ${message}`);
   }

@@ -1,3 +1,4 @@
+import { unlessAborted } from "../core/async.ts";
 import type { RunKind } from "../run/protocol.ts";
 import type { Actor } from "../run/record.ts";
 
@@ -36,7 +37,7 @@ export interface Hold extends Disposable {
  */
 export class Lines {
   readonly #lines = new Map<string, readonly StartPlace[]>();
-  /** By name: the end of the last work. */
+  /** The end of the last work of each name. */
   readonly #last = new Map<string, Promise<void>>();
   readonly #keptMs: number;
 
@@ -86,13 +87,11 @@ export class Lines {
     );
   }
 
-  /** Does the works of one name one after the other. */
-  async alone<T>(name: string, work: () => Promise<T>): Promise<T> {
-    const mine = (this.#last.get(name) ?? Promise.resolve()).then(work);
-    const over = mine.then(
-      () => {},
-      () => {},
-    );
+  /** Does the works of one name one after the other. Throws `cancelled` where the signal is aborted before its turn. */
+  async alone<T>(name: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+    const before = this.#last.get(name) ?? Promise.resolve();
+    const mine = unlessAborted(before, signal).then(work);
+    const over = Promise.allSettled([before, mine]).then(() => {});
     this.#last.set(name, over);
     try {
       return await mine;

@@ -2,7 +2,7 @@ import { createHash, createHmac, type Hash } from "node:crypto";
 import { busyFailure, heldBy } from "../bucket/base/lock.ts";
 import { loadKvKey } from "../bucket/kv/kv-access.ts";
 import { sleep } from "../core/async.ts";
-import { Failure, throwIfCancelled } from "../core/errors.ts";
+import { Failure } from "../core/errors.ts";
 import { described, integer, optional, string, withExample } from "../core/shape.ts";
 import { type Answer, invalidRequest, json } from "../http/message.ts";
 import type { RunKind, RunParams } from "../run/protocol.ts";
@@ -91,8 +91,7 @@ class Start {
     const { bucket, request } = this.#call;
     const { lines } = this.#context;
     request.longPoll();
-    return await lines.alone(`${bucket.id} ${key}`, async () => {
-      throwIfCancelled(request.signal);
+    return await lines.alone(`${bucket.id} ${key}`, request.signal, async () => {
       const earlier = await runOfKey(bucket.layout, key);
       const id = earlier ? await this.#sameAs(earlier) : await this.once(key, place);
       // What has started waits no more.

@@ -18,7 +18,7 @@ const ENCODINGS = Object.keys(ENCODERS) as Encoding[];
 /** An asset with what was worked out for it. */
 interface Served extends Asset {
   version: string;
-  encoded: Partial<Record<Encoding, Buffer>>;
+  encoded: Partial<Record<Encoding, Buffer | undefined>>;
 }
 
 /**
@@ -36,9 +36,13 @@ export class StaticFiles {
     this.#files = new Map([...assets].map(([path, asset]) => [path, served.get(asset) as Served]));
   }
 
-  /** Compresses all files, one after the other. A file is sent as it is, or as gzip, until that is done. */
+  /**
+   * Compresses all files, one after the other. Until then, and where memory is missing for it, a file is sent as it is or in
+   * the other encoding.
+   */
   async compress(encoding: Encoding): Promise<void> {
-    for (const file of new Set(this.#files.values())) file.encoded[encoding] = await ENCODERS[encoding](file.content);
+    for (const file of new Set(this.#files.values()))
+      file.encoded[encoding] = await ENCODERS[encoding](file.content).catch(() => undefined);
   }
 
   /** True where a file has this path. */

@@ -68,12 +68,13 @@ test("CP-446 a line has at most 100 places", () => {
   assert.equal(enter("key 7").position, 8, "a key that is in line needs no room");
 });
 
-test("works of one name do not overlap, whether they fail or not; those of others do", async () => {
+test("works of one name do not overlap, whether they fail or not; those of others do; a client that has left does not wait", async () => {
   const { lines } = lineOf();
   const order: string[] = [];
   const { promise, resolve } = Promise.withResolvers<void>();
+  const { signal } = new AbortController();
   const work = (name: string, wait: Promise<void>, error?: Error) =>
-    lines.alone(name, async () => {
+    lines.alone(name, signal, async () => {
       order.push(`${name} begins`);
       await wait;
       order.push(`${name} ends`);
@@ -81,6 +82,10 @@ test("works of one name do not overlap, whether they fail or not; those of other
     });
   const failing = work("a", promise, new Error("failed"));
   const second = work("a", Promise.resolve());
+  await assert.rejects(
+    lines.alone("a", AbortSignal.abort(), () => assert.fail("its client has left")),
+    { code: "cancelled" },
+  );
   await work("b", Promise.resolve());
   assert.deepEqual(order, ["a begins", "b begins", "b ends"]);
   resolve();

@@ -82,7 +82,8 @@ test("every parameter, body and answer has an example that is right, and every f
     for (const { name, in: place, example } of operation.parameters ?? []) {
       assert.ok(example !== undefined, `${path} ${name}`);
       const shape = { query, header: headers }[place]?.[name];
-      if (shape) right(shape, example, name);
+      if (place === "query" || (place === "header" && name in headers))
+        right(shape as Parameters<typeof check>[0], example, name);
     }
     const given = (operation.parameters ?? []).filter((one) => one.in === "header").map(({ name }) => name);
     assert.deepEqual(given, answer.ranges ? ["Range", "If-Range", "If-None-Match"] : Object.keys(headers), path);

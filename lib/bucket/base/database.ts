@@ -181,15 +181,14 @@ export function requireSchema(database: Database): void {
   if (version > SCHEMA_VERSION) throw tooNew(version);
 }
 
-/** Why this program cannot work with the database of a bucket; undefined where it can. */
+/** Why this program cannot work with the database of a bucket; undefined where it can, and where something else is wrong. */
 export function schemaFailure(file: string): Failure | undefined {
   try {
     openForReading(file).close();
-    return undefined;
   } catch (error) {
     if (error instanceof Failure) return error;
-    throw error;
   }
+  return undefined;
 }
 
 function tooNew(version: number): Failure {

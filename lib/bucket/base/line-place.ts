@@ -1,4 +1,4 @@
-/** Where a line was written to by a program on a worker; `ops` for what ops tells. */
+/** The stream of a program on a worker that a line came from; `ops` for a line of ops itself. */
 export type WrittenTo = "stdout" | "stderr" | "ops";
 
 /** What a line of Activity is about. */
@@ -24,7 +24,7 @@ export function isOfOps(place: LinePlace): boolean {
   return writtenTo(place) === "ops";
 }
 
-/** Who wrote the lines of a place. */
+/** The stream that the lines of a place came from. */
 export function writtenTo(place: LinePlace): WrittenTo {
   return place.stream === "stdout" || place.stream === "stderr" ? place.stream : "ops";
 }

@@ -7,9 +7,10 @@ const MOST_NAMES = 20;
 /** The characters of a reason that are shown, and those that tell one cause from another. */
 const SHOWN_REASON = 300;
 const CAUSE_LENGTH = 200;
-/** Stands at the end of a reason that was cut; of so many problems the telling line is looked for. */
+/** Ends a reason that was cut. */
 const CUT = "…";
-const MOST_WHOLE = 50;
+/** For how many problems the line that tells most is looked up. */
+const MOST_TOLD = 50;
 
 /** What is wrong, in the order in which it is shown. */
 export const PROBLEM_KINDS = ["failed", "unreachable", "unsettled"] as const;
@@ -28,7 +29,10 @@ export interface Problem {
   allocation_count: number;
   jobs: string[];
   job_count: number;
-  /** Of the newest run among the last actions; masked, at most 300 characters: of a longer one the first line and the telling line. */
+  /**
+   * Of the newest run among the last actions; masked, at most 300 characters. Of a longer one the first line and, in the
+   * first 50 problems, the line that tells most.
+   */
   reason: string;
   /** Since when there was trouble all the time, of the allocation that had it first. */
   since: string;
@@ -79,32 +83,40 @@ export function problemsOf(db: Database, activeRun: string | null): Problem[] {
     else groups.set(key.join("\0"), [row]);
   }
   const rank = ({ kind, since }: Problem) => `${PROBLEM_KINDS.indexOf(kind)}${since}`;
-  const problems = [...groups.values()].map(problemOf).sort((a, b) => (rank(a) < rank(b) ? -1 : 1));
-  for (const one of problems.slice(0, MOST_WHOLE)) if (one.reason.endsWith(CUT)) one.reason = toldReason(db, one);
-  return problems;
+  const found = [...groups.values()].map((rows) => ({ ...problemOf(rows), newest: newestOf(rows) }));
+  const problems = found.sort((a, b) => (rank(a) < rank(b) ? -1 : 1));
+  return problems.map(({ newest, ...problem }, index) => {
+    const isCut = newest[7].length > SHOWN_REASON;
+    return isCut && index < MOST_TOLD ? { ...problem, reason: toldReason(db, newest) } : problem;
+  });
 }
 
-/** A long reason: its first line, and the line of the worker that tells most. */
-function toldReason(db: Database, { job, jobs: [first], workers: [worker = ""], reason }: Problem): string {
+/** A long reason: its first line, and the line that tells most. */
+function toldReason(db: Database, [job, worker, , , , , , reason]: Troubled): string {
   const sql = `SELECT o.reason FROM allocations a JOIN last_outcome o ON o.alloc_id = a.alloc_id
     WHERE a.worker_ip = ? AND a.job = ?`;
-  const whole = db.get<{ reason: string }>(sql, worker, job ?? first ?? "")?.reason ?? reason;
+  const whole = db.get<{ reason: string }>(sql, worker, job)?.reason ?? reason;
   const [head = "", ...lines] = whole.split("\n");
   const telling = reasonLine(lines.map((text) => ({ text })))?.text ?? "";
   return cutReason([head, telling].join("\n"));
 }
 
 function cutReason(reason: string): string {
-  return reason.length > SHOWN_REASON ? `${reason.slice(0, SHOWN_REASON)}${CUT}`.toWellFormed() : reason;
+  return reason.length > SHOWN_REASON ? `${reason.slice(0, SHOWN_REASON - CUT.length)}${CUT}`.toWellFormed() : reason;
 }
 
 function kindOf([, , , outcome]: Troubled): ProblemKind {
   return outcome === "failed" || outcome === "unreachable" ? outcome : "unsettled";
 }
 
+/** Of the newest run. */
+function newestOf(rows: readonly Troubled[]): Troubled {
+  return rows.reduce((found, row) => (row[6] > found[6] ? row : found));
+}
+
 function problemOf(rows: Troubled[]): Problem {
   rows.sort((a, b) => a[2] - b[2] || (`${a[1]}\0${a[0]}` < `${b[1]}\0${b[0]}` ? -1 : 1));
-  const newest = rows.reduce((found, row) => (row[6] > found[6] ? row : found));
+  const newest = newestOf(rows);
   const since = rows.reduce((first, [, , , , at]) => (at < first ? at : first), newest[4]);
   const [job, worker, , , , action, run_id, reason] = newest;
   const kind = kindOf(newest);

@@ -139,7 +139,7 @@ const CERT = fields({
   pkcs8: described(withDefault(boolean(), false), "Write the key as PKCS#8, else in the older form of its kind"),
   one: described(withDefault(boolean(), false), "The same pair for all workers of the job"),
   key: described(withDefault(oneOf("ec", "rsa"), "ec"), "The kind of key: P-256 or RSA-3072"),
-  subject: described(withDefault(SUBJECT, { common_name: "", alt_names: [] }), "Whom the certificate names"),
+  subject: described(withDefault(SUBJECT, { common_name: "", alt_names: [] }), "The names in the certificate"),
 });
 
 /** A certificate that a job's manifest asks for. */

@@ -26,7 +26,7 @@ export interface JobResult {
   reason: string;
   duration_ms: number;
   allocations: AllocationResult[];
-  /** The batch in which a rollout ended that did not come to its end. */
+  /** The batch in which an unfinished rollout stopped. */
   stopped_in?: { batch: number; batches: number };
 }
 

@@ -8,7 +8,7 @@ import type { CatalogWorker } from "../../bucket/base/model.ts";
 import { Problems } from "../../bucket/base/problems.ts";
 import { catalogWorkers } from "../../bucket/catalog/catalog.ts";
 import { readOpsConf } from "../../bucket/workspace/settings.ts";
-import { isUuid } from "../../codec/uuid.ts";
+import { isUuid, timeOfUuid } from "../../codec/uuid.ts";
 import { runAll } from "../../core/async.ts";
 import { explain, Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { unlessMissing } from "../../core/files.ts";
@@ -126,9 +126,8 @@ function isInstalled(tool: string, search: string): boolean {
 
 /** When the newest run began, as its id says; 0 without runs. */
 export async function newestRun(layout: Layout): Promise<number> {
-  const names = (await unlessMissing(readdir(layout.runs))) ?? [];
-  const id = names.filter(isUuid).sort().at(-1) ?? "0";
-  return Number.parseInt(id.replaceAll("-", "").slice(0, 12), 16);
+  const newest = ((await unlessMissing(readdir(layout.runs))) ?? []).filter(isUuid).sort().at(-1);
+  return newest === undefined ? 0 : timeOfUuid(newest);
 }
 
 async function examineWorkers(context: DoctorContext, workers: readonly CatalogWorker[], bucketId: string): Promise<Finding[]> {

@@ -56,7 +56,7 @@ const PROBLEM = object({
   job_count: COUNT,
   reason: described(
     string(),
-    "Of the newest of these actions, masked, at most 300 characters: of a longer one the first line and the one that tells most",
+    "Of the newest of these actions, masked, at most 300 characters; of a longer one the first line and, in the first 50 problems, the line that tells most",
   ),
   since: described(TIME, SINCE),
   run_id: described(string(), "The run of that action"),

@@ -16,7 +16,7 @@ const WAITING_START = object({
   kind: oneOf(...RUN_KINDS),
   by: described(ACTOR, "Who asked for it"),
   since: TIME,
-  connected: described(boolean(), "Its client is there. Without one the start gives up after 30 s"),
+  connected: described(boolean(), "A client waits for this start. Without a client the start loses its place after 30 s"),
 });
 
 /** The runs of a bucket, and the events of the runs of all buckets (control-plane.md, Runs). */

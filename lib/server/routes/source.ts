@@ -19,7 +19,7 @@ const GZIP = "application/gzip";
 const SAID = {
   "Ops-Note": optional(
     described(
-      withExample(refined(string({ max: 1_800 }), noteOf), "More%20memory"),
+      withExample(refined(string({ max: 2_400 }), noteOf), "More%20memory"),
       "Why the source changes: one line of at most 200 characters, percent-encoded UTF-8",
     ),
   ),

@@ -192,3 +192,15 @@ test("of a long reason a problem keeps the first line and the line that tells mo
   const [problem] = problemsOf(db, null);
   assert.equal(problem?.reason, "`make restart` of job web failed: exit code 1:\nFATAL no space left on device");
 });
+
+test("a long reason is that of the newest run, as the problem's run is", async (t) => {
+  const { db, note } = await deployed(t);
+  const steps = Array.from({ length: 40 }, (_, n) => `INFO  step ${n}`);
+  const failed = (place: string, last: string, run: string) =>
+    note(place, "failed", ["`make restart` of job web failed: exit code 1:", ...steps, last].join("\n"), run);
+  failed("web@10.0.0.1", "FATAL no space left on device", "run-1");
+  failed("web@10.0.0.2", "FATAL out of memory", "run-2");
+  const [problem] = problemsOf(db, null);
+  assert.deepEqual([problem?.allocation_count, problem?.run_id], [2, "run-2"]);
+  assert.equal(problem?.reason, "`make restart` of job web failed: exit code 1:\nFATAL out of memory");
+});

@@ -30,7 +30,7 @@ test("scalars and empty values are formatted too; 1,000 levels are the most", ()
   for (const text of ["null", "{}", "[]", '"a"', "-1"]) assert.equal(formatJson(` ${text}\r\n`), `${text}\n`);
   const nested = (levels: number) => "[".repeat(levels) + "]".repeat(levels);
   formatJson(nested(1_000));
-  assert.throws(() => formatJson(nested(1_002)), /nested more than 1000 levels/);
+  assert.throws(() => formatJson(nested(1_001)), /nested more than 1000 levels/);
 });
 
 test("each value has the place of its key, or its own in a list", () => {
