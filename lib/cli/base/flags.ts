@@ -85,6 +85,11 @@ export function flagNumber(input: Parsed, name: string): number | undefined {
   return Number(text);
 }
 
+/** The environment without the variables of a server, which may hold secrets. */
+export function withoutServerVariables(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  return Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith("OPS_SERVE_")));
+}
+
 const HELP: Flag = { name: "help", short: "h", help: "Show this help" };
 
 /** The command that the first words name, the longest name first. */

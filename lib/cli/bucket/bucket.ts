@@ -11,7 +11,7 @@ import type { OutcomeMessage, RunKind, RunParams } from "../../run/protocol.ts";
 import { type Actor, addAudit, askedBy, createRecord, isCancelled, saveRecord, settle } from "../../run/record.ts";
 import { finishRun, takeBucket } from "../../run/recovery.ts";
 import { requireNames } from "../../run/request.ts";
-import { EXIT } from "../base/flags.ts";
+import { EXIT, withoutServerVariables } from "../base/flags.ts";
 import { diffColours, type StopRequest, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
 import { liveView } from "./live.ts";
 
@@ -140,11 +140,6 @@ async function showResult(view: RunView, result: unknown): Promise<boolean> {
 
 function printError(error: unknown): void {
   toStderr(`error: ${explain(error)}\n`);
-}
-
-/** The environment without the variables of a server, which may hold secrets. */
-export function withoutServerVariables(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
-  return Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith("OPS_SERVE_")));
 }
 
 /**

@@ -5,10 +5,9 @@ import { counted } from "../../core/plain-text.ts";
 import { Launcher } from "../../core/spawn.ts";
 import { examine } from "../../operation/tend/doctor.ts";
 import { FINDING_GRADES, type Finding } from "../../operation/tend/doctor-bucket.ts";
-import { bucketDir, EXIT, type Parsed, wantsJson } from "../base/flags.ts";
+import { bucketDir, EXIT, type Parsed, wantsJson, withoutServerVariables } from "../base/flags.ts";
 import { jsonText, stopRequest, toStdout, visible } from "../base/terminal.ts";
 import { SERVICE, type ServiceSettings, settledSettings } from "../server/unit.ts";
-import { withoutServerVariables } from "./bucket.ts";
 
 /** `ops doctor`, of a bucket or of a server. Answers the exit code: 0, or 1 where there is a problem. */
 export async function doctorCommand(input: Parsed): Promise<number> {

@@ -7,9 +7,8 @@ import { createExclusive, makePrivateFolder, PRIVATE_FOLDER, readBounded, unless
 import { selfArguments } from "../../core/self.ts";
 import { type Argv, type CommandOutcome, Launcher } from "../../core/spawn.ts";
 import { serverConfig } from "../../server/config.ts";
-import { EXIT, type Parsed } from "../base/flags.ts";
+import { EXIT, type Parsed, withoutServerVariables } from "../base/flags.ts";
 import { toStdout } from "../base/terminal.ts";
-import { withoutServerVariables } from "../bucket/bucket.ts";
 import { SERVICE, type ServiceSettings, serviceUnit, settingsOfUnit, settledSettings } from "./unit.ts";
 
 const TOKEN_BYTES = 32;
