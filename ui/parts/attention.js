@@ -36,7 +36,7 @@ function problemKey(bucketId, { kind, job, action, workers }) {
 /**
  * The problems as rows: those that are dismissed left out, many unreachable workers as one. `total` is how many there are.
  * @param {string} bucketId
- * @param {{ items: any[], total: number, cut: number }} problems
+ * @param {{ items: any[], cut: number }} problems
  * @param {boolean} withDismissed
  */
 export function attentionRows(bucketId, { items, cut }, withDismissed = false) {

@@ -47,7 +47,7 @@ export function jobView(page) {
       reasonOf,
       waitingOf: () => places.countsOf().w ?? 0,
     };
-    const attention = attentionRows(page.bucketId, { items: own, total: own.length, cut: 0 });
+    const attention = attentionRows(page.bucketId, { items: own, cut: 0 });
     patch(needs, tab === "" && attentionPanel(page, attention, options));
   }
 
