@@ -12,13 +12,13 @@ const NEEDED = 24;
 const WRAPPED = "OPS_WRAPPED";
 const root = fileURLToPath(new URL("../", import.meta.url));
 /** Where the archive of a release and `npm ci` put a Node. */
-const BROUGHT = ["node/bin/node", "node_modules/.bin/node"];
+const NODES = ["node/bin/node", "node_modules/.bin/node"];
 
 if (Number.parseInt(process.versions.node, 10) < NEEDED) runAgainOnNewerNode();
 else await main();
 
 function runAgainOnNewerNode() {
-  const newer = BROUGHT.map((name) => path.join(root, name)).find((file) => existsSync(file));
+  const newer = NODES.map((name) => path.join(root, name)).find((file) => existsSync(file));
   if (newer === undefined) {
     const isSource = existsSync(path.join(root, "package-lock.json"));
     const advice = isSource

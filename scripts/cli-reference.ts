@@ -1,4 +1,18 @@
-import { type Command, type Flag, operandLabel } from "../lib/cli/base/flags.ts";
+import { type Command, EXIT, flagLabel, operandLabel } from "../lib/cli/base/flags.ts";
+
+const MEANINGS: Readonly<Record<keyof typeof EXIT, string>> = {
+  done: "done",
+  failed: "failed",
+  usage: "wrong usage; nothing was done",
+  busy: "the bucket is busy: another operation goes on there",
+  cancelled: "cancelled",
+};
+
+/** Each exit code of the program with what it means. */
+export const EXIT_CODES: readonly (readonly [string, string])[] = (Object.keys(MEANINGS) as (keyof typeof EXIT)[]).map((name) => [
+  String(EXIT[name]),
+  MEANINGS[name],
+]);
 
 const INTRODUCTION = `# The command line
 
@@ -13,12 +27,7 @@ are whole.
 
 | Exit code | Meaning |
 |---|---|
-| 0 | done |
-| 1 | failed |
-| 2 | wrong usage; nothing was done |
-| 75 | the bucket is busy: another operation goes on there |
-| 130 | cancelled |
-`;
+${EXIT_CODES.map(([code, meaning]) => `| ${code} | ${meaning} |\n`).join("")}`;
 
 /** The reference of all commands as Markdown: docs/cli.md. */
 export function commandReference(commands: readonly Command[]): string {
@@ -36,12 +45,8 @@ function section(command: Command): string {
   const usage = ["ops", command.name, ...operands.map(operandLabel)].join(" ");
   const rows = [
     ...operands.map((one) => `| \`${operandLabel(one)}\` | ${one.help} |\n`),
-    ...command.flags.map((flag) => `| \`${label(flag)}\` | ${flag.help} |\n`),
+    ...command.flags.map((flag) => `| \`${flagLabel(flag)}\` | ${flag.help} |\n`),
   ];
   const table = rows.length === 0 ? "" : `\n| | |\n|---|---|\n${rows.join("")}`;
   return `\n## ${usage}\n\n${command.summary}.\n${table}`;
-}
-
-function label(flag: Flag): string {
-  return `--${flag.name}${flag.value ? ` ${flag.value}` : ""}${flag.short ? `, -${flag.short}` : ""}`;
 }

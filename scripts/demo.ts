@@ -3,11 +3,12 @@
 // With `--ssh` the workers are reached over ssh: a private sshd stands in for three machines.
 
 import { spawnSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { fileURLToPath } from "node:url";
+import { remove } from "../lib/core/files.ts";
 import { Example } from "./example.ts";
 import { LocalServer, ops, type Run } from "./local-server.ts";
 import { patience } from "./patience.ts";
@@ -135,9 +136,7 @@ async function cleanUp(): Promise<void> {
     say(failure);
   }
   await sshd?.stop();
-  // Only root can remove files from a read-only folder, such as a revision.
-  spawnSync("chmod", ["-R", "u+rwX", folder]);
-  rmSync(folder, { recursive: true, force: true });
+  await remove(folder);
 }
 
 function show(text: string): void {

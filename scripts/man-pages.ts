@@ -1,4 +1,6 @@
-import { type Command, type Flag, operandLabel } from "../lib/cli/base/flags.ts";
+import { type Command, flagLabel, operandLabel } from "../lib/cli/base/flags.ts";
+import { SERVICE } from "../lib/cli/server/unit.ts";
+import { EXIT_CODES } from "./cli-reference.ts";
 
 /** What stands in the foot of each page. */
 export interface Edition {
@@ -7,17 +9,10 @@ export interface Edition {
   date: string;
 }
 
-const EXIT_CODES = [
-  ["0", "done"],
-  ["1", "failed"],
-  ["2", "wrong usage; nothing was done"],
-  ["75", "the bucket is busy: another operation goes on there"],
-  ["130", "cancelled"],
-] as const;
 const FILES = [
-  ["/var/lib/ops", "the buckets of the service"],
-  ["/etc/ops/token", "the API token of the service"],
-  ["/etc/systemd/system/ops.service", "the service, as ops-server-install(1) writes it"],
+  [SERVICE.root, "the buckets of the service"],
+  [SERVICE.token, "the API token of the service"],
+  [SERVICE.unit, "the service, as ops-server-install(1) writes it"],
 ] as const;
 const ENVIRONMENT = [
   ["OPS_SERVE_ROOT", "the folder of the buckets of a server"],
@@ -48,7 +43,7 @@ function overview(commands: readonly Command[], edition: Edition): string {
 
 function commandPage(command: Command, edition: Edition): string {
   const operands = command.operands ?? [];
-  const usage = operands.map((one) => `.RI ${one.optional ? `[ ${bare(one.name)} ]` : bare(one.name)}\n`).join("");
+  const usage = operands.map((one) => `${one.optional ? `.RI [ ${bare(one.name)} ]` : `.I ${bare(one.name)}`}\n`).join("");
   return [
     head(pageName(command), command.summary, edition),
     `.SH SYNOPSIS\n.B ops ${bare(command.name)}\n${usage}${command.flags.length > 0 ? ".RI [ flags ]\n" : ""}`,
@@ -71,10 +66,6 @@ function pageName(command: Command): string {
 
 function head(name: string, about: string, { version, date }: Edition): string {
   return `.TH ${name.toUpperCase()} 1 ${date} "ops ${version}" "User Commands"\n.SH NAME\n${bare(name)} \\- ${words(about)}\n`;
-}
-
-function flagLabel({ name, value, short }: Flag): string {
-  return `${short === undefined ? "" : `-${short}, `}--${name}${value === undefined ? "" : ` ${value}`}`;
 }
 
 function list(title: string, rows: readonly (readonly [string, string])[]): string {

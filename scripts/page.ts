@@ -5,8 +5,11 @@ import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { PROGRAM } from "./local-server.ts";
+import { patience } from "./patience.ts";
 import { PrivateSshd } from "./private-sshd.ts";
 
+/** The longest time for the blocks of a page on a quiet machine. */
+const PLAY_LIMIT_MS = 300_000;
 /** The default key exchange costs ten times as much. */
 const QUICK = "KexAlgorithms curve25519-sha256";
 
@@ -107,7 +110,9 @@ export async function play(
   writeFileSync(path.join(bin, "ops"), `#!/bin/sh\nexec node ${PROGRAM} "$@"\n`, { mode: 0o755 });
   const author = { GIT_AUTHOR_NAME: "you", GIT_AUTHOR_EMAIL: "you@example.org" };
   const committer = { GIT_COMMITTER_NAME: "you", GIT_COMMITTER_EMAIL: "you@example.org" };
-  const child = spawn("bash", ["-c", scriptOf(blocks, settings)], {
+  // After the limit, bash and what it waits for are ended.
+  const limit = ["--kill-after=5", String(patience(PLAY_LIMIT_MS) / 1000)];
+  const child = spawn("timeout", [...limit, "bash", "-c", scriptOf(blocks, settings)], {
     cwd: home,
     env: { ...process.env, ...author, ...committer, HOME: home, PATH: `${bin}:${process.env.PATH}` },
     stdio: ["ignore", "pipe", "ignore"],

@@ -1,10 +1,11 @@
 // `npm run picture`: plays docs/start.md on three hosts of this machine and draws what its broken release and the release
 // after it printed, at the pace of the run, as docs/images/start.svg: a deploy that fails at a gate, is put back, and goes on.
 
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
+import { remove } from "../lib/core/files.ts";
 import { type Block, blocksOf, END, PageHosts, play, START_PAGE } from "./page.ts";
 
 const TARGET = fileURLToPath(new URL("../docs/images/start.svg", import.meta.url));
@@ -107,5 +108,5 @@ try {
   process.stdout.write(`${TARGET}\n`);
 } finally {
   await hosts.stop();
-  rmSync(folder, { recursive: true, force: true });
+  await remove(folder);
 }

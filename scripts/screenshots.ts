@@ -8,16 +8,20 @@ import { fileURLToPath } from "node:url";
 import { openDatabase } from "../lib/bucket/base/database.ts";
 import { layoutOf } from "../lib/bucket/base/layout.ts";
 import { setLastOutcome } from "../lib/bucket/catalog/info.ts";
+import { remove } from "../lib/core/files.ts";
 import { ConsolePage } from "../test/helpers/browser.ts";
 import { certificateFor } from "../test/helpers/http.ts";
 import { deployFleet, driftFleet, type Fleet, holdOf, markPromoted, pushFleet } from "./fleet-example.ts";
 import { LocalServer } from "./local-server.ts";
+import { patience } from "./patience.ts";
 import * as screens from "./screens.ts";
 
 /** Any secret of an authenticator app, in base32. */
 const TOTP_SECRET = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ";
 /** The moving picture of a deploy: how large, and how often. */
 const [FRAME, FRAME_MS] = [{ width: 1200, height: 860 }, 200];
+/** The longest time for a part of that deploy on a quiet machine. */
+const PART_MS = 180_000;
 const LARGE = { workers: 1_000, rack: 25 };
 
 const target = path.resolve(process.argv[2] ?? fileURLToPath(new URL("../screenshots", import.meta.url)));
@@ -34,7 +38,7 @@ try {
   await withServer("codes", flags, (server, ui) => shoot(ui, [screens.codeScreen(server.token)]));
 } finally {
   for (const end of ends) end();
-  rmSync(folder, { recursive: true, force: true });
+  await remove(folder);
 }
 for (const one of wide) process.stderr.write(`wider than its page: ${one}\n`);
 
@@ -105,7 +109,11 @@ async function liveDeploy(server: LocalServer, ui: ConsolePage, fleet: Fleet): P
     await film.page.locator("main .map [role=gridcell]").first().waitFor();
     const run = await server.startRun(fleet.bucket, "deploy", { force: true });
     const progress = () => server.call<RunProgress>("GET", `/api/buckets/${fleet.bucket}/runs/${run}`);
-    const isHeld = async () => (await progress()).body.progress?.jobs.every(isDoneOrHeld) ?? false;
+    const isHeld = async () => {
+      const { status, progress: seen } = (await progress()).body;
+      if (status !== "running") throw new Error(`the deploy ${status} before nginx waited`);
+      return seen?.jobs.every(isDoneOrHeld) ?? false;
+    };
     let frames = await record(film, 0, isHeld);
     await shoot(ui, screens.liveScreens({ fleet: fleet.bucket, run }));
     rmSync(hold);
@@ -128,11 +136,14 @@ function isDoneOrHeld({ job, wave, state }: { job: string; wave: number; state: 
   return job === "nginx" ? state === "running" : wave > 1 || !/running|waiting/.test(state);
 }
 
-/** Takes frames until something is so; answers how many there are. */
+/** Takes frames until something is so; answers how many there are. Throws where that takes longer than a part of a deploy may. */
 async function record({ page }: ConsolePage, first: number, isEnd: () => Promise<boolean>): Promise<number> {
   mkdirSync(path.join(target, "frames"), { recursive: true });
   let frame = first;
+  const limit = patience(PART_MS);
+  const deadline = performance.now() + limit;
   for (let ended = false; !ended; ) {
+    if (performance.now() > deadline) throw new Error(`the deploy did not go on within ${limit / 1000} s`);
     ended = await isEnd();
     await page.screenshot({ path: path.join(target, "frames", `${String(frame++).padStart(4, "0")}.png`) });
     await page.waitForTimeout(FRAME_MS);

@@ -1,6 +1,16 @@
 // Makes a release: an npm package, an archive with a Node for each architecture, and the papers about them. The same
 // commit gives the same bytes.
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import path from "node:path";
 import { hashOf, type ReleaseFile, writeArchive } from "./archive.ts";
 import { type BundledNode, lockedPackage } from "./node.ts";
@@ -8,21 +18,38 @@ import { type Commit, isoTime, provenance, sbom } from "./papers.ts";
 import { programFiles } from "./program.ts";
 import { systemFiles } from "./system.ts";
 
+const SUMS = "SHA256SUMS";
+
 /** What a release is made from. */
 export interface ReleaseOptions {
   /** The source tree. */
   root: string;
-  /** The folder of the release; what it holds is removed. */
+  /** The folder of the release: a new or an empty one, or that of an earlier release, which is replaced. */
   target: string;
   commit: Commit;
   /** The Node of each archive. */
   nodes: readonly BundledNode[];
 }
 
-/** Makes a release and answers the names of its files. */
-export async function buildRelease({ root, target, commit, nodes }: ReleaseOptions): Promise<string[]> {
-  rmSync(target, { recursive: true, force: true });
-  mkdirSync(target, { recursive: true });
+/** Makes a release and answers the names of its files. Throws, and removes nothing, for a folder that holds something else. */
+export async function buildRelease(options: ReleaseOptions): Promise<string[]> {
+  const target = path.resolve(options.target);
+  if (existsSync(target) && readdirSync(target).length > 0 && !existsSync(path.join(target, SUMS)))
+    throw new Error(`${target} holds something else than a release: empty it, or name another folder with --target`);
+  mkdirSync(path.dirname(target), { recursive: true });
+  const beside = mkdtempSync(`${target}-`);
+  try {
+    const names = await fill({ ...options, target: beside });
+    chmodSync(beside, 0o755);
+    rmSync(target, { recursive: true, force: true });
+    renameSync(beside, target);
+    return names;
+  } finally {
+    rmSync(beside, { recursive: true, force: true });
+  }
+}
+
+async function fill({ root, target, commit, nodes }: ReleaseOptions): Promise<string[]> {
   const compiled = path.join(target, "build");
   const files = programFiles(root, compiled, commit.id);
   rmSync(compiled, { recursive: true });
@@ -65,6 +92,6 @@ async function hashes(files: [name: string, file: string][]): Promise<Record<str
 /** Writes SHA256SUMS, for `sha256sum -c`. */
 async function writeSums(target: string, files: readonly string[]): Promise<string[]> {
   const lines = await Promise.all(files.map(async (file) => `${await hashOf(path.join(target, file))}  ${file}\n`));
-  writeFileSync(path.join(target, "SHA256SUMS"), lines.join(""));
-  return [...files, "SHA256SUMS"];
+  writeFileSync(path.join(target, SUMS), lines.join(""));
+  return [...files, SUMS];
 }

@@ -7,7 +7,7 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { buildRelease } from "./build.ts";
-import { ARCHITECTURES, fetchNode, lockedPackage } from "./node.ts";
+import { ARCHITECTURES, fetchNode, lockedPackage, STEP_LIMIT_MS } from "./node.ts";
 import type { Commit } from "./papers.ts";
 import { SHIPPED } from "./program.ts";
 
@@ -42,8 +42,8 @@ function commitOf(mayBeDirty: boolean): Commit {
 }
 
 function git(...args: string[]): string {
-  const { status, stdout, stderr } = spawnSync("git", ["-C", ROOT, ...args], { encoding: "utf8" });
-  if (status !== 0) throw new Error(`git ${args[0]} failed: ${stderr}`);
+  const { status, stdout, stderr, error } = spawnSync("git", ["-C", ROOT, ...args], { encoding: "utf8", timeout: STEP_LIMIT_MS });
+  if (status !== 0) throw new Error(`git ${args[0]} failed: ${error?.message ?? stderr}`);
   return stdout.trimEnd();
 }
 

@@ -6,6 +6,8 @@ import { hashOf } from "./archive.ts";
 
 /** The architectures that have an archive of their own. */
 export const ARCHITECTURES = ["arm64", "x64"] as const;
+/** The longest time for one program that a release starts. */
+export const STEP_LIMIT_MS = 300_000;
 export type Architecture = (typeof ARCHITECTURES)[number];
 
 /** A package as package-lock.json has it. */
@@ -63,6 +65,6 @@ export async function requireHash(archive: string, locked: LockedPackage): Promi
 }
 
 function run(program: string, ...args: string[]): void {
-  const { status, stderr, error } = spawnSync(program, args, { encoding: "utf8" });
+  const { status, stderr, error } = spawnSync(program, args, { encoding: "utf8", timeout: STEP_LIMIT_MS });
   if (status !== 0) throw new Error(`${program} ${args[0]} failed: ${error?.message ?? stderr}`);
 }

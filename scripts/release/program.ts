@@ -5,6 +5,7 @@ import { readFileSync, statSync } from "node:fs";
 import path from "node:path";
 import { walk } from "../../lib/core/walk.ts";
 import type { ReleaseFile } from "./archive.ts";
+import { STEP_LIMIT_MS } from "./node.ts";
 
 /** What of the source tree is shipped. TypeScript of the program itself goes as JavaScript, see {@link isCompiled}. */
 export const SHIPPED = [
@@ -44,8 +45,9 @@ export function programFiles(root: string, folder: string, commit: string): Rele
 function compile(root: string, folder: string): void {
   const tsc = path.join(root, "node_modules/typescript/bin/tsc");
   const argv = [tsc, "-p", path.join(root, "tsconfig.release.json"), "--outDir", folder];
-  const { status, stdout, stderr } = spawnSync(process.execPath, argv, { cwd: root, encoding: "utf8" });
-  if (status !== 0) throw new Error(`TypeScript did not make the program: ${stdout}${stderr}`);
+  const options = { cwd: root, encoding: "utf8", timeout: STEP_LIMIT_MS } as const;
+  const { status, stdout, stderr, error } = spawnSync(process.execPath, argv, options);
+  if (status !== 0) throw new Error(`TypeScript did not make the program: ${error?.message ?? `${stdout}${stderr}`}`);
 }
 
 function below(root: string, folder: string): string[] {

@@ -29,5 +29,6 @@ export async function startsOverBuckets(t: Pick<TestContext, "after">, count: nu
     }
   };
   await Promise.all(buckets.map(inBucket));
+  assert.ok(most > 0, "no process of a run was seen");
   return most;
 }

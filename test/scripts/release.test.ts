@@ -154,6 +154,22 @@ test("a package of Node with another hash than the lock file's is refused", asyn
   assert.throws(() => lockedPackage(PROGRAM_ROOT, "node"), /^Error: package-lock\.json has no SHA-512 of node$/);
 });
 
+test("a folder that holds something else is refused and kept; an earlier release is replaced", async () => {
+  const target = path.join(base, "mine");
+  const other = path.join(target, "thesis.txt");
+  mkdirSync(target);
+  writeFileSync(other, "x");
+  await assert.rejects(release(PROGRAM_ROOT, target), /mine holds something else than a release: empty it, or name another/);
+  assert.deepEqual(readdirSync(target), ["thesis.txt"]);
+  writeFileSync(path.join(target, "SHA256SUMS"), "");
+  const names = await release(PROGRAM_ROOT, `${target}/`);
+  assert.deepEqual(readdirSync(target).sort(), names.sort());
+  assert.deepEqual(
+    readdirSync(base).filter((name) => name.startsWith("mine-")),
+    [],
+  );
+});
+
 test("a tree with files that are not those of the commit gives no release", () => {
   const root = path.join(base, "changed");
   for (const name of ["lib", "scripts", "package.json", "package-lock.json"])

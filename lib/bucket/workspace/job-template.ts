@@ -25,6 +25,8 @@ interface JobFile extends Pick<FoundFile, "path" | "executable"> {
   content: string | Uint8Array;
 }
 
+/** How much of the job's name its port gets: the name of a port has at most 100 characters. */
+const PORT_STEM = 95;
 const SHARED_FOLDER = 0o755;
 const MANIFEST_NAME = "manifest.json";
 /** The templates of ops. In their files `@job@` is the job's name and `@port@` the name of its port. */
@@ -92,7 +94,7 @@ function copiedFiles(folder: string, template: string): JobFile[] {
 }
 
 function ownFiles(folder: string, job: string): JobFile[] {
-  const port = `${job.replaceAll("-", "_")}_http`;
+  const port = `${job.replaceAll("-", "_").slice(0, PORT_STEM)}_http`;
   return walk(folder).map((file) => {
     const content = readFound(folder, file).toString().replaceAll("@job@", job).replaceAll("@port@", port);
     return { path: file.path, executable: false, content };

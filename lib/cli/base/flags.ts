@@ -110,8 +110,8 @@ export function findCommand(commands: readonly Command[], args: readonly string[
   const isGroup = groupNamed(commands, [first]).length > 0;
   const typed = isGroup ? `${first} ${second}` : first;
   const names = commands.filter((one) => !one.hidden).map((one) => one.name);
-  const brought = Object.hasOwn(BROUGHT, first.toLowerCase()) ? BROUGHT[first.toLowerCase()] : undefined;
-  const close = brought ?? nearest(`${first} ${second}`, names) ?? nearest(first, names);
+  const known = Object.hasOwn(FOREIGN_COMMANDS, first.toLowerCase()) ? FOREIGN_COMMANDS[first.toLowerCase()] : undefined;
+  const close = known ?? nearest(`${first} ${second}`, names) ?? nearest(first, names);
   throw usage(`${quote(typed)} is not a command`, close, isGroup ? `ops ${first}` : "ops help");
 }
 
@@ -120,8 +120,8 @@ export function groupNamed(commands: readonly Command[], args: readonly string[]
   return commands.filter((one) => !one.hidden && args.length > 0 && one.name.startsWith(`${args.join(" ")} `));
 }
 
-/** The words that people bring from elsewhere, and what they mean here. */
-export const BROUGHT: Readonly<Record<string, string>> = {
+/** Commands of other tools, and the command of ops that does the same. */
+export const FOREIGN_COMMANDS: Readonly<Record<string, string>> = {
   apply: "deploy",
   exec: "run_command",
   history: "logs",
@@ -217,7 +217,8 @@ export function operandLabel({ name, optional }: Operand): string {
   return optional ? `[${name}]` : `<${name}>`;
 }
 
-function flagLabel(flag: Flag): string {
+/** How a flag is shown: `-s, --selectors A,B`. */
+export function flagLabel(flag: Flag): string {
   return `${flag.short ? `-${flag.short}, ` : ""}--${flag.name}${flag.value ? ` ${flag.value}` : ""}`;
 }
 

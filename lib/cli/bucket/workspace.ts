@@ -114,7 +114,8 @@ export async function checkCommand(input: Parsed): Promise<number> {
   const { checkWorkspace } = await import("../../operation/build/build.ts");
   const { problems, jobs, workers } = await checkWorkspace(layout, stop.signal);
   const found = placedProblems(layout, problems).map((one) => ({ ...one, file: shownPath(path.join(layout.root, one.file)) }));
-  const { errors, warnings } = { errors: problems.errors.length, warnings: problems.warnings.length };
+  const errors = problems.errors.length;
+  const warnings = problems.warnings.length;
   const isGood = errors === 0;
   if (wantsJson(input)) printJson({ ok: isGood, errors, warnings, problems: found });
   else {

@@ -102,6 +102,10 @@ test("a template of ops gets the job's name; a folder of templates/ with its nam
   );
   const manifest = JSON.parse(texts[files.indexOf("workspace/jobs/my-web/manifest.json")] ?? "");
   assert.deepEqual([manifest.selectors, Object.keys(manifest.resources.ports)], [["edge"], ["my_web_http"]]);
+  const longest = "a".repeat(100);
+  const [file = ""] = (await createJob(layout, { name: longest, template: "service" })).filter((one) => /manifest/.test(one));
+  const { ports } = JSON.parse(readFileSync(path.join(layout.root, file), "utf8")).resources;
+  assert.deepEqual(Object.keys(ports), [`${"a".repeat(95)}_http`]);
   renameSync(writeTemplate(layout), path.join(layout.templates, "service"));
   assert.ok((await createJob(layout, { name: "db", template: "service" })).includes("workspace/jobs/db/run"));
 });

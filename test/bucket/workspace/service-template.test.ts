@@ -67,6 +67,15 @@ for (const userland of USERLANDS) {
   });
 }
 
+test("what the program has started gets its time to end, also after the program has ended", async (t) => {
+  const child = `sh -c 'trap "sleep 0.5; echo well >data/end; exit" TERM; echo up >data/up; while :; do sleep 0.1; done'`;
+  const { folder, run, read } = await service(t, `run() { ${child} & exec sleep 1000; }\nready() { [ -f data/up ]; }`);
+  assert.equal((await run("start")).exitCode, 0);
+  assert.deepEqual(ended(await run("stop")), [0, "", ""]);
+  assert.equal(read("data/end"), "well\n");
+  assert.deepEqual(processesIn(folder), []);
+});
+
 test("a program that was killed does not run, and start, restart and reload start it again", async (t) => {
   const { run, pid } = await service(t, SLEEPS);
   for (const command of ["start", "restart", "reload"]) {

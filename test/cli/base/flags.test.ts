@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
-  BROUGHT,
   type Command,
   commandHelp,
   commandNamed,
+  FOREIGN_COMMANDS,
   findCommand,
   parseFlags,
   programHelp,
@@ -65,7 +65,7 @@ test("help names every flag, and the program's help every command that is not hi
 });
 
 test("each word that people bring means a command that there is", () => {
-  for (const meant of Object.values(BROUGHT)) assert.ok(commandNamed(COMMANDS, meant.split(" ")), meant);
+  for (const meant of Object.values(FOREIGN_COMMANDS)) assert.ok(commandNamed(COMMANDS, meant.split(" ")), meant);
 });
 
 test("help fits into 80 columns", () => {

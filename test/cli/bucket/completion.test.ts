@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
+import { SCHEMA_NAMES } from "../../../lib/bucket/workspace/schemas.ts";
 import { completionsOf } from "../../../lib/cli/bucket/completion.ts";
 import { COMMANDS } from "../../../lib/cli/main.ts";
+import { PROGRAM_ROOT } from "../../../lib/core/self.ts";
 import { build } from "../../../lib/operation/build/build.ts";
 import { ops, PROGRAM } from "../../../scripts/local-server.ts";
 import { temporaryFolder, writeFiles } from "../../helpers/temporary.ts";
@@ -60,6 +62,12 @@ test("values of flags are completed from their few words, from files or from fol
   assert.deepEqual(words("server", "--tls-cert=x"), [":files"]);
   assert.deepEqual(words("build", "--bucket-dir", ""), [":folders"]);
   assert.deepEqual(words("logs", "--tail", ""), []);
+});
+
+test("the few words of templates and schemas are those that there are", () => {
+  const templates = readdirSync(path.join(PROGRAM_ROOT, "lib/bucket/templates"));
+  assert.deepEqual(words("job", "create", "x", "--template", "").sort(), templates.sort());
+  assert.deepEqual(words("schema", ""), SCHEMA_NAMES);
 });
 
 test("jobs, workers, labels, hooks, runs and snapshots are those of the bucket; a name with special characters is left out", async (t) => {

@@ -7,14 +7,14 @@ run() {
   exec python3 -m http.server --bind "$HOST" --directory public "$PORT"
 }
 
-# Succeeds once the program is ready; `start` and `restart` return then. Whether it answers well is for the gate in
-# manifest.json.
+# Succeeds once the program is ready; `start` and `restart` return then. The health check in manifest.json
+# decides whether the program answers well.
 ready() {
   listens "$PORT"
 }
 
-# What may be set here, with what counts else:
+# Settings, each with its default:
 # RELOAD_SIGNAL=HUP   the signal that lets the program read its files again (none: a reload restarts it)
-# START_SECONDS=30    so long the program may take until it is ready
-# STOP_SECONDS=10     so long it may take to end; then it is killed
-# LOG_BYTES=10485760  a log that is longer moves to logs/service.log.1
+# START_SECONDS=30    the longest time until the program is ready
+# STOP_SECONDS=10     the longest time for the program to end; after that it is killed
+# LOG_BYTES=10485760  a longer log is copied to logs/service.log.1 and emptied
