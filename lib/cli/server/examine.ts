@@ -9,6 +9,7 @@ import { SCHEMA_VERSION } from "../../bucket/base/schema.ts";
 import { listSnapshots } from "../../bucket/snapshots/snapshots.ts";
 import { bucketIds, findBucket, refuseUsedRoot, serverLock } from "../../bucket/source/root.ts";
 import { explain, throwIfCancelled } from "../../core/errors.ts";
+import { exists } from "../../core/files.ts";
 import { limitOf } from "../../core/process.ts";
 import type { Argv, CommandOutcome, Launcher } from "../../core/spawn.ts";
 import { newestRun } from "../../operation/tend/doctor.ts";
@@ -23,7 +24,7 @@ import {
   warning,
 } from "../../operation/tend/doctor-bucket.ts";
 import { readTlsPair, readToken, tokenWarning } from "../../server/config.ts";
-import type { ServiceSettings } from "./unit.ts";
+import { SERVICE, type ServiceSettings } from "./unit.ts";
 
 const ALL_OTHERS = 0o077;
 const ASK_LIMIT_MS = 10_000;
@@ -43,6 +44,8 @@ const PROGRAMS: readonly [name: string, flag: string, misses: string | undefined
   ["python3", "--version", "hooks in Python need it"],
   ["make", "--version", "local workers need it"],
 ];
+/** Of a host that has the service. */
+const NOTIFY: (typeof PROGRAMS)[number] = ["systemd-notify", "--version", "the start of the service needs it"];
 
 /**
  * Looks at the root of a server and at what its service is told, and says what to do about each finding (docs/operate.md,
@@ -60,6 +63,7 @@ export async function examineServer(
   const ids = await bucketIds(root).catch(() => []);
   const layouts = ids.map((id) => findBucket(root, id).layout);
   const correct = "name the right file, or correct it";
+  const programs = (await exists(SERVICE.unit)) ? [...PROGRAMS, NOTIFY] : PROGRAMS;
   const ask = (argv: Argv) => launcher.run(argv, { timeoutMs: ASK_LIMIT_MS, signal });
   const findings = [
     await check("root", "name the root of a server with --root", () => judgeRoot(root)),
@@ -75,7 +79,7 @@ export async function examineServer(
       return judgeDisk(bavail * bsize, blocks * bsize);
     }),
     await check("node", "", () => ok(`Node ${process.versions.node}`)),
-    ...(await Promise.all(PROGRAMS.map(([name, flag, misses]) => check(name, "", () => judgeTool(ask, [name, flag], misses))))),
+    ...(await Promise.all(programs.map(([name, flag, misses]) => check(name, "", () => judgeTool(ask, [name, flag], misses))))),
     await check("clock", "check the rights of the buckets", () => judgeClock(ask, layouts)),
     ...(await Promise.all(layouts.map((layout) => examineOneBucket(layout)))).flat(),
   ];
