@@ -276,6 +276,15 @@ test("T-90 a session that ended asks for the token over the page; what is typed 
   const field = ui.page.getByLabel(/^Command/);
   await field.fill("df -h");
   await ui.page.context().clearCookies();
+  const held = Promise.withResolvers<() => Promise<void>>();
+  await ui.page.route(
+    "**/api/**",
+    async (route) => {
+      const response = await route.fetch();
+      held.resolve(() => route.fulfill({ response }));
+    },
+    { times: 1 },
+  );
   await ui.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))");
   const card = ui.page.getByRole("dialog", { name: "Sign in" });
   await card.getByText("Your session has ended. What is on this page stays.").waitFor();
@@ -284,7 +293,12 @@ test("T-90 a session that ended asks for the token over the page; what is typed 
   await card.getByRole("button", { name: "Sign in" }).click();
   await card.waitFor({ state: "detached" });
   assert.equal(await field.inputValue(), "df -h");
+  // An answer to a request from before the sign-in comes late.
+  const late = ui.page.waitForResponse((response) => response.status() === 401);
+  await (await held.promise)();
+  await late;
   await ui.page.locator("#live", { hasText: /^live$/ }).waitFor();
+  assert.equal(await card.count(), 0);
   await ui.page.reload();
   assert.equal(await field.inputValue(), "df -h");
 });

@@ -1,5 +1,8 @@
-/** Who asks for a code, who hears that the session has ended, and who hears of each answer. */
-export const session = { askForCode: async (_token) => {}, end() {}, heard() {} };
+/**
+ * Who asks for a code, who hears that the session has ended, and who hears of each answer; and the number of sign-ins and
+ * codes so far, for a late answer to a request from before says nothing about now.
+ */
+export const session = { askForCode: async (_token) => {}, end() {}, heard() {}, number: 0 };
 
 /** How long an answer may take; a long-poll takes its own time beside. */
 const LIMIT_MS = 10_000;
@@ -13,11 +16,12 @@ const LIMIT_MS = 10_000;
  *   limitMs?: number }} Options
  */
 export async function call(method, path, options = {}) {
+  const { number } = session;
   try {
     return await request(method, path, options);
   } catch (error) {
     if (error.code !== "totp_required") throw error;
-    await session.askForCode(options.token);
+    if (number === session.number) await session.askForCode(options.token);
     return await request(method, path, options);
   }
 }
@@ -44,9 +48,10 @@ export async function request(method, path, { body, token, headers: own, as = "j
   const isRaw = headers.has("Content-Type") || body === undefined;
   if (!isRaw) headers.set("Content-Type", "application/json");
   const options = { method, headers, body: isRaw ? body : JSON.stringify(body), cache: /** @type {const} */ ("no-store") };
+  const { number } = session;
   const [response, answer] = await answerOf(path, options, as, rest);
   if (response.ok) return answer;
-  if (answer.error === "unauthorized" && token === undefined) session.end();
+  if (answer.error === "unauthorized" && token === undefined && number === session.number) session.end();
   const { message = `The server answered with status ${response.status}`, error: code, details, run_id: runId } = answer;
   throw Object.assign(new Error(message), { status: response.status, code, details, runId, response });
 }

@@ -59,6 +59,7 @@ export function startCodes() {
 
 function begin({ expires_at: ends, totp }) {
   signing.signedIn = true;
+  session.number += 1;
   signing.ends.session = ends;
   drawMenu(totp.enabled);
   signing.onSignIn();
@@ -188,6 +189,7 @@ function onSent(form, field, problem, send) {
 /** A code was right: whoever waits goes on, and a new one is asked for in time. */
 function verified(ends) {
   signing.ends.code = ends;
+  session.number += 1;
   clearTimeout(signing.renewal);
   const left = Date.parse(ends) - Date.now();
   signing.renewal = setTimeout(askAhead, left - Math.min(AHEAD_MS, left / 4), ends);
