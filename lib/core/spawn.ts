@@ -60,6 +60,8 @@ interface Exit {
 export interface Channel {
   pid: number;
   send(message: unknown): void;
+  /** Its standard output, where that is a pipe; `ended` waits until all of it was read, or until it is destroyed. */
+  output: Readable | null;
   /** Resolves once, after the process is gone and its last message has been delivered. */
   ended: Promise<Exit>;
 }
@@ -192,11 +194,12 @@ export class Launcher {
   }
 
   /**
-   * Starts a child with an IPC channel, its output (both streams, one descriptor) going to `output`.
-   * The child is not listed in `groups`: its starter decides when it must end.
+   * Starts a child with an IPC channel, its output (both streams, one descriptor) going to `output`, or its stdout alone
+   * to a pipe. The child is not listed in `groups`: its starter decides when it must end.
    */
-  async channel(argv: Argv, output: number | "ignore", onMessage: (message: unknown) => void): Promise<Channel> {
-    const child = await launch(argv, { env: this.#environment, stdio: ["ignore", output, output, "ipc"], serialization: "json" });
+  async channel(argv: Argv, output: number | "ignore" | "pipe", onMessage: (message: unknown) => void): Promise<Channel> {
+    const errors = output === "pipe" ? "ignore" : output;
+    const child = await launch(argv, { env: this.#environment, stdio: ["ignore", output, errors, "ipc"], serialization: "json" });
     const ended = new Promise<Exit>((resolve) => {
       // "close" follows "exit" once the channel has been read to its end.
       child.once("close", (exitCode, signal) => resolve({ exitCode, signal }));
@@ -205,7 +208,7 @@ export class Launcher {
     const send = (message: unknown) => {
       if (child.connected) child.send(message as object, () => {});
     };
-    return { pid: child.pid as number, send, ended };
+    return { pid: child.pid as number, send, output: child.stdout, ended };
   }
 
   /** Aborted when all that was started is to end at once. */

@@ -196,7 +196,7 @@ class WebServer implements Listener {
   async #stream(response: ServerResponse, request: OpenRequest, body: StreamedBody): Promise<void> {
     try {
       if (request.method === "HEAD") response.end();
-      else await pipeline(Readable.from(request.counted(body.read()), { highWaterMark: 1 }), response);
+      else await pipeline(Readable.from(request.counted(body), { highWaterMark: 1 }), response);
     } catch (error) {
       if (!hasErrno(error, "ERR_STREAM_PREMATURE_CLOSE")) this.#options.onDefect?.(request.id, error);
     }

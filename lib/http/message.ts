@@ -43,6 +43,8 @@ export interface Answer {
 export interface StreamedBody {
   /** In bytes: `read` yields exactly as many or throws. A body without a length is sent in chunks. */
   length?: number;
+  /** The bytes come when something happens: the time for the answer counts for each piece alone. */
+  isLive?: true;
   read(): AsyncIterable<Uint8Array>;
   /** Called once, after the last byte or where the body will not be sent. */
   close(): Promise<void>;

@@ -19,6 +19,7 @@ import { readTlsPair, type ServerConfig } from "./config.ts";
 import { readConsole } from "./console-files.ts";
 import type { Services } from "./context.ts";
 import { Lines } from "./line.ts";
+import { LogReadings } from "./log-readings.ts";
 import { Readers } from "./reading.ts";
 import { ROUTES } from "./routes/table.ts";
 import { RunList } from "./run-list.ts";
@@ -64,8 +65,8 @@ export async function startServer(
   await supervisor.recover(buckets.map((id) => layoutOf(path.join(root, id))));
   await tellSchemas(root, buckets, log);
   const { guard, ...signIn } = signInOf(config, now);
-  const [readers, beside, runList] = [new Readers(), new ReadThread(), new RunList()];
-  const services = { root, supervisor, lines: new Lines(), launcher, readers, beside, runList, ...signIn };
+  const [readers, beside, runList, logReadings] = [new Readers(), new ReadThread(), new RunList(), new LogReadings(launcher)];
+  const services = { root, supervisor, lines: new Lines(), launcher, readers, beside, runList, logReadings, ...signIn };
   const listener = await listen({
     host,
     port,
@@ -91,6 +92,7 @@ export async function startServer(
     },
     async stop() {
       await Promise.all([listener.close(CLOSE_WAIT_MS), supervisor.stop()]);
+      await logReadings.closed();
       readers.close();
       beside.close();
       await lock.disposeAsync();

@@ -8,6 +8,7 @@ import type { Call, QueryFields, Route } from "../http/router.ts";
 import type { Supervisor } from "../run/supervisor.ts";
 import type { ReadThread } from "./beside.ts";
 import type { Lines } from "./line.ts";
+import type { LogReadings } from "./log-readings.ts";
 import type { Readers } from "./reading.ts";
 import type { RunList } from "./run-list.ts";
 
@@ -28,6 +29,8 @@ export interface Services {
   /** For all others. */
   beside: ReadThread;
   runList: RunList;
+  /** For logs, which processes of their own read. */
+  logReadings: LogReadings;
 }
 
 /** The services, and the identity behind the request. */

@@ -7,9 +7,11 @@ import { type Layout, layoutOf } from "../bucket/base/layout.ts";
 import { knownFacts, validPlan } from "../bucket/catalog/info.ts";
 import { jobMap, mapCell } from "../bucket/catalog/map.ts";
 import { cursorOf, type PageOf } from "../bucket/catalog/pages.ts";
+import { prometheusRows, scrapeConfigs } from "../bucket/catalog/scrape.ts";
 import { bucketSummary } from "../bucket/catalog/summary.ts";
 import { catalogView, type ViewName, type ViewQuery } from "../bucket/catalog/views.ts";
-import { fingerprintsOf } from "../bucket/kv/kv-access.ts";
+import { KvStore } from "../bucket/kv/kv.ts";
+import { fingerprintsOf, loadKvKey } from "../bucket/kv/kv-access.ts";
 import { listRevisions, type Revision } from "../bucket/source/revisions.ts";
 import { Failure } from "../core/errors.ts";
 import { readEvidence, readFailures } from "../run/log-evidence.ts";
@@ -43,6 +45,18 @@ const READS = {
     const fingerprintOf = name === "kv" ? await fingerprintsOf(layout) : undefined;
     const view = await readers.read(layout, (db) => catalogView(db, name, query, { ...page, fingerprintOf }));
     return { items: view.items, columns: view.columns, next_cursor: cursorOf(view.next) };
+  },
+
+  /** What the jobs have for Prometheus. */
+  async prometheus(layout: Layout, jobs: readonly string[] | undefined) {
+    const items = await readers.read(layout, (db) => prometheusRows(db, jobs));
+    return { items, columns: Object.keys(items[0] ?? {}), next_cursor: null };
+  },
+
+  /** What Prometheus has to scrape. */
+  async scrape(layout: Layout, jobs: readonly string[] | undefined) {
+    const key = await loadKvKey(layout);
+    return { items: await readers.read(layout, (db) => scrapeConfigs(db, new KvStore(db, key), { jobs, reveal: false })) };
   },
 
   /** A page of the facts of the workers. */

@@ -91,3 +91,32 @@ test("who leaves ends the reading, also while nothing is there to be sent", asyn
   await until("the reading to end", () => !isReading);
   assert.deepEqual(defects, []);
 });
+
+test("CP-329 of a live body the time counts for each piece, not for the waits between them", async (t) => {
+  const writeMs = 200;
+  const read = async function* () {
+    yield* pieces("first ");
+    const started = performance.now();
+    await until("more time than a whole answer may take", () => performance.now() - started > 2 * writeMs);
+    yield* pieces("second");
+  };
+  const body = { isLive: true as const, read, close: async () => {} };
+  const { url } = await listenFor(t, { limits: { writeMs }, handle: async () => ({ status: 200, body }) });
+  assert.equal(await (await fetch(url)).text(), "first second");
+});
+
+test("CP-329 a client that does not take a piece of a live body is cut", async (t) => {
+  const limits = { writeMs: 200 };
+  let isClosed = false;
+  const close = async () => {
+    isClosed = true;
+  };
+  const read = async function* () {
+    for (;;) yield new Uint8Array(1024 * 1024);
+  };
+  const { port } = await listenFor(t, { limits, handle: async () => ({ status: 200, body: { isLive: true, read, close } }) });
+  const socket = dial(t, port);
+  socket.pause();
+  socket.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+  await until("the end of the answer", () => isClosed);
+});

@@ -21,6 +21,7 @@ import {
   withJob,
 } from "../workspace/prometheus.ts";
 import { catalogAllocations, catalogFiles, catalogJobs } from "./catalog.ts";
+import { jobsNamed } from "./choices.ts";
 import { renderForJob } from "./staging.ts";
 
 const IGNORE = "dashboards/.dashboardignore";
@@ -34,9 +35,12 @@ interface PrometheusRow extends Record<string, string | number | null> {
   dashboards: number;
 }
 
-/** What each job of the catalog has for Prometheus, by name; jobs that have nothing are left out. */
-export function prometheusRows(db: Database): PrometheusRow[] {
-  return catalogJobs(db).flatMap(({ name: job }): PrometheusRow[] => {
+/**
+ * What each of these jobs, or each job of the catalog, has for Prometheus, by name; jobs that have nothing are left out.
+ * Throws `unknown_name`.
+ */
+export function prometheusRows(db: Database, jobs?: readonly string[]): PrometheusRow[] {
+  return jobsNamed(catalogJobs(db), jobs).flatMap(({ name: job }): PrometheusRow[] => {
     const files = filesForPrometheus(catalogFiles(db, job));
     if (files.size === 0) return [];
     const scrape = files.has(SCRAPE) || files.has(SCRAPE_TEMPLATE) ? "yes" : null;
@@ -50,7 +54,7 @@ export function prometheusRows(db: Database): PrometheusRow[] {
  * What Prometheus has to scrape: the lists of all jobs in one, `ops:port/…` and `ops:job` replaced by what they stand
  * for (docs/workspace.md, Prometheus). An entry with such a target is left out where its job has no active allocation. Throws
  * `ErrInvalidJob` for a template that renders to something else, `ErrKeyMissing` and `failed` where it cannot be
- * rendered.
+ * rendered, `unknown_name` for a job that is not in the catalog.
  */
 export function scrapeConfigs(
   db: Database,
@@ -60,9 +64,7 @@ export function scrapeConfigs(
   const active = catalogAllocations(db).filter(({ disabled, removed }) => !disabled && !removed);
   const activeByJob = Map.groupBy(active, ({ job }) => job);
   const names = new Map<string, string>();
-  const wanted = options.jobs?.map((name) => name.toLowerCase());
-  const jobs = catalogJobs(db).filter(({ name }) => wanted?.includes(name) ?? true);
-  return jobs.flatMap((job) => {
+  return jobsNamed(catalogJobs(db), options.jobs).flatMap((job) => {
     const hosts = (activeByJob.get(job.name) ?? []).map(({ worker }) => worker);
     const files = filesForPrometheus(catalogFiles(db, job.name));
     const template = files.get(SCRAPE_TEMPLATE);

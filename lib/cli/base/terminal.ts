@@ -1,5 +1,6 @@
 // No import, for the reason in flags.ts.
 const { styleText } = process.getBuiltinModule("node:util");
+const { writeSync } = process.getBuiltinModule("node:fs");
 
 /**
  * Writes text to stdout with control characters escaped, also into a pipe: the text may quote a server, a worker or a
@@ -12,6 +13,22 @@ export function toStdout(text: string, painted: (text: string) => string = (same
 /** Writes text to stderr in the same way. */
 export function toStderr(text: string): void {
   process.stderr.write(visibleLines(text));
+}
+
+const FULL_PIPE_MS = 10;
+const PAUSE = new Int32Array(new SharedArrayBuffer(4));
+
+/** Writes text to stdout as it is before this returns, however slow the reader is. Throws where nobody reads any more. */
+export function writeWhole(text: string): void {
+  const bytes = Buffer.from(text);
+  for (let at = 0; at < bytes.length; ) {
+    try {
+      at += writeSync(process.stdout.fd, bytes, at);
+    } catch (error) {
+      if (!(error instanceof Error) || !("code" in error) || error.code !== "EAGAIN") throw error;
+      Atomics.wait(PAUSE, 0, 0, FULL_PIPE_MS);
+    }
+  }
 }
 
 /** Prints a value as JSON on stdout. */

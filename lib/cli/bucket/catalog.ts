@@ -1,8 +1,9 @@
 import { buffer } from "node:stream/consumers";
 import { bytesOf } from "../../bucket/base/contents.ts";
-import type { Database } from "../../bucket/base/database.ts";
 import { layoutOf } from "../../bucket/base/layout.ts";
-import { catalogFile } from "../../bucket/catalog/catalog.ts";
+import type { CatalogJob } from "../../bucket/base/model.ts";
+import { catalogFile, catalogJobs } from "../../bucket/catalog/catalog.ts";
+import { jobsNamed } from "../../bucket/catalog/choices.ts";
 import { bucketInfo } from "../../bucket/catalog/info.ts";
 import { prometheusRows, scrapeConfigs } from "../../bucket/catalog/scrape.ts";
 import { catalogView, type ViewName } from "../../bucket/catalog/views.ts";
@@ -102,9 +103,7 @@ export async function kvGetCommand(input: Parsed): Promise<number> {
 export async function prometheusCommand(input: Parsed): Promise<number> {
   const jobs = flagList(input, "jobs");
   using db = await openBucket(layoutOf(bucketDir(input)));
-  checkJobs(db, jobs);
-  const wanted = jobs?.map((name) => name.toLowerCase());
-  const rows = prometheusRows(db).filter(({ job }) => wanted?.includes(job) ?? true);
+  const rows = prometheusRows(db, jobs);
   const columns = Object.keys(rows[0] ?? {});
   if (wantsJson(input)) printJson(rows);
   else if (rows.length === 0) throw new Failure("ErrNotFound", "no job has anything below _prometheus/");
@@ -122,8 +121,8 @@ export async function prometheusCommand(input: Parsed): Promise<number> {
 export async function prometheusGetCommand(input: Parsed): Promise<number> {
   const [job = "", file = ""] = input.operands;
   using db = await openBucket(layoutOf(bucketDir(input)));
-  checkJobs(db, [job]);
-  const found = catalogFile(db, job.toLowerCase(), `_prometheus/${file}`);
+  const [{ name }] = jobsNamed(catalogJobs(db), [job]) as [CatalogJob];
+  const found = catalogFile(db, name, `_prometheus/${file}`);
   if (!found) throw new Failure("ErrNotFound", `job ${job} has no file ${quote(file)} below _prometheus/`);
   printText(bytesOf(found.content));
   return 0;
@@ -134,17 +133,11 @@ export async function prometheusScrapeCommand(input: Parsed): Promise<number> {
   const jobs = flagList(input, "jobs");
   const layout = layoutOf(bucketDir(input));
   using db = await openBucket(layout);
-  checkJobs(db, jobs);
   const kv = new KvStore(db, await loadKvKey(layout));
   const configs = scrapeConfigs(db, kv, { jobs, reveal: input.switches.has("reveal") });
   if (wantsJson(input)) printJson(configs);
   else printText(toYaml(configs));
   return 0;
-}
-
-/** Throws `unknown_name` for jobs that are not in the catalog. */
-function checkJobs(db: Database, jobs: readonly string[] | undefined): void {
-  catalogView(db, "jobs", { jobs }, { limit: 1 });
 }
 
 /** `ops kv set-secret <job> <key>`: stores what stdin holds, sealed, under the bucket's lock. */

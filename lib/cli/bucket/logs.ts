@@ -1,71 +1,44 @@
-import { type Layout, layoutOf, runLayout } from "../../bucket/base/layout.ts";
-import { type LogEntry, type LogFilter, type LogLine, readLogs } from "../../bucket/base/logs.ts";
-import { isUuid } from "../../codec/uuid.ts";
+import { layoutOf } from "../../bucket/base/layout.ts";
+import type { LogEntry, LogFilter, LogLine } from "../../bucket/base/logs.ts";
 import { Failure } from "../../core/errors.ts";
-import { exists, realPlace } from "../../core/files.ts";
+import { realPlace } from "../../core/files.ts";
 import { quote } from "../../core/shape.ts";
-import { runNamed } from "../../run/record.ts";
-import { bucketDir, flagList, flagNumber, type Parsed, wantsJson } from "../base/flags.ts";
+import { bucketDir, EXIT, flagList, flagNumber, type Parsed, wantsJson } from "../base/flags.ts";
 import { jsonLine, shortId, toStdout, visible } from "../base/terminal.ts";
+import { runLogLines } from "../server/run-logs.ts";
 
 /** So many lines of one command are held back until the command ends: commands that run at the same time do not mix. */
 const HELD_LINES = 10_000;
 
 const FILTERS = ["worker", "run", "job", "phase", "event"] as const;
 
-/**
- * `ops logs`: the structured lines of a bucket that match, in the order of time; with `--tail` only the last ones. They
- * come from `--run-dir`, else from the folder of the run when the filter names exactly one, else from `logs/`.
- */
+/** `ops logs`: the structured lines of a bucket that match, in the order of time. */
 export async function logsCommand(input: Parsed): Promise<number> {
+  const { filter, tail } = wantedLogs(input);
+  const given = input.values.get("run-dir");
+  const folder = given === undefined ? undefined : realPlace(given);
+  return await printLogs(input, runLogLines(layoutOf(bucketDir(input)), { filter, tail, folder }));
+}
+
+/** Which lines the flags of `ops logs` ask for. Throws `usage`. */
+export function wantedLogs(input: Parsed): { filter: LogFilter; tail: number | undefined } {
   const format = input.values.get("format") ?? "human";
   if (format !== "human" && format !== "raw")
     throw new Failure("usage", `--format: expected human or raw, found ${quote(format)}`);
   const given = FILTERS.map((name) => [name, flagList(input, name)] as const);
-  const filter: LogFilter = Object.fromEntries(given.filter(([, values]) => values !== undefined));
-  const lines = readLogs(await folderFor(input, filter), filter);
-  const tail = flagNumber(input, "tail");
+  return { filter: Object.fromEntries(given.filter(([, values]) => values !== undefined)), tail: flagNumber(input, "tail") };
+}
+
+/** Prints lines in the form that the flags of `ops logs` ask for. */
+export async function printLogs(input: Parsed, lines: AsyncIterable<LogLine>): Promise<number> {
   const human = humanLog((text) => toStdout(`${text}\n`));
-  let isEmpty = true;
-  for await (const { text, entry } of tail === undefined ? lines : await lastOf(lines, tail)) {
-    isEmpty = false;
+  for await (const { text, entry } of lines) {
     if (wantsJson(input)) toStdout(`${jsonLine(entry)}\n`);
-    else if (format === "raw") toStdout(`${visible(text)}\n`);
+    else if (input.values.get("format") === "raw") toStdout(`${visible(text)}\n`);
     else human.line(entry);
   }
   human.end();
-  // The ids of runs that exist are whole by now.
-  const unknown = isEmpty && tail !== 0 ? filter.run?.find((run) => !isUuid(run)) : undefined;
-  if (unknown !== undefined) throw new Failure("run_not_found", `there is no run ${quote(unknown)}`);
-  return 0;
-}
-
-/** The id of a run. A run whose folder is gone may still have lines in `logs/`. */
-async function runOf(layout: Layout, given: string): Promise<string> {
-  return runNamed(layout, given).catch((error: unknown) => {
-    if (error instanceof Failure && error.code === "run_not_found") return given;
-    throw error;
-  });
-}
-
-/** The folder of the logs; runs in the filter get their whole ids. */
-async function folderFor(input: Parsed, filter: LogFilter): Promise<string> {
-  const given = input.values.get("run-dir");
-  if (given !== undefined) return realPlace(given);
-  const layout = layoutOf(bucketDir(input));
-  if (filter.run) filter.run = await Promise.all(filter.run.map((run) => runOf(layout, run)));
-  const [id = "", ...others] = filter.run ?? [];
-  const { folder } = runLayout(layout, id);
-  return others.length === 0 && isUuid(id) && (await exists(folder)) ? folder : layout.logs;
-}
-
-async function lastOf(lines: AsyncIterable<LogLine>, count: number): Promise<LogLine[]> {
-  const last: LogLine[] = [];
-  for await (const line of lines) {
-    last.push(line);
-    if (last.length > 2 * count) last.splice(0, last.length - count);
-  }
-  return count === 0 ? [] : last.slice(-count);
+  return EXIT.done;
 }
 
 /**

@@ -15,6 +15,8 @@ import {
   type Task,
   type ToWorker,
 } from "../../run/protocol.ts";
+import { writeWhole } from "../base/terminal.ts";
+import type { WantedLogs } from "./run-logs.ts";
 
 /** The orders of a run's process. */
 type Order = Exclude<ToWorker, { type: "cancel" }>;
@@ -98,6 +100,10 @@ const TASKS: Record<Task["name"], (task: Task, signal: AbortSignal) => Promise<u
   async verify_snapshot({ input }, signal) {
     const { verifySnapshot } = await import("../../bucket/snapshots/restore.ts");
     return await verifySnapshot(String(input), signal);
+  },
+  async run_logs({ bucketDir, input }) {
+    const { runLogLines, writeLines } = await import("./run-logs.ts");
+    await writeLines(runLogLines(layoutOf(bucketDir), input as WantedLogs), writeWhole);
   },
 };
 

@@ -3,7 +3,7 @@ import { keyOf } from "../../bucket/catalog/pages.ts";
 import { LAST_OUTCOMES, STATES } from "../../bucket/catalog/states.ts";
 import { VIEW_NAMES, type ViewName } from "../../bucket/catalog/views.ts";
 import { Failure, type FailureCode } from "../../core/errors.ts";
-import { boolean, described, integer, optional, string, withDefault } from "../../core/shape.ts";
+import { anything, boolean, described, integer, list, object, optional, string, withDefault } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
 import { MOST_VALUES } from "../../http/router.ts";
 import { bucketRoute, type ServerRoute } from "../context.ts";
@@ -18,7 +18,8 @@ export const READ_FAILURES: readonly FailureCode[] = [
   "database_busy",
 ];
 
-const NAMES = string({ min: 1, max: 10_000 });
+/** Names with commas between them. */
+export const NAMES = string({ min: 1, max: 10_000 });
 
 const NAME = string({ min: 1, max: 300 });
 const KEY_PAGE = { ...PAGE, cursor: optional(CURSOR_TEXT) };
@@ -101,6 +102,34 @@ export const CATALOG_ROUTES: readonly ServerRoute[] = [
       return beside.answer("facts", layout, { after: keyOf(cursor), limit });
     },
   }),
+  bucketRoute({
+    method: "GET",
+    path: "/prometheus",
+    summary: "Show what each job has for Prometheus",
+    description: "Jobs without anything are left out. `…/jobs/{job}/files/_prometheus/{path}` has the files.",
+    query: { jobs: FILTERS.jobs },
+    answer: { status: 200, description: "All rows, keyed by the columns", shape: component("CatalogPage") },
+    failures: READ_FAILURES,
+    async handle({ query, bucket: { layout } }, { beside }) {
+      return beside.answer("prometheus", layout, namesOfList(query.jobs));
+    },
+  }),
+  bucketRoute({
+    method: "GET",
+    path: "/prometheus/scrape",
+    summary: "Show what Prometheus has to scrape",
+    description: "Secrets that templates read are `<secret>`.",
+    query: { jobs: FILTERS.jobs },
+    answer: {
+      status: 200,
+      description: "The scrape configurations of the jobs, in one list",
+      shape: object({ items: list(anything({ type: "object" })) }),
+    },
+    failures: READ_FAILURES,
+    async handle({ query, bucket: { layout } }, { beside }) {
+      return beside.answer("scrape", layout, namesOfList(query.jobs));
+    },
+  }),
   ...VIEW_NAMES.map(viewRoute),
 ];
 
@@ -124,7 +153,8 @@ function viewRoute(name: ViewName): ServerRoute {
   });
 }
 
-function namesOfList(...lists: (string | undefined)[]): string[] | undefined {
+/** The names in lists with commas; undefined where no list is given. Throws `invalid_request`. */
+export function namesOfList(...lists: (string | undefined)[]): string[] | undefined {
   const given = lists.filter((list) => list !== undefined);
   if (given.length === 0) return undefined;
   const names = given.flatMap((list) => list.split(",").map((name) => name.trim()));

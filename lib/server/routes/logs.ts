@@ -8,10 +8,10 @@ import { type LineFilter, openLog, openLogText } from "../../run/log-lines.ts";
 import type { LinesQuery, LogLines } from "../../run/log-view.ts";
 import type { ReadThread } from "../beside.ts";
 import { bucketRoute } from "../context.ts";
+import { LINES_TYPE } from "../log-readings.ts";
+import { NAMES, namesOfList } from "./catalog.ts";
 import { findRun, runIdOf } from "./runs.ts";
 import { component, pollMs, TIMEOUT } from "./shapes.ts";
-
-const TEXT = "text/plain; charset=utf-8";
 
 /** Names of jobs and workers have no spaces. */
 const PLACE = { pattern: /\S+/, means: "a name", max: 253 };
@@ -30,8 +30,41 @@ const LINES = {
   ),
 };
 
+/** The values that lines may have in a field. */
+const VALUES = (what: string) => optional(described(NAMES, `Only lines ${what}, with commas between them`));
+
 /** The logs of runs, while they run and afterwards. */
 export const LOG_ROUTES = [
+  bucketRoute({
+    method: "GET",
+    path: "/logs",
+    summary: "Read the structured lines that runs and their commands have logged",
+    description:
+      "As they were written, `log_format` of ops.conf, in the order of time. A run is named by the beginning or the end of " +
+      "its id; of exactly one run the lines come from its own folder. The length is not known in advance: an answer that is " +
+      "cut ends without its last chunk.",
+    query: {
+      run: VALUES("of these runs"),
+      worker: VALUES("about these workers, - for those about no worker"),
+      job: VALUES("about these jobs"),
+      phase: VALUES("of these phases"),
+      event: VALUES("with these events"),
+      tail: optional(described(integer({ min: 0, max: 1_000_000 }), "Only so many of the last lines")),
+    },
+    answer: {
+      status: 200,
+      description: "The lines",
+      type: LINES_TYPE,
+      example: "ts=2026-05-04T12:00:00.250Z level=info msg=begin\n",
+    },
+    failures: ["run_not_found"],
+    async handle({ query: { tail, ...fields }, request, bucket: { id, layout } }, { logReadings }) {
+      const lists = Object.entries(fields).map(([name, text]) => [name, namesOfList(text)] as const);
+      const filter = Object.fromEntries(lists.filter(([, names]) => names !== undefined));
+      const task = { name: "run_logs", bucketDir: layout.root, bucketId: id, input: { filter, tail } } as const;
+      return await logReadings.answer(task, request.signal);
+    },
+  }),
   bucketRoute({
     method: "GET",
     path: "/runs/{run_id}/logs",
@@ -156,7 +189,7 @@ export const LOG_ROUTES = [
     answer: {
       status: 200,
       description: "The lines, as an attachment",
-      type: TEXT,
+      type: LINES_TYPE,
       example: "2026-05-04T12:00:00.250Z web@10.0.0.7 | started\n- web@10.0.0.7 ! without a time\n",
     },
     failures: ["run_not_found"],
@@ -165,7 +198,7 @@ export const LOG_ROUTES = [
       const name = `${record.kind}-${record.id}.log`;
       return {
         status: 200,
-        headers: { "Content-Type": TEXT, "Content-Disposition": `attachment; filename="${name}"` },
+        headers: { "Content-Type": LINES_TYPE, "Content-Disposition": `attachment; filename="${name}"` },
         body: await openLogText(layout, record, lineFilter(query), query.times),
       };
     },
@@ -175,7 +208,7 @@ export const LOG_ROUTES = [
     path: "/runs/{run_id}/activity.log",
     summary: "Read the Activity of a run as it is",
     description: "Has an ETag and takes ranges. While the run goes on it grows, and its version changes.",
-    answer: { status: 200, description: "Its bytes", type: TEXT, ranges: true },
+    answer: { status: 200, description: "Its bytes", type: LINES_TYPE, ranges: true },
     failures: ["run_not_found"],
     async handle({ params, request, bucket: { layout } }) {
       const { activity } = runLayout(layout, findRun(layout, params).id);
@@ -190,7 +223,13 @@ export const LOG_ROUTES = [
       "Lines `<byte offset> <unix ms>`: output from that offset on was written at that time or " +
       "later. A line precedes output that comes 250 ms or more after the last line. Empty for a run without times; " +
       "a last line without a newline does not count. Has an ETag and takes ranges, and grows like the log.",
-    answer: { status: 200, description: "Its bytes", type: TEXT, ranges: true, example: "0 1790000000000\n4711 1790000000250\n" },
+    answer: {
+      status: 200,
+      description: "Its bytes",
+      type: LINES_TYPE,
+      ranges: true,
+      example: "0 1790000000000\n4711 1790000000250\n",
+    },
     failures: ["run_not_found"],
     async handle({ params, request, bucket: { layout } }) {
       const { activityTimes } = runLayout(layout, findRun(layout, params).id);
@@ -234,5 +273,5 @@ function lineFilter(query: { [K in keyof typeof LINES]: Infer<(typeof LINES)[K]>
 /** A file of a run for download; empty where it is not there, as for a run that was only recorded yet. */
 async function logDownload(file: string): Promise<Download> {
   const handle = await openLog(file);
-  return handle ? fileDownload(TEXT, handle) : bytesDownload(TEXT, Buffer.alloc(0), "empty");
+  return handle ? fileDownload(LINES_TYPE, handle) : bytesDownload(LINES_TYPE, Buffer.alloc(0), "empty");
 }

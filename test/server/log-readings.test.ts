@@ -1,0 +1,82 @@
+import assert from "node:assert/strict";
+import { mkdirSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { ops } from "../../scripts/local-server.ts";
+import { TestServer } from "../helpers/server.ts";
+import { makeWorkspace } from "../helpers/workspace.ts";
+
+const [FIRST, SECOND] = ["0190a5e8-0000-7000-8000-000000000001", "0190a5e9-0000-7000-8000-000000000002"];
+
+function line(second: number, run: string, rest: string): string {
+  return `ts=2026-01-01T00:00:0${second}.000Z level=info run=${run} ops=deploy ${rest}\n`;
+}
+
+/** A server with a bucket in which two runs have logged. */
+async function withLogs(t: TestContext) {
+  const server = await TestServer.start(t);
+  const bucket = await server.createBucket();
+  const write = (file: string, text: string) => {
+    const place = path.join(bucket.folder, "logs", file);
+    mkdirSync(path.dirname(place), { recursive: true });
+    writeFileSync(place, text);
+  };
+  const lines = [
+    line(1, FIRST, "worker=- msg=begin"),
+    line(2, FIRST, 'worker=10.0.0.1 job=web stream=stderr msg="oh \\u001b[31mno"'),
+    line(3, SECOND, "worker=- event=x"),
+  ];
+  write("ops.log", `${lines[0]}${lines[2]}`);
+  write("10.0.0.1.log", lines[1] as string);
+  write(`runs/${FIRST}/ops.log`, line(1, FIRST, "worker=- msg=mine"));
+  return { server, bucket, lines, get: (query: string) => server.call("GET", `${bucket.path}/logs${query}`) };
+}
+
+test("CP-470 the structured lines of a bucket come as they were written, in the order of time", async (t) => {
+  const { bucket, lines, get } = await withLogs(t);
+  const { status, headers, text } = await get("");
+  assert.deepEqual([status, headers.get("content-type"), text], [200, "text/plain; charset=utf-8", lines.join("")]);
+  const local = await ops(["logs", "--format", "raw", "--bucket-dir", bucket.folder]);
+  assert.equal(local.stdout, lines.join(""));
+});
+
+test("CP-470 filters, the last lines and one run are chosen as `ops logs` does", async (t) => {
+  const { lines, get } = await withLogs(t);
+  const [first, second, third] = lines;
+  assert.equal((await get("?worker=10.0.0.1,10.0.0.9&job=web")).text, second);
+  assert.equal((await get("?event=x")).text, third);
+  assert.equal((await get("?tail=2")).text, `${second}${third}`);
+  assert.equal((await get(`?run=${FIRST}`)).text, line(1, FIRST, "worker=- msg=mine"));
+  assert.equal((await get(`?run=${FIRST},${SECOND}`)).text, `${first}${second}${third}`);
+  assert.equal((await get("?job=none")).text, "");
+});
+
+test("CP-470 a run that is not there, and a filter without a name, are refused", async (t) => {
+  const { get } = await withLogs(t);
+  assert.deepEqual([(await get("?run=ffff")).status, (await get("?run=ffff")).body.error], [404, "run_not_found"]);
+  assert.deepEqual([(await get("?job=a,,b")).status, (await get("?tail=x")).status], [400, 400]);
+});
+
+test("what the jobs have for Prometheus is what `ops cat prometheus` shows; secrets stay hidden", async (t) => {
+  const { server, bucket } = await withLogs(t);
+  const scrape = '[{"job_name": "web", "password": "{{ get "secrets/job/web" "token" }}", "n": 1}]\n';
+  makeWorkspace(bucket.folder, {
+    workers: ["10.0.0.1"],
+    jobs: { web: { version: "1.0.0", selectors: ["worker"] }, api: { version: "1.0.0", selectors: ["worker"] } },
+    files: { "workspace/jobs/web/_prometheus/scrape.yaml.tpl": scrape, "workspace/jobs/api/_prometheus/runbooks/a.md": "A\n" },
+  });
+  const { body } = await server.call("POST", `${bucket.path}/build`);
+  const run = await server.ended(bucket.path, body.run_id);
+  assert.equal(run.status, "succeeded", JSON.stringify(run.error));
+  const secret = { value: "a-long-secret" };
+  assert.equal((await server.call("PUT", `${bucket.path}/secrets/jobs/web/token`, { body: secret })).status, 204);
+  const local = async (...words: string[]) =>
+    JSON.parse((await ops(["cat", "prometheus", ...words, "--json", "--bucket-dir", bucket.folder])).stdout);
+  const get = (rest: string) => server.call("GET", `${bucket.path}/prometheus${rest}`);
+  assert.deepEqual((await get("")).body.items, await local());
+  assert.deepEqual((await get("?jobs=API")).body.items, await local("--jobs", "api"));
+  const found = await get("/scrape");
+  assert.deepEqual(found.body.items, await local("scrape"));
+  assert.match(found.text, /<secret>/);
+  assert.equal((await get("/scrape?jobs=none")).body.error, "unknown_name");
+});
