@@ -85,6 +85,7 @@ const COMMAND_LINES: readonly [string, string][] = [
   ["GET /snapshots", "ops snapshot list"],
   ["GET /runs/{run_id}/activity.log", "ops logs --run <run>"],
   ["GET /logs", "ops logs"],
+  ["GET /jobs/{job}/logs", "ops logs <job>"],
   ["GET /prometheus", "ops cat prometheus"],
   ["GET /prometheus/scrape", "ops cat prometheus scrape"],
   ["GET /info", "ops info"],

@@ -153,6 +153,8 @@ reload: restart
 
 status:
 	@echo "nothing to look at yet: see the Makefile"
+
+# \`ops logs\` shows the files in logs/, or what a target \`logs\` prints: TAIL is the number of lines, FOLLOW=1 goes on.
 `;
 
 const EXAMPLE = `"""An example of a hook: \`ops hooks example\` runs it on the control host, once for each allocation of this job.

@@ -22,6 +22,8 @@ export async function logsCommand(input: Parsed): Promise<number> {
 
 /** Which lines the flags of `ops logs` ask for. Throws `usage`. */
 export function wantedLogs(input: Parsed): { filter: LogFilter; tail: number | undefined } {
+  if (input.switches.has("follow"))
+    throw new Failure("usage", "--follow goes with a job: `ops logs <job> --follow` (see `ops logs --help`)");
   const format = input.values.get("format") ?? "human";
   if (format !== "human" && format !== "raw")
     throw new Failure("usage", `--format: expected human or raw, found ${quote(format)}`);

@@ -99,15 +99,17 @@ export const READING_COMMANDS: readonly Command[] = [
   },
   {
     name: "logs",
-    summary: "Show the log lines of runs and of their commands on workers",
+    summary: "Show the log lines of runs and of their commands on workers, or what a job logs there",
+    operands: [{ name: "job", help: "Show the job's own logs on its workers", optional: true }],
     flags: [
       BUCKET_DIR,
-      { name: "worker", value: "A,B", help: "Only lines about these workers; - stands for lines about no worker" },
+      { name: "worker", value: "A,B", help: "Only these workers; without a job, - stands for lines about no worker" },
+      { name: "follow", short: "f", help: "With a job: go on with new lines until Ctrl-C, an hour at most" },
       { name: "run", value: "ID", help: "Only lines of this run; the beginning or end of its id is enough" },
       { name: "job", value: "A,B", help: "Only lines about these jobs" },
       { name: "phase", value: "A,B", help: "Only lines of these phases, for example rollout" },
       { name: "event", value: "A,B", help: "Only these events, for example command_end" },
-      { name: "tail", value: "N", help: "Only the last lines" },
+      { name: "tail", value: "N", help: "Only the last lines; with a job, those of each log (default: 100)" },
       { name: "run-dir", value: "DIR", help: "Read the logs in this folder instead" },
       {
         name: "format",
@@ -117,6 +119,9 @@ export const READING_COMMANDS: readonly Command[] = [
       },
       { name: "json", help: "Print one JSON object a line" },
     ],
-    run: async (input) => (await import("../bucket/logs.ts")).logsCommand(input),
+    async run(input) {
+      if (input.operands.length > 0) return (await import("../bucket/job-logs.ts")).jobLogsCommand(input);
+      return (await import("../bucket/logs.ts")).logsCommand(input);
+    },
   },
 ];

@@ -6,6 +6,7 @@ import { explain, Failure } from "../../core/errors.ts";
 import { writeAtomic } from "../../core/files.ts";
 import { identify } from "../../core/process.ts";
 import { Launcher } from "../../core/spawn.ts";
+import type { WantedJobLogs } from "../../operation/tend/job-logs.ts";
 import { ActivityWriter } from "../../run/activity.ts";
 import {
   CANCEL_WAIT_MS,
@@ -67,7 +68,7 @@ async function firstOrder(): Promise<Order> {
 
 async function carryOut(order: Order, launcher: Launcher, stop: AbortController): Promise<OutcomeMessage> {
   try {
-    if (order.type === "task") return await carryOutTask(order, stop.signal);
+    if (order.type === "task") return await carryOutTask(order, { launcher, signal: stop.signal });
     const { perform } = await import("../../operation/index.ts");
     const writer = new ActivityWriter(ACTIVITY, runLayout(layoutOf(order.bucketDir), order.runId));
     return await perform(order satisfies Orders, {
@@ -83,12 +84,18 @@ async function carryOut(order: Order, launcher: Launcher, stop: AbortController)
   }
 }
 
-async function carryOutTask(task: Task, signal: AbortSignal): Promise<OutcomeMessage> {
-  const result = (await TASKS[task.name](task, signal)) ?? null;
+async function carryOutTask(task: Task, means: TaskMeans): Promise<OutcomeMessage> {
+  const result = (await TASKS[task.name](task, means)) ?? null;
   return { type: "outcome", ok: true, error: null, result };
 }
 
-const TASKS: Record<Task["name"], (task: Task, signal: AbortSignal) => Promise<unknown>> = {
+/** What a task works with. */
+interface TaskMeans {
+  launcher: Launcher;
+  signal: AbortSignal;
+}
+
+const TASKS: Record<Task["name"], (task: Task, means: TaskMeans) => Promise<unknown>> = {
   async init({ bucketDir, bucketId }) {
     const { initBucket } = await import("../../bucket/workspace/init.ts");
     return await initBucket(bucketDir, { bucketId, source: false });
@@ -97,13 +104,18 @@ const TASKS: Record<Task["name"], (task: Task, signal: AbortSignal) => Promise<u
     const { changeJobSecret } = await import("../../bucket/catalog/job-secret.ts");
     await changeJobSecret(layoutOf(bucketDir), input as JobSecret);
   },
-  async verify_snapshot({ input }, signal) {
+  async verify_snapshot({ input }, { signal }) {
     const { verifySnapshot } = await import("../../bucket/snapshots/restore.ts");
     return await verifySnapshot(String(input), signal);
   },
   async run_logs({ bucketDir, input }) {
     const { runLogLines, writeLines } = await import("./run-logs.ts");
     await writeLines(runLogLines(layoutOf(bucketDir), input as WantedLogs), writeWhole);
+  },
+  async job_logs({ bucketDir, input }, means) {
+    const { readJobLogs } = await import("../../operation/tend/job-logs.ts");
+    const context = { layout: layoutOf(bucketDir), ...means };
+    await readJobLogs(context, input as WantedJobLogs, (line) => writeWhole(`${line}\n`));
   },
 };
 

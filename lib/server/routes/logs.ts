@@ -9,7 +9,7 @@ import type { LinesQuery, LogLines } from "../../run/log-view.ts";
 import type { ReadThread } from "../beside.ts";
 import { bucketRoute } from "../context.ts";
 import { LINES_TYPE } from "../log-readings.ts";
-import { NAMES, namesOfList } from "./catalog.ts";
+import { NAMES, namesOfList, READ_FAILURES } from "./catalog.ts";
 import { findRun, runIdOf } from "./runs.ts";
 import { component, pollMs, TIMEOUT } from "./shapes.ts";
 
@@ -63,6 +63,33 @@ export const LOG_ROUTES = [
       const filter = Object.fromEntries(lists.filter(([, names]) => names !== undefined));
       const task = { name: "run_logs", bucketDir: layout.root, bucketId: id, input: { filter, tail } } as const;
       return await logReadings.answer(task, request.signal);
+    },
+  }),
+  bucketRoute({
+    method: "GET",
+    path: "/jobs/{job}/logs",
+    summary: "Read what a job logs on its workers",
+    description:
+      "Runs `make logs` where the Makefile of the job has that target, else reads the files in its `logs/`; takes no lock. " +
+      "The first line is `asked: ` and the workers. `worker | text` is a line, `worker ! text` one of stderr, secrets masked; " +
+      "`error: ` and a sentence tells of a worker that cannot be read, and the others go on. `alive:` comes every 30 s. The " +
+      "last line is `end: 0`, or `end: 1` after an error: an answer without it was cut. With `follow` it lasts an hour, else " +
+      "a minute at most.",
+    query: {
+      worker: optional(described(NAMES, "Only these workers, with commas between them (default: all that are not disabled)")),
+      tail: withDefault(described(integer({ min: 0, max: 1_000_000 }), "How many lines of each log"), 100),
+      follow: withDefault(described(boolean(), "Go on with new lines"), false),
+    },
+    answer: {
+      status: 200,
+      description: "The lines",
+      type: LINES_TYPE,
+      example: "asked: 10.0.0.7 10.0.0.8\n10.0.0.7 | started\nerror: web on 10.0.0.8: timed out\nend: 1\n",
+    },
+    failures: [...READ_FAILURES, "not_found", "unknown_name"],
+    async handle({ params: { job }, query, request, bucket: { id, layout } }, { logReadings }) {
+      const input = { job, workers: namesOfList(query.worker), tail: query.tail, follow: query.follow };
+      return await logReadings.answer({ name: "job_logs", bucketDir: layout.root, bucketId: id, input }, request.signal);
     },
   }),
   bucketRoute({

@@ -20,6 +20,7 @@ const SOURCES = {
   vacate: ["common", "vacate"],
   read: ["way", "read"],
   logs: ["way", "logs"],
+  joblogs: ["way", "joblogs"],
   runner: ["common", "way", "runner"],
   target: ["way", "target"],
   last: ["way", "last"],

@@ -57,6 +57,7 @@ test("a job of the template `service` runs as it was made: deploy, HTTP, status,
   assert.match(await (await fetch(`http://127.0.0.1:${port}/`)).text(), /<p>my-service works on 127/);
   assert.match(await done("job", "status", "my-service"), /running, pid \d+/);
   await done("job", "restart", "my-service");
+  assert.match(await done("logs", "my-service", "--tail", "1"), /\S/);
   await done("drift");
   await done("job", "stop", "my-service");
   assert.deepEqual(processesIn(root), []);
@@ -80,6 +81,8 @@ test("a job of the template `systemd` has a unit that systemd accepts, of the sy
   assert.match(planned(folder, "stop", "UNITS=/units"), new RegExp(`disable --now ${name}\nrm -f /units/${name}\n`));
   const mode = process.getuid?.() === 0 ? "systemctl" : "systemctl --user";
   assert.equal(planned(folder, "status"), `${mode} is-active ${name}\n`);
+  const journal = `${mode.replace("systemctl", "journalctl")} --quiet --no-pager --unit ${name} --lines`;
+  assert.match(planned(folder, "logs", "TAIL=5", "FOLLOW=1"), new RegExp(`^${journal} 5 --follow\n$`));
 });
 
 test("a job of the template `compose` has a file for Docker Compose and a Makefile that uses it", async (t) => {
@@ -94,6 +97,7 @@ test("a job of the template `compose` has a file for Docker Compose and a Makefi
     assert.match(planned(folder, target), project);
     assert.ok(planned(folder, target).includes(word), target);
   }
+  assert.match(planned(folder, "logs", "TAIL=5", "FOLLOW="), / logs --no-color --tail 5 *\n$/);
   // Where Docker Compose is there, it has the last word.
   if (spawnSync("docker", ["compose", "version"]).status !== 0) return;
   const config = spawnSync("docker", ["compose", "config", "--quiet"], { cwd: folder, encoding: "utf8" });
