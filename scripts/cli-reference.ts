@@ -1,4 +1,4 @@
-import { type Command, EXIT, flagLabel, operandLabel } from "../lib/cli/base/flags.ts";
+import { type Command, EXIT, flagLabel, operandLabel, SERVER_FLAGS, whereElse } from "../lib/cli/base/flags.ts";
 
 const MEANINGS: Readonly<Record<keyof typeof EXIT, string>> = {
   done: "done",
@@ -27,7 +27,16 @@ are whole.
 
 | Exit code | Meaning |
 |---|---|
-${EXIT_CODES.map(([code, meaning]) => `| ${code} | ${meaning} |\n`).join("")}`;
+${EXIT_CODES.map(([code, meaning]) => `| ${code} | ${meaning} |\n`).join("")}
+## On a server
+
+Commands that say so work on a bucket of a server, with the same words, output and exit codes, when a flag, the environment
+or the table \`[server]\` of the folder's ops.conf names one: see [client.md](client.md). They take these flags besides their
+own:
+
+| | |
+|---|---|
+${SERVER_FLAGS.map((flag) => `| \`${flagLabel(flag)}\` | ${flag.help} |\n`).join("")}`;
 
 /** The reference of all commands as Markdown: docs/cli.md. */
 export function commandReference(commands: readonly Command[]): string {
@@ -48,5 +57,6 @@ function section(command: Command): string {
     ...command.flags.map((flag) => `| \`${flagLabel(flag)}\` | ${flag.help} |\n`),
   ];
   const table = rows.length === 0 ? "" : `\n| | |\n|---|---|\n${rows.join("")}`;
-  return `\n## ${usage}\n\n${command.summary}.\n${table}`;
+  const elsewhere = command.remote ? ` ${whereElse(command)}.` : "";
+  return `\n## ${usage}\n\n${command.summary}.${elsewhere}\n${table}`;
 }

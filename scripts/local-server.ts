@@ -5,7 +5,9 @@ import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { push } from "../lib/cli/push/push.ts";
+import { openClient, parseBaseUrl } from "../lib/cli/remote/client.ts";
+import { push } from "../lib/cli/remote/push.ts";
+import { RemoteBucket } from "../lib/cli/remote/remote-bucket.ts";
 import { patience } from "./patience.ts";
 
 /** The program of this source tree. */
@@ -120,19 +122,14 @@ export class LocalServer {
    */
   async push(bucket: string, dir: string): Promise<Ended> {
     const ended: Ended = { code: null, stdout: "", stderr: "" };
-    ended.code = await push({
-      baseUrl: this.url,
-      token: this.token,
-      bucket,
-      dir,
-      signal: new AbortController().signal,
-      progress: (text) => {
-        ended.stderr += `${text}\n`;
-      },
-      output: (text) => {
-        ended.stdout += text;
-      },
-    });
+    const client = await openClient(parseBaseUrl(this.url), { token: this.token });
+    const tell = (text: string) => {
+      ended.stderr += `${text}\n`;
+    };
+    const output = (text: string) => {
+      ended.stdout += text;
+    };
+    ended.code = await push(new RemoteBucket(client, bucket), { dir }, { signal: new AbortController().signal, tell, output });
     return ended;
   }
 

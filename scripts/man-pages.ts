@@ -1,4 +1,4 @@
-import { type Command, flagLabel, operandLabel } from "../lib/cli/base/flags.ts";
+import { type Command, flagLabel, operandLabel, serverFlags, whereElse } from "../lib/cli/base/flags.ts";
 import { SERVICE } from "../lib/cli/server/unit.ts";
 import { EXIT_CODES } from "./cli-reference.ts";
 
@@ -55,6 +55,10 @@ function commandPage(command: Command, edition: Edition): string {
     list(
       "OPTIONS",
       command.flags.map((flag) => [flagLabel(flag), flag.help]),
+    ),
+    list(
+      (whereElse(command) ?? "").toUpperCase(),
+      serverFlags(command).map((flag) => [flagLabel(flag), flag.help]),
     ),
     ".SH SEE ALSO\n.BR ops (1)\n",
   ].join("");

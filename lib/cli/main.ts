@@ -9,6 +9,7 @@ import {
   findCommand,
   groupHelp,
   groupNamed,
+  type Parsed,
   parseFlags,
   programHelp,
   wantsJson,
@@ -91,13 +92,22 @@ async function performCommand(args: readonly string[]): Promise<number> {
     if (isGroup(asked)) return showHelp(asked);
     const { command, rest } = findCommand(COMMANDS, words);
     const parsed = parseFlags(command, rest);
-    if (!parsed.switches.has("help")) return await command.run(parsed);
+    if (!parsed.switches.has("help")) return await carriedOut(command, parsed);
     toStdout(commandHelp(command));
     return EXIT.done;
   } catch (error) {
     toStderr(`ops: ${sentence(error)}\n`);
     return exitCode(error);
   }
+}
+
+/** Carries a command out on the server that it is meant for, else here. */
+async function carriedOut(command: Command, parsed: Parsed): Promise<number> {
+  const target = command.remote && (await (await import("./remote/target.ts")).targetOf(parsed));
+  if (target && command.remote) return await command.remote(parsed, target);
+  if (command.run) return await command.run(parsed);
+  const how = "give --server, set OPS_SERVER, or name it in the table [server] of ops.conf";
+  throw new Failure("usage", `no server is named: ${how} (see \`ops ${command.name} --help\`)`);
 }
 
 function isGroup(args: readonly string[]): boolean {

@@ -66,11 +66,11 @@ export function startShape(kind: RunKind, parameters = RUNS[kind].parameters as 
 
 /**
  * The parameters that repeat an earlier run where it failed, was unreachable or never started. A run that left no result,
- * because it was cancelled or killed, is repeated as a whole. With a `job`, only the part about that job is repeated. The
+ * because it was cancelled or killed, is repeated as a whole. With `jobs`, only the part about them is repeated. The
  * answer holds `retry_of`, the id of the earlier run. Throws `run_not_found`, or `retry_impossible`: the run is of another
  * kind or has not ended, nothing is left to be done, or its command was stored without the secrets in it.
  */
-export async function repeated(layout: Layout, kind: RunKind, id: string, job?: string): Promise<RunParams> {
+export async function repeated(layout: Layout, kind: RunKind, id: string, jobs?: readonly string[]): Promise<RunParams> {
   const record = isUuid(id) ? readRecord(layout, id) : undefined;
   if (!record) throw new Failure("run_not_found", `Cannot repeat run ${id}: this bucket has no such run`);
   const impossible = (why: string) => new Failure("retry_impossible", `Cannot repeat run ${id} as ${kind}: ${why}`);
@@ -79,22 +79,23 @@ export async function repeated(layout: Layout, kind: RunKind, id: string, job?: 
   if (record.status === "running") throw impossible("it has not ended");
   if (String(record.params.command ?? "").includes(MASK))
     throw impossible("its command was stored without the secrets in it: give the command again");
-  const params = left(job === undefined ? record : onlyOf(record, job));
+  const params = left(jobs === undefined ? record : onlyOf(record, jobs));
   if (!params) throw impossible("nothing of it is left to be done");
   return { retry_of: id, ...parametersOf(kind, params) };
 }
 
-/** The part of a run of job control that was about one job. */
-function onlyOf(record: RunRecord, job: string): RunRecord {
-  const isOurs = (name: unknown) => String(name).trim().toLowerCase() === job;
-  const jobs = (record.params.jobs as unknown[]).filter(isOurs);
+/** The part of a run of job control that was about some of its jobs. */
+function onlyOf(record: RunRecord, wanted: readonly string[]): RunRecord {
+  const nameOf = (name: unknown) => String(name).trim().toLowerCase();
+  const isOurs = (name: unknown) => wanted.includes(nameOf(name));
+  const jobs = (record.params.jobs as unknown[]).filter(isOurs).map(nameOf);
   const result = record.result as { jobs?: Graded[] } | null;
   const own = result?.jobs?.filter((one) => isOurs(one.job)) ?? [];
-  // A run without a job of this name has nothing left, with or without a result.
+  // A run without one of these jobs has nothing left, with or without a result.
   if (jobs.length === 0 || result !== null) return { ...record, result: { jobs: own } };
   const { allocations, ...params } = record.params as { allocations?: string[] };
   const named = allocations?.filter((name) => !name.includes("@") || isOurs(name.split("@")[0]));
-  return { ...record, params: { ...params, jobs: [job], ...(named && { allocations: named }) } };
+  return { ...record, params: { ...params, jobs, ...(named && { allocations: named }) } };
 }
 
 function left({ kind, params, status, result }: RunRecord): RunParams | undefined {

@@ -11,6 +11,8 @@ import { type RunRecord, readRecord, readRecordHead, runIds } from "../run/recor
 export interface RunQuery {
   status?: RunStatus | undefined;
   kind?: RunKind | undefined;
+  /** The beginning or the end of an id. */
+  id?: string | undefined;
   limit: number;
   cursor?: string | undefined;
 }
@@ -31,6 +33,13 @@ export interface RunInShort extends Pick<ShownRun, "id" | "kind" | "status" | "c
 }
 
 type Sort = Pick<RunInShort, "status" | "kind">;
+
+interface Wanted {
+  before?: string | undefined;
+  /** Of the id: its beginning or its end. */
+  part?: string;
+  isWanted?: (run: Sort) => boolean;
+}
 
 /** How many characters of JSON are kept in memory, of all buckets together. */
 const MOST_KEPT = 16 * 1024 * 1024;
@@ -57,11 +66,12 @@ export class RunList {
   /** One page, newest first. Throws `invalid_request` for a cursor that is no id of a run. */
   async page(layout: Layout, query: RunQuery): Promise<{ items: ShownRun[]; next_cursor: string | null }> {
     const { cursor, status, kind, limit } = query;
+    const part = query.id?.toLowerCase() ?? "";
     if (cursor !== undefined && !isUuid(cursor))
       throw new Failure("invalid_request", "cursor: expected the next_cursor of an earlier answer");
     const items: ShownRun[] = [];
     const isWanted = (run: Sort) => (!status || run.status === status) && (!kind || run.kind === kind);
-    for await (const run of this.#newestFirst(layout, { before: cursor, isWanted })) {
+    for await (const run of this.#newestFirst(layout, { before: cursor, part, isWanted })) {
       if (items.length === limit) return { items, next_cursor: items.at(-1)?.id ?? null };
       items.push(run);
     }
@@ -90,10 +100,10 @@ export class RunList {
 
   async *#newestFirst(
     layout: Layout,
-    { before, isWanted = () => true }: { before?: string | undefined; isWanted?: (run: Sort) => boolean } = {},
+    { before, part = "", isWanted = () => true }: Wanted = {},
   ): AsyncGenerator<ShownRun, undefined> {
     for (const id of await this.#ids(layout)) {
-      if (before !== undefined && id >= before) continue;
+      if ((before !== undefined && id >= before) || !(id.startsWith(part) || id.endsWith(part))) continue;
       const { folder } = runLayout(layout, id);
       const sort = this.#shorts.get(folder);
       if (sort && !isWanted(sort)) continue;

@@ -122,13 +122,13 @@ test("a retry of job control is about the allocations that were not ok; over HTT
     [all.jobs, all.allocations, all.target],
     [["web", "db"], ["web@b", "web@c", "web@d", "web@e", "db@a"], "dump"],
   );
-  const one = await repeated(layout, "job_run", id, "db");
+  const one = await repeated(layout, "job_run", id, ["db"]);
   assert.deepEqual([one.jobs, one.allocations], [["db"], ["a"]]);
-  await assert.rejects(repeated(layout, "job_run", id, "other"), { code: "retry_impossible" });
+  await assert.rejects(repeated(layout, "job_run", id, ["other"]), { code: "retry_impossible" });
   const killed = await stored(layout, "job_run", { params: { ...params, allocations: ["web@b", "db@a", "c"] } });
-  const whole = await repeated(layout, "job_run", killed, "db");
+  const whole = await repeated(layout, "job_run", killed, ["db"]);
   assert.deepEqual([whole.jobs, whole.allocations], [["db"], ["db@a", "c"]]);
-  await assert.rejects(repeated(layout, "job_run", killed, "other"), { code: "retry_impossible" });
+  await assert.rejects(repeated(layout, "job_run", killed, ["other"]), { code: "retry_impossible" });
 });
 
 test("a run that left no result is repeated as a whole, also one that was a retry itself", async (t) => {

@@ -52,6 +52,12 @@ log_run_retention_days = 30
 
 # How much a run logs of one worker's output.
 run_output_limit = "64MiB"
+
+# Commands in this folder work on a bucket of this server, after \`ops login\`; --local makes them work here.
+# [server]
+# url = "https://ops.example:9090"
+# bucket = "shop/live"
+# ca_file = "ca.crt"
 `;
 
 /** What init puts into `secrets/`. */
@@ -59,6 +65,9 @@ const OWN_SECRETS = /^(kv\.key|ca\.(key|crt|new))$/;
 const DAYS = integer({ min: 0, max: 36_500 });
 const SSH_OPTIONS =
   /^(KexAlgorithms|Ciphers|MACs|HostKeyAlgorithms|Compression|ConnectTimeout|ServerAliveInterval|ServerAliveCountMax)$/;
+
+/** The server and the bucket that commands in this folder work on. */
+export const SERVER_TABLE = object({ url: line(), bucket: optional(line()), ca_file: optional(line()) }, { unknown: "judge" });
 
 const OPS_CONF = object(
   {
@@ -80,6 +89,8 @@ const OPS_CONF = object(
     log_run_retention_count: withDefault(integer({ min: 0 }), 200),
     log_run_retention_days: withDefault(integer({ min: 0 }), 30),
     run_output_limit: withDefault(byteCount(), 64 * 1024 * 1024),
+    /** Only the command line of people looks at it. */
+    server: optional(SERVER_TABLE),
   },
   { unknown: "judge" },
 );

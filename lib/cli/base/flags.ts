@@ -6,6 +6,18 @@ import { quote } from "../../core/shape.ts";
 // An import would load everything that node:util exports, which takes each command 4 ms.
 const { parseArgs } = process.getBuiltinModule("node:util");
 
+/** A server that a command works on, and the bucket as a person names it. */
+export interface Target {
+  address: string;
+  /** Undefined where nobody has named one. */
+  bucket: string | undefined;
+  /** The address comes from a file of the folder: nothing but the session of `ops login` goes there. */
+  fromFolder: boolean;
+  caFile: string | undefined;
+  tokenFile: string | undefined;
+  totp: string | undefined;
+}
+
 /** Exit codes (decisions: Command line). */
 export const EXIT = { done: 0, failed: 1, usage: 2, busy: 75, cancelled: 130 } as const;
 
@@ -14,6 +26,8 @@ export interface Flag {
   name: string;
   /** The kind of value, in capitals for the help. */
   value?: string;
+  /** The value may be left out: `--wait`, `--wait=5m`. */
+  mayLack?: true;
   /** The words that the value can be, where there are few. */
   choices?: readonly string[];
   /** A one-letter form. */
@@ -39,7 +53,10 @@ export interface Command {
   flags: Flag[];
   /** The program itself starts the command: the help does not show it. */
   hidden?: boolean;
-  run(input: Parsed): Promise<number>;
+  /** Carries the command out here, and answers the exit code. Left out where the command is only for servers. */
+  run?(input: Parsed): Promise<number>;
+  /** The same on a server. */
+  remote?(input: Parsed, target: Target): Promise<number>;
 }
 
 /** The words that were typed after a command's name. */
@@ -53,6 +70,26 @@ export interface Parsed {
 
 /** The flag of every command that works in a bucket. */
 export const BUCKET_DIR: Flag = { name: "bucket-dir", value: "DIR", help: "The bucket (default: the current folder)" };
+
+/** The flags of every command that works on a server, too. Each says where else the value may come from. */
+export const SERVER_FLAGS: readonly Flag[] = [
+  { name: "server", value: "URL", help: "Work on this server (or OPS_SERVER, or url in the table [server] of ops.conf)" },
+  { name: "bucket", value: "NAME", help: "Its bucket, by name, project/name or id (or OPS_BUCKET, or bucket in [server])" },
+  { name: "token-file", value: "FILE", help: "File of the API token (or OPS_SERVE_TOKEN; default: the session of ops login)" },
+  { name: "ca-file", value: "FILE", help: "PEM certificates to trust besides the system's (or ca_file in [server])" },
+  { name: "totp", value: "CODE", help: "A fresh code, where the server asks for one" },
+  { name: "local", help: "Work here, whatever names a server" },
+];
+
+/** The flags with which a command finds its server. */
+export function serverFlags({ remote, run }: Command): readonly Flag[] {
+  return remote ? SERVER_FLAGS.filter(({ name }) => run !== undefined || name !== "local") : [];
+}
+
+/** Where a command works, besides here. */
+export function whereElse({ remote, run }: Command): string | undefined {
+  return remote && (run ? "Also on a server" : "Only on a server");
+}
 
 /** The bucket that a command works in. */
 export function bucketDir(input: Parsed): string {
@@ -85,9 +122,9 @@ export function flagNumber(input: Parsed, name: string): number | undefined {
   return Number(text);
 }
 
-/** The environment without the variables of a server, which may hold secrets. */
+/** The environment without the variables of a server, which may hold secrets, and of its clients. */
 export function withoutServerVariables(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
-  return Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith("OPS_SERVE_")));
+  return Object.fromEntries(Object.entries(env).filter(([name]) => !/^OPS_(SERVE_.*|SERVER|BUCKET)$/.test(name)));
 }
 
 const HELP: Flag = { name: "help", short: "h", help: "Show this help" };
@@ -142,9 +179,9 @@ export const FOREIGN_COMMANDS: Readonly<Record<string, string>> = {
 /** Reads the words after a command's name; throws `usage` for anything the command does not know. */
 export function parseFlags(command: Command, args: readonly string[]): Parsed {
   const parsed: Parsed = { operands: [], values: new Map(), switches: new Set() };
-  const flags = [...command.flags, HELP];
-  const options = flags.map(({ name, value, short }) => {
-    const type = value === undefined ? ("boolean" as const) : ("string" as const);
+  const flags = [...command.flags, ...serverFlags(command), HELP];
+  const options = flags.map(({ name, value, mayLack, short }) => {
+    const type = value === undefined || mayLack ? ("boolean" as const) : ("string" as const);
     return [name, short === undefined ? { type } : { type, short }] as const;
   });
   const rule = { options: Object.fromEntries(options), strict: false, tokens: true } as const;
@@ -154,7 +191,7 @@ export function parseFlags(command: Command, args: readonly string[]): Parsed {
     const { name, rawName: typed, value } = token;
     const flag = flags.find((one) => one.name === name);
     if (!flag) throw unknownFlag(command, typed, flags);
-    if (flag.value === undefined) {
+    if (flag.value === undefined || (flag.mayLack && value === undefined)) {
       if (value !== undefined) throw misuse(command, `${typed} takes no value`);
       parsed.switches.add(name);
       continue;
@@ -162,6 +199,7 @@ export function parseFlags(command: Command, args: readonly string[]): Parsed {
     if (value === undefined) throw misuse(command, `${typed} needs a value: ${flag.value}`);
     if (parsed.values.has(name)) throw misuse(command, `${typed} is given twice`);
     parsed.values.set(name, value);
+    if (flag.mayLack) parsed.switches.add(name);
   }
   if (!parsed.switches.has("help")) checkOperands(command, parsed.operands);
   return parsed;
@@ -175,7 +213,7 @@ function checkOperands(command: Command, operands: string[]): void {
   if (extra !== undefined) throw misuse(command, `${quote(extra)} is not expected here`);
 }
 
-function unknownFlag(command: Command, typed: string, flags: Flag[]): Failure {
+function unknownFlag(command: Command, typed: string, flags: readonly Flag[]): Failure {
   const close = nearest(
     typed,
     flags.map((flag) => `--${flag.name}`),
@@ -197,9 +235,14 @@ export function commandHelp(command: Command): string {
   const operands = (command.operands ?? []).map((one) => ` ${operandLabel(one)}`).join("");
   const rows = [
     ...(command.operands ?? []).map((one) => [operandLabel(one), one.help] as const),
-    ...[...command.flags, HELP].map((flag) => [flagLabel(flag), flag.help] as const),
+    ...[...command.flags, HELP].map(flagRow),
   ];
-  return `${wrapped(command.summary, process.stdout.columns ?? 80).join("\n")}\n\nUsage: ops ${command.name}${operands} [flags]\n\n${helpTable(rows)}`;
+  const elsewhere = command.remote ? `\n${whereElse(command)}:\n${helpTable(serverFlags(command).map(flagRow))}` : "";
+  return `${wrapped(command.summary, process.stdout.columns ?? 80).join("\n")}\n\nUsage: ops ${command.name}${operands} [flags]\n\n${helpTable(rows)}${elsewhere}`;
+}
+
+function flagRow(flag: Flag): readonly [string, string] {
+  return [flagLabel(flag), flag.help];
 }
 
 /** The help of a group of commands. */
@@ -217,9 +260,10 @@ export function operandLabel({ name, optional }: Operand): string {
   return optional ? `[${name}]` : `<${name}>`;
 }
 
-/** How a flag is shown: `-s, --selectors A,B`. */
+/** How a flag is shown: `-s, --selectors A,B`; `--wait[=TIME]`. */
 export function flagLabel(flag: Flag): string {
-  return `${flag.short ? `-${flag.short}, ` : ""}--${flag.name}${flag.value ? ` ${flag.value}` : ""}`;
+  const value = flag.mayLack ? `[=${flag.value}]` : flag.value ? ` ${flag.value}` : "";
+  return `${flag.short ? `-${flag.short}, ` : ""}--${flag.name}${value}`;
 }
 
 function helpTable(rows: (readonly [string, string])[]): string {

@@ -1,8 +1,9 @@
 import { hostname, userInfo } from "node:os";
 import path from "node:path";
 import { type Layout, layoutOf, runLayout } from "../../bucket/base/layout.ts";
-import type { BucketLock } from "../../bucket/base/lock.ts";
+import { type BucketLock, heldBy } from "../../bucket/base/lock.ts";
 import { uuidV7 } from "../../codec/uuid.ts";
+import { sleep } from "../../core/async.ts";
 import { explain, Failure } from "../../core/errors.ts";
 import { APPEND, exists, openRegularSync } from "../../core/files.ts";
 import { Launcher } from "../../core/spawn.ts";
@@ -12,18 +13,21 @@ import { type Actor, addAudit, askedBy, createRecord, isCancelled, saveRecord, s
 import { finishRun, takeBucket } from "../../run/recovery.ts";
 import { requireNames } from "../../run/request.ts";
 import { EXIT, withoutServerVariables } from "../base/flags.ts";
-import { diffColours, type StopRequest, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
+import { type StopRequest, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
 import { liveView } from "./live.ts";
+import { activityPrinter, type RunView, showResult } from "./output.ts";
 
 /** How long commands that an operation left running have to end by themselves. */
 const LEFT_GRACE_MS = 2_000;
 
-/** Shows the result of a run on stdout once it has ended. */
-export interface RunView {
-  /** The text for a result, which is null where a run has none. May throw: the command then fails. */
-  show(result: unknown): string | Promise<string>;
-  /** Activity goes to stdout (`before`) or to stderr (`aside`); with `quiet` only its warnings and errors go to stderr. */
-  meanwhile: "before" | "aside" | "quiet";
+/** How often a command that waits looks whether its bucket is free. */
+const FREE_LOOK_MS = 200;
+
+/** How a command carries out a run. */
+export interface RunOptions {
+  view?: RunView | undefined;
+  /** How long it waits at most where the bucket is busy; default: not at all. */
+  waitMs?: number | undefined;
 }
 
 /**
@@ -52,11 +56,11 @@ export async function initialisedBucket(dir: string): Promise<Layout> {
  * goes to stdout, unless there is a view. Answers the exit code: 0 done, 1 failed, 130 cancelled. Throws `bucket_busy`
  * while another operation goes on, `unknown_name` for a name that is not in the catalog.
  */
-export async function runInBucket(kind: RunKind, params: RunParams, dir: string, view?: RunView): Promise<number> {
+export async function runInBucket(kind: RunKind, params: RunParams, dir: string, { view, waitMs }: RunOptions): Promise<number> {
   const layout = await initialisedBucket(dir);
   using stop = stopRequest();
   const id = uuidV7();
-  await using lock = await takeBucket(layout, id, kind);
+  await using lock = await lockInTime(layout, waitMs ?? 0, stop.signal, () => takeBucket(layout, id, kind));
   const actor: Actor = { address: `${userInfo().username}@${hostname()} (process ${process.pid})`, via: "cli" };
   const bucket_id = await bucketIdFor(layout, kind, params);
   const record = await createRecord(layout, { id, bucket_id, origin: "cli", kind, params, actor, requestId: null });
@@ -66,10 +70,27 @@ export async function runInBucket(kind: RunKind, params: RunParams, dir: string,
   const exitCode = outcome.ok ? EXIT.done : isCancelled(record) ? EXIT.cancelled : EXIT.failed;
   settle(record, { exitCode, signal: null, outcome });
   await finishRun(layout, record).catch(printError);
-  const isShown = view === undefined || (await showResult(view, outcome.result));
+  const isShown = await showResult(view, outcome.result);
   await lock.release();
   await saveRecord(layout, record);
   return isShown ? exitCode : exitCode || EXIT.failed;
+}
+
+/** The lock of a bucket, once it is free; at first it may be held for `waitMs` milliseconds. Throws `bucket_busy`. */
+async function lockInTime<T>(layout: Layout, waitMs: number, signal: AbortSignal, take: () => Promise<T>): Promise<T> {
+  const until = performance.now() + waitMs;
+  for (let isTold = false; ; ) {
+    try {
+      return await take();
+    } catch (error) {
+      const isBusy = error instanceof Failure && error.code === "bucket_busy";
+      if (!isBusy || performance.now() >= until) throw error;
+      if (!isTold) toStderr(`waiting: ${error.message}\n`);
+      isTold = true;
+    }
+    do await sleep(FREE_LOOK_MS, signal);
+    while (performance.now() < until && (await heldBy(layout)) !== undefined);
+  }
 }
 
 interface RunHere {
@@ -83,9 +104,7 @@ interface RunHere {
 }
 
 async function performHere({ layout, record, params, lock, stop, view }: RunHere): Promise<OutcomeMessage> {
-  const hasDiffs = record.kind === "drift" || params.dry_run === true;
-  const isColoured = hasDiffs && process.stdout.isTTY && !process.env.NO_COLOR && process.env.TERM !== "dumb";
-  const print = printer(view, isColoured ? diffColours : (text) => text);
+  const print = activityPrinter(view, record.kind, params);
   using live = process.stderr.isTTY && process.env.TERM !== "dumb" ? liveView(process.stderr) : undefined;
   const { perform } = await import("../../operation/index.ts");
   const files = runLayout(layout, record.id);
@@ -115,27 +134,6 @@ async function performHere({ layout, record, params, lock, stop, view }: RunHere
   await launcher.endAll(LEFT_GRACE_MS);
   writer.close();
   return outcome;
-}
-
-/** Prints Activity: failures on stderr, where scripts look for them, and the rest on stdout unless the view says otherwise. */
-function printer(view: RunView | undefined, painted: (text: string) => string): (text: string) => void {
-  return (text) => {
-    const { meanwhile = "before" } = view ?? {};
-    if (meanwhile === "quiet" && !/^(error|warning): /.test(text)) return;
-    const isAside = meanwhile !== "before" || text.startsWith("error: ");
-    if (isAside) toStderr(text);
-    else toStdout(text, painted);
-  };
-}
-
-async function showResult(view: RunView, result: unknown): Promise<boolean> {
-  try {
-    toStdout(await view.show(result));
-    return true;
-  } catch (error) {
-    printError(error);
-    return false;
-  }
 }
 
 function printError(error: unknown): void {

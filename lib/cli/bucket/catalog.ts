@@ -1,10 +1,11 @@
 import { buffer } from "node:stream/consumers";
 import { bytesOf } from "../../bucket/base/contents.ts";
-import { layoutOf } from "../../bucket/base/layout.ts";
+import { type Layout, layoutOf } from "../../bucket/base/layout.ts";
 import type { CatalogJob } from "../../bucket/base/model.ts";
 import { catalogFile, catalogJobs } from "../../bucket/catalog/catalog.ts";
 import { jobsNamed } from "../../bucket/catalog/choices.ts";
 import { bucketInfo } from "../../bucket/catalog/info.ts";
+import { changeJobSecret, type JobSecret, SECRET_KEY } from "../../bucket/catalog/job-secret.ts";
 import { prometheusRows, scrapeConfigs } from "../../bucket/catalog/scrape.ts";
 import { catalogView, type ViewName } from "../../bucket/catalog/views.ts";
 import { KvStore } from "../../bucket/kv/kv.ts";
@@ -16,7 +17,7 @@ import { decodeUtf8 } from "../../core/plain-text.ts";
 import { quote } from "../../core/shape.ts";
 import { takeBucket } from "../../run/recovery.ts";
 import { openBucket } from "../../server/reading.ts";
-import { bucketDir, flagList, flagNumber, type Parsed, wantsJson } from "../base/flags.ts";
+import { bucketDir, EXIT, flagList, flagNumber, type Parsed, wantsJson } from "../base/flags.ts";
 import { type Cell, printJson, printTable, toStderr, toStdout } from "../base/terminal.ts";
 
 const ALL_ROWS = 10_000_000;
@@ -40,17 +41,28 @@ const SECRET_BYTES = 1024 * 1024;
 /** `ops info`. */
 export async function infoCommand(input: Parsed): Promise<number> {
   using db = await openBucket(layoutOf(bucketDir(input)));
-  const info = bucketInfo(db);
+  return showInfo({ ...bucketInfo(db) }, input);
+}
+
+/** Shows what a bucket is and how much is in it. */
+export function showInfo(info: Record<string, Cell>, input: Parsed): number {
   const rows = Object.entries(info).map(([name, value]) => [name.replaceAll("_", " "), value] as const);
   if (wantsJson(input)) printJson(info);
   else printTable(["bucket", "value"], rows);
-  return 0;
+  return EXIT.done;
 }
 
 /** `ops cat <resource>`. Throws `ErrNotFound` when there is nothing to show. */
 export async function catCommand(name: ViewName, input: Parsed): Promise<number> {
   const layout = layoutOf(bucketDir(input));
-  const query = {
+  using db = await openBucket(layout);
+  const fingerprintOf = name === "kv" ? await fingerprintsOf(layout) : undefined;
+  return showView(name, catalogView(db, name, viewQuery(input), { limit: ALL_ROWS, fingerprintOf }), input);
+}
+
+/** What the flags of `ops cat` ask for. */
+export function viewQuery(input: Parsed) {
+  return {
     jobs: flagList(input, "jobs"),
     workers: flagList(input, "workers"),
     active: input.switches.has("active"),
@@ -58,9 +70,17 @@ export async function catCommand(name: ViewName, input: Parsed): Promise<number>
     outcome: flagList(input, "outcome"),
     deleted: input.switches.has("deleted"),
   };
-  using db = await openBucket(layout);
-  const fingerprintOf = name === "kv" ? await fingerprintsOf(layout) : undefined;
-  const { columns, items } = catalogView(db, name, query, { limit: ALL_ROWS, fingerprintOf });
+}
+
+/** Rows of the catalog, and the names of their columns in order. */
+interface Rows {
+  columns: readonly string[];
+  items: readonly Record<string, Cell>[];
+}
+
+/** Shows rows of the catalog. Throws `ErrNotFound` where there are none. */
+export function showView(name: ViewName, { columns, items }: Rows, input: Parsed): number {
+  const query = viewQuery(input);
   const missing = query.state ? " in that state" : ": has the bucket been built?";
   const why = query.outcome ? " with that outcome" : missing;
   if (wantsJson(input)) printJson(items);
@@ -76,7 +96,7 @@ export async function catCommand(name: ViewName, input: Parsed): Promise<number>
       rows.map((row) => shown.map((column) => shortened(column, row[column] ?? null))),
     );
   }
-  return 0;
+  return EXIT.done;
 }
 
 /**
@@ -89,14 +109,23 @@ export async function kvGetCommand(input: Parsed): Promise<number> {
   using db = await openBucket(layout);
   const kv = new KvStore(db, await loadKvKey(layout));
   const entry = kv.entry(namespace, key);
-  if (!entry) throw new Failure("ErrNotFound", `there is no key ${quote(key)} in namespace ${quote(namespace)}`);
+  if (!entry) throw noKey(namespace, key);
   const isHidden = isPrivateKey(namespace, key) || (isSealed(namespace, key) && !input.switches.has("reveal"));
   const value = isHidden ? "[encrypted]" : (kv.get(namespace, key) ?? "");
   const { version, ttl, createdMs } = entry;
-  const shown = { namespace, key, value, version, ttl, created_date: new Date(createdMs).toISOString() };
+  return showKey({ namespace, key, value, version, ttl, created_date: new Date(createdMs).toISOString() }, input);
+}
+
+/** Shows one key with its value. */
+export function showKey(shown: Record<string, Cell>, input: Parsed): number {
   if (wantsJson(input)) printJson(shown);
   else for (const [name, text] of Object.entries(shown)) toStdout(`${name.replaceAll("_", " ")}: ${text}\n`);
-  return 0;
+  return EXIT.done;
+}
+
+/** The failure of asking for a key that is not there. */
+export function noKey(namespace: string, key: string): Failure {
+  return new Failure("ErrNotFound", `there is no key ${quote(key)} in namespace ${quote(namespace)}`);
 }
 
 /** `ops cat prometheus`: what each job has below `_prometheus/`. Throws `ErrNotFound` when no job has anything. */
@@ -142,20 +171,47 @@ export async function prometheusScrapeCommand(input: Parsed): Promise<number> {
 
 /** `ops kv set-secret <job> <key>`: stores what stdin holds, sealed, under the bucket's lock. */
 export async function setSecretCommand(input: Parsed): Promise<number> {
-  const [job = "", key = ""] = input.operands;
-  const ttlSeconds = flagNumber(input, "ttl");
-  const name = job.toLowerCase();
-  if (!/^[^\p{C}]{1,253}$/u.test(key)) throw new Failure("usage", `key: expected one line of text, found ${quote(key)}`);
   const layout = layoutOf(bucketDir(input));
   (await openBucket(layout)).close();
-  const value = await readSecret();
-  {
-    await using _ = await takeBucket(layout, uuidV7(), "kv set-secret");
-    const { changeJobSecret } = await import("../../bucket/catalog/job-secret.ts");
-    await changeJobSecret(layout, { job: name, key, value, ttlSeconds });
-  }
-  toStderr(`secret ${key} of job ${name} is stored\n`);
-  return 0;
+  return await storeSecret(input, changeSecretIn(layout, "kv set-secret"));
+}
+
+/** `ops kv delete-secret <job> <key>`, under the bucket's lock. */
+export async function deleteSecretCommand(input: Parsed): Promise<number> {
+  const layout = layoutOf(bucketDir(input));
+  (await openBucket(layout)).close();
+  return await removeSecret(input, changeSecretIn(layout, "kv delete-secret"));
+}
+
+/** Stores a secret, or removes one without a value. */
+type ChangeSecret = (secret: JobSecret) => Promise<unknown>;
+
+function changeSecretIn(layout: Layout, command: string): ChangeSecret {
+  return async (secret) => {
+    await using _ = await takeBucket(layout, uuidV7(), command);
+    await changeJobSecret(layout, secret);
+  };
+}
+
+/** Reads a secret from stdin and stores it. */
+export async function storeSecret(input: Parsed, change: ChangeSecret): Promise<number> {
+  const secret = { ...secretOf(input), ttlSeconds: flagNumber(input, "ttl") };
+  await change({ ...secret, value: await readSecret() });
+  toStderr(`secret ${secret.key} of job ${secret.job} is stored\n`);
+  return EXIT.done;
+}
+
+/** Removes a secret. */
+export async function removeSecret(input: Parsed, change: ChangeSecret): Promise<number> {
+  const secret = secretOf(input);
+  await change(secret);
+  toStderr(`secret ${secret.key} of job ${secret.job} is deleted\n`);
+  return EXIT.done;
+}
+
+function secretOf({ operands: [job = "", key = ""] }: Parsed): JobSecret {
+  if (SECRET_KEY.test(key)) return { job: job.toLowerCase(), key };
+  throw new Failure("usage", `key: expected one line of text, found ${quote(key)}`);
 }
 
 async function readSecret(): Promise<string> {

@@ -5,7 +5,7 @@ import { layoutOf } from "../../bucket/base/layout.ts";
 import { isUuid, timeOfUuid } from "../../codec/uuid.ts";
 import { realPlace } from "../../core/files.ts";
 import { PROGRAM_ROOT } from "../../core/self.ts";
-import { BUCKET_DIR, type Command, commandNamed, type Flag, type Operand } from "../base/flags.ts";
+import { BUCKET_DIR, type Command, commandNamed, type Flag, type Operand, serverFlags } from "../base/flags.ts";
 import { SERVICE } from "../server/unit.ts";
 
 /** A word that may stand at the cursor, and what is told about it. */
@@ -65,6 +65,7 @@ function nextWords(commands: readonly Command[], before: readonly string[]): Can
 
 /** Flags, values and operands of a command; `before` are the words between its name and the cursor. */
 function ofCommand(command: Command, before: readonly string[], typed: string): Candidate[] {
+  const all = [...command.flags, ...serverFlags(command)];
   const given = new Map<string, string>();
   let [operands, awaited]: [number, Flag | undefined] = [0, undefined];
   for (const word of before) {
@@ -73,7 +74,7 @@ function ofCommand(command: Command, before: readonly string[], typed: string): 
       given.set(awaited.name, word);
       awaited = undefined;
     } else if (word.startsWith("-")) {
-      const flag = command.flags.find((one) => name === `--${one.name}` || name === `-${one.short}`);
+      const flag = all.find((one) => name === `--${one.name}` || name === `-${one.short}`);
       given.set(flag?.name ?? "", value ?? "");
       if (flag?.value !== undefined && value === undefined) awaited = flag;
     } else operands++;
@@ -81,10 +82,10 @@ function ofCommand(command: Command, before: readonly string[], typed: string): 
   const dir = given.get(BUCKET_DIR.name) ?? ".";
   if (awaited) return valuesOf(awaited, dir, typed);
   const [name = "", value] = typed.split("=", 2);
-  const flag = command.flags.find((one) => name === `--${one.name}`);
+  const flag = all.find((one) => name === `--${one.name}`);
   if (flag && value !== undefined) return valuesOf(flag, dir, value).map(([word, about]) => [ownWord(name, word), about]);
   const operand = command.operands?.[operands];
-  const flags = command.flags.filter((one) => !given.has(one.name)).map((one): Candidate => [`--${one.name}`, one.help]);
+  const flags = all.filter((one) => !given.has(one.name)).map((one): Candidate => [`--${one.name}`, one.help]);
   if (typed.startsWith("-") || !operand) return flags;
   return valuesOf(operand, dir, typed);
 }

@@ -13,6 +13,11 @@ import { initialisedBucket } from "./bucket.ts";
 /** `ops snapshot list`. Answers exit code 1 where a snapshot cannot be used. */
 export async function listSnapshotsCommand(input: Parsed): Promise<number> {
   const { items } = await listSnapshots(await initialisedBucket(bucketDir(input)), { limit: Number.POSITIVE_INFINITY });
+  return showSnapshots(items, input);
+}
+
+/** Shows snapshots; exit code 1 where one cannot be used. */
+export function showSnapshots(items: Awaited<ReturnType<typeof listSnapshots>>["items"], input: Parsed): number {
   const damaged = items.filter(({ error }) => error !== null);
   if (wantsJson(input)) printJson(items);
   else if (items.length === 0) toStdout("there are no snapshots; make one with `ops snapshot create`\n");

@@ -41,6 +41,7 @@ export const READING_COMMANDS: readonly Command[] = [
     summary: "Show a bucket: its id, its update sequence, how much it holds",
     flags: [BUCKET_DIR, TABLE_AS_JSON],
     run: async (input) => (await import("../bucket/catalog.ts")).infoCommand(input),
+    remote: async (input, target) => (await import("../remote/views.ts")).remoteInfo(input, target),
   },
   ...Object.entries(VIEWS).map(
     ([name, { summary, flags }]): Command => ({
@@ -48,6 +49,7 @@ export const READING_COMMANDS: readonly Command[] = [
       summary,
       flags: [BUCKET_DIR, ...flags, TABLE_AS_JSON],
       run: async (input) => (await import("../bucket/catalog.ts")).catCommand(name as ViewName, input),
+      remote: async (input, target) => (await import("../remote/views.ts")).remoteView(name as ViewName, input, target),
     }),
   ),
   {
@@ -59,6 +61,7 @@ export const READING_COMMANDS: readonly Command[] = [
     ],
     flags: [BUCKET_DIR, { name: "reveal", help: "Show the value of a secret" }, TABLE_AS_JSON],
     run: async (input) => (await import("../bucket/catalog.ts")).kvGetCommand(input),
+    remote: async (input, target) => (await import("../remote/views.ts")).remoteKey(input, target),
   },
   {
     name: "cat prometheus",
@@ -96,6 +99,18 @@ export const READING_COMMANDS: readonly Command[] = [
     ],
     flags: [BUCKET_DIR, { name: "ttl", value: "SECONDS", help: "Delete the secret after that time (default: never)" }],
     run: async (input) => (await import("../bucket/catalog.ts")).setSecretCommand(input),
+    remote: async (input, target) => (await import("../remote/views.ts")).remoteSetSecret(input, target),
+  },
+  {
+    name: "kv delete-secret",
+    summary: "Delete a secret of a job",
+    operands: [
+      { name: "job", help: "Its job" },
+      { name: "key", help: "The key" },
+    ],
+    flags: [BUCKET_DIR],
+    run: async (input) => (await import("../bucket/catalog.ts")).deleteSecretCommand(input),
+    remote: async (input, target) => (await import("../remote/views.ts")).remoteDeleteSecret(input, target),
   },
   {
     name: "logs",

@@ -1,7 +1,7 @@
 import { Failure } from "../../core/errors.ts";
 import { type ControlKind, JOB_CONTROL } from "../../run/protocol.ts";
 import { BUCKET_DIR, bucketDir, type Command, type Flag, type Parsed } from "../base/flags.ts";
-import { runCommand, runHere } from "../bucket/run-command.ts";
+import { runCommand } from "./run-command.ts";
 
 const WORKERS_SHORT = { workers: "w", labels: "l", concurrency: "c" };
 
@@ -58,8 +58,8 @@ export const RUN_COMMANDS: readonly Command[] = [
   runCommand("deploy", {
     name: "deploy",
     short: { build: "b", dry_run: "n" },
-    async complete(params, input) {
-      if (params.plan !== undefined) params.plan = await runHere(bucketDir(input), String(params.plan));
+    async complete(params, _, names) {
+      if (params.plan !== undefined) params.plan = await names.runNamed(String(params.plan));
     },
     summarise: async (result) =>
       (await import("../bucket/results.ts")).deploySummary(result, process.stdout.columns || undefined),

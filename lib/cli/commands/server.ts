@@ -1,14 +1,16 @@
-import type { Command, Flag } from "../base/flags.ts";
+import { type Command, type Flag, SERVER_FLAGS } from "../base/flags.ts";
 
 const SECRET_FILE = { name: "totp-secret-file", value: "FILE" };
 const ISSUER: Flag = { name: "totp-issuer", value: "NAME", help: "The issuer in the authenticator app (default ops)" };
 
-const BASE_URL = { name: "base_url", help: "The server, for example https://ops.example:9090" };
-const REMOTE_BUCKET: Flag = { name: "bucket", value: "UUID", help: "The bucket on the server" };
-const CONNECTION: Flag[] = [
-  { name: "ca-file", value: "FILE", help: "PEM certificates to trust besides the system's" },
-  { name: "totp", value: "CODE", help: "A fresh code, where the server asks for one" },
-];
+const BASE_URL = {
+  name: "base_url",
+  help: "The server, for example https://ops.example:9090 (default: as --server)",
+  optional: true,
+};
+const OF_SERVER = SERVER_FLAGS.filter(({ name }) => name !== "local");
+
+const AS_JSON: Flag = { name: "json", help: "Print JSON" };
 
 const ROOT: Flag = { name: "root", value: "DIR", help: "Folder of the buckets (or OPS_SERVE_ROOT); made if it is missing" };
 /** The flags of a server besides its root and its secrets. */
@@ -78,27 +80,39 @@ export const SERVER_COMMANDS: readonly Command[] = [
     summary: "Send the source of a bucket to a server, which then builds it",
     operands: [BASE_URL],
     flags: [
-      REMOTE_BUCKET,
       { name: "dir", value: "DIR", help: "The local bucket (default: the current folder)" },
       { name: "note", value: "TEXT", help: "Why the source changes: one line of at most 200 characters" },
-      ...CONNECTION,
+      ...OF_SERVER,
     ],
-    run: async (input) => (await import("../push/push.ts")).pushCommand(input),
+    run: async (input) => (await import("../remote/push.ts")).pushCommand(input),
   },
   {
     name: "push rollback",
     summary: "Roll the source of a bucket on a server back to a revision, which the server then builds",
     operands: [BASE_URL],
     flags: [
-      REMOTE_BUCKET,
       {
         name: "revision",
         value: "ID",
         help: "The revision; the beginning or end of its id is enough (default: the last successful one)",
       },
-      ...CONNECTION,
+      ...OF_SERVER,
     ],
-    run: async (input) => (await import("../push/push.ts")).rollbackCommand(input),
+    run: async (input) => (await import("../remote/push.ts")).rollbackCommand(input),
+  },
+  {
+    name: "login",
+    summary: "Sign in to a server: exchange the API token for a session that later commands use",
+    operands: [BASE_URL],
+    flags: [...OF_SERVER.filter(({ name }) => name !== "bucket"), AS_JSON],
+    run: async (input) => (await import("../remote/login.ts")).loginCommand(input),
+  },
+  {
+    name: "logout",
+    summary: "End the session with a server, and forget it",
+    operands: [BASE_URL],
+    flags: [...OF_SERVER.filter(({ name }) => name === "server" || name === "ca-file"), AS_JSON],
+    run: async (input) => (await import("../remote/login.ts")).logoutCommand(input),
   },
   {
     name: "worker run",

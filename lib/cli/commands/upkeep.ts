@@ -1,5 +1,5 @@
-import { BUCKET_DIR, bucketDir, type Command, type Flag, type Operand } from "../base/flags.ts";
-import { runCommand } from "../bucket/run-command.ts";
+import { BUCKET_DIR, bucketDir, type Command, EXIT, type Flag, type Operand } from "../base/flags.ts";
+import { runCommand } from "./run-command.ts";
 
 const AS_JSON: Flag = { name: "json", help: "Print JSON" };
 const OF_SERVER: Flag[] = [
@@ -16,9 +16,8 @@ const RESTORE_RUN = runCommand("snapshot_restore", {
   name: "snapshot restore",
   summary: "Restore a snapshot: into an empty folder all of it, else all but the source",
   operands: [SNAPSHOT],
-  async complete(params, input) {
-    const { snapshotFile } = await import("../bucket/upkeep.ts");
-    params.snapshot = await snapshotFile(bucketDir(input), String(params.snapshot));
+  async complete(params, _, names) {
+    params.snapshot = await names.snapshotNamed(String(params.snapshot));
   },
 });
 
@@ -28,7 +27,7 @@ const RESTORE: Command = {
   async run(input) {
     const { isEmptyPlace } = await import("../../bucket/snapshots/restore.ts");
     const { restoreCommand } = await import("../bucket/upkeep.ts");
-    return (await isEmptyPlace(bucketDir(input))) ? restoreCommand(input) : RESTORE_RUN.run(input);
+    return (await isEmptyPlace(bucketDir(input))) ? restoreCommand(input) : (RESTORE_RUN.run?.(input) ?? EXIT.failed);
   },
 };
 
@@ -67,6 +66,7 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
     summary: "Show the snapshots of the bucket, newest first",
     flags: [BUCKET_DIR, AS_JSON],
     run: async (input) => (await import("../bucket/upkeep.ts")).listSnapshotsCommand(input),
+    remote: async (input, target) => (await import("../remote/views.ts")).remoteSnapshots(input, target),
   },
   {
     name: "snapshot verify",
@@ -74,6 +74,7 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
     operands: [SNAPSHOT],
     flags: [BUCKET_DIR, AS_JSON],
     run: async (input) => (await import("../bucket/upkeep.ts")).verifySnapshotCommand(input),
+    remote: async (input, target) => (await import("../remote/views.ts")).remoteVerifySnapshot(input, target),
   },
   RESTORE,
   {
@@ -82,5 +83,6 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
     operands: [{ name: "snapshot", help: "Its name as `ops snapshot list` shows it" }],
     flags: [BUCKET_DIR],
     run: async (input) => (await import("../bucket/upkeep.ts")).deleteSnapshotCommand(input),
+    remote: async (input, target) => (await import("../remote/views.ts")).remoteDeleteSnapshot(input, target),
   },
 ];

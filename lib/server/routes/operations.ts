@@ -7,6 +7,7 @@ import { canName, repeated, startShape } from "../../run/request.ts";
 import { bucketRoute, type ServerRoute } from "../context.ts";
 import { START_HEADERS, startRun } from "../start.ts";
 import { component } from "./shapes.ts";
+import { START_PATHS } from "./start-paths.ts";
 
 /** The failures of every start of a run. */
 export const START_FAILURES: readonly FailureCode[] = [
@@ -34,8 +35,6 @@ export const STARTS = {
 
 /** Options of a route that starts a run, beside the parameters of the kind. */
 interface StartOptions {
-  /** Behind the bucket's id; the kind by default. */
-  path?: string;
   description?: string;
   failures?: readonly FailureCode[];
 }
@@ -44,10 +43,10 @@ interface StartOptions {
  * A route that starts a run of a kind. The body of the request are the parameters of the kind (`run/protocol.ts`); names
  * that are not in the catalog are refused.
  */
-function start(kind: RunKind, { path = kind, description, failures = [] }: StartOptions = {}): ServerRoute {
+function start(kind: RunKind, { description, failures = [] }: StartOptions = {}): ServerRoute {
   return bucketRoute({
     method: "POST",
-    path: `/${path}`,
+    path: START_PATHS[kind],
     summary: RUNS[kind].summary,
     ...(description !== undefined && { description }),
     body: startShape(kind),
@@ -96,7 +95,7 @@ export const OPERATION_ROUTES = [
       "Removes the job's whole folder, data included, from the worker of each removed allocation that a deploy has stopped. A " +
       "worker that gives no answer is reported and skipped; the next gc tries it again.",
   }),
-  start("snapshot_create", { path: "snapshots" }),
+  start("snapshot_create"),
   start("run_command", {
     description:
       "Without `workers` and `labels`: all workers of the catalog, in its order. The script runs in the bucket's folder " +
@@ -105,22 +104,19 @@ export const OPERATION_ROUTES = [
       "`exit_code`, `output` (of a long output the first and last lines) and `duration_ms`.",
   }),
   start("worker_trust", {
-    path: "workers/trust",
     description:
       "Without `workers` and `labels`: all workers of the catalog that are reached over ssh. A known key is never " +
       "replaced without `force`. All workers are asked; the run fails if a key has changed or a worker gives no answer.",
   }),
-  start("worker_facts", {
-    path: "workers/facts",
-    description: `${READ} \`GET …/workers/facts\` shows the facts that were read last.`,
-  }),
-  start("worker_uptime", { path: "workers/uptime", description: READ }),
-  start("worker_sysstat", { path: "workers/sysstat", description: READ }),
+  start("worker_facts", { description: `${READ} \`GET …/workers/facts\` shows the facts that were read last.` }),
+  start("worker_uptime", { description: READ }),
+  start("worker_sysstat", { description: READ }),
 ];
 
 const CONTROL_RULES =
   "Disabled allocations are skipped. A worker that cannot be reached, or whose worker.json is not that of its last sync, " +
-  "is left out. Batches of max_concurrent_upgrades; the next batch starts only after the batch before succeeded.";
+  "is left out. Batches of max_concurrent_upgrades; the next batch starts only after the batch before succeeded. " +
+  "The path may name several jobs, with commas between them.";
 const FORGET = { forget: optional(boolean()) };
 
 /** The parameters of a run of job control but its job, which the path names. */
@@ -133,7 +129,7 @@ interface ControlBody {
 function controlRoute(kind: ControlKind): ServerRoute {
   return bucketRoute({
     method: "POST",
-    path: `/jobs/{job}/${kind.slice("job_".length)}`,
+    path: START_PATHS[kind],
     summary: RUNS[kind].summary,
     description: kind === "job_stop" ? `${CONTROL_RULES} \`forget\` may be in the query or in the body.` : CONTROL_RULES,
     ...(kind === "job_stop" && { query: FORGET }),
@@ -143,9 +139,9 @@ function controlRoute(kind: ControlKind): ServerRoute {
     async handle(call, context) {
       const { bucket, params, query, body } = call;
       return startRun(call, kind, context, async () => {
-        const job = await context.readers.read(bucket.layout, (db) => knownJob(db, params.job ?? ""));
-        if (body.retry_of !== undefined) return await repeated(bucket.layout, kind, body.retry_of, job);
-        const asked = { ...body, jobs: [job] };
+        const jobs = await context.readers.read(bucket.layout, (db) => knownJobs(db, params.job ?? ""));
+        if (body.retry_of !== undefined) return await repeated(bucket.layout, kind, body.retry_of, jobs);
+        const asked = { ...body, jobs };
         await context.beside.ask("startable", bucket.layout, { kind, params: asked });
         const { forget } = query as { forget?: boolean };
         return { ...asked, ...(forget === true && { forget }) };
@@ -154,11 +150,13 @@ function controlRoute(kind: ControlKind): ServerRoute {
   });
 }
 
-/** The job of the path. Throws `not_found` where the catalog has none. */
-function knownJob(db: Database, name: string): string {
-  const job = name.toLowerCase();
-  if (!hasCatalogJob(db, job)) throw new Failure("not_found", `there is no job ${quote(name)} in the catalog`);
-  return job;
+/** The jobs of the path. Throws `not_found` for one that the catalog does not have. */
+function knownJobs(db: Database, names: string): string[] {
+  return names.split(",").map((name) => {
+    const job = name.toLowerCase();
+    if (!hasCatalogJob(db, job)) throw new Failure("not_found", `there is no job ${quote(name)} in the catalog`);
+    return job;
+  });
 }
 
 /** Job control: each request starts a run. */

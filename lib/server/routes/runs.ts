@@ -39,7 +39,12 @@ export const RUN_ROUTES = [
     method: "GET",
     path: "/runs",
     summary: "List the runs of a bucket, newest first",
-    query: { ...PAGE, status: optional(RUN_STATUS), kind: optional(oneOf(...RUN_KINDS)) },
+    query: {
+      ...PAGE,
+      status: optional(RUN_STATUS),
+      kind: optional(oneOf(...RUN_KINDS)),
+      id: optional(described(string({ min: 4, max: 36 }), "Only runs whose id begins or ends so")),
+    },
     answer: { status: 200, description: "A page of runs", shape: page("Run") },
     async handle({ query, bucket: { layout } }, { beside }) {
       return beside.answer("runs", layout, query);

@@ -6,6 +6,7 @@ import { bucketRoute } from "../context.ts";
 import { startRun } from "../start.ts";
 import { START_FAILURES, STARTS } from "./operations.ts";
 import { PAGE, page } from "./shapes.ts";
+import { START_PATHS } from "./start-paths.ts";
 
 /** Loaded with the first request about snapshots. */
 const snapshots = () => import("../../bucket/snapshots/snapshots.ts");
@@ -25,7 +26,7 @@ export const SNAPSHOT_ROUTES = [
   }),
   bucketRoute({
     method: "POST",
-    path: "/snapshots/{name}/restore",
+    path: START_PATHS.snapshot_restore,
     summary: "Restore a snapshot: the database, secrets/, .ssh/ and bucket.json, never the source",
     description:
       "The whole snapshot is checked before anything is touched, and the present state is saved as a snapshot first. " +

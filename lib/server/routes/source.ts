@@ -11,6 +11,7 @@ import { bucketRoute } from "../context.ts";
 import { startRun } from "../start.ts";
 import { START_FAILURES, STARTS } from "./operations.ts";
 import { component, PAGE, page } from "./shapes.ts";
+import { START_PATHS } from "./start-paths.ts";
 
 const TAR = "application/x-tar";
 const GZIP = "application/gzip";
@@ -55,7 +56,7 @@ async function saidBy(headers: Readonly<Record<string, unknown>>, layout: Layout
 export const SOURCE_ROUTES = [
   bucketRoute({
     method: "POST",
-    path: "/push",
+    path: START_PATHS.push,
     summary: "Push: replace the source of a bucket and build it",
     description:
       "The body is a ustar archive, or the same gzipped, of ops.conf, workspace/ and templates/; at most 256 MiB " +
@@ -112,7 +113,7 @@ export const SOURCE_ROUTES = [
   }),
   bucketRoute({
     method: "POST",
-    path: "/source/rollback",
+    path: START_PATHS.rollback,
     summary: "Roll the source back to a revision and build it",
     description: "The revision becomes the current one; no new revision is made. Nothing is deployed.",
     body: object({ revision_id: optional(described(ID, "Default: the last successful one")) }),

@@ -7,8 +7,9 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { type Layout, layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { receiveSource } from "../../../lib/bucket/source/source.ts";
-import { parseBaseUrl } from "../../../lib/cli/push/client.ts";
-import { push } from "../../../lib/cli/push/push.ts";
+import { openClient, parseBaseUrl } from "../../../lib/cli/remote/client.ts";
+import { push } from "../../../lib/cli/remote/push.ts";
+import { bucketNamed, RemoteBucket } from "../../../lib/cli/remote/remote-bucket.ts";
 import { uuidV7 } from "../../../lib/codec/uuid.ts";
 import { Launcher } from "../../../lib/core/spawn.ts";
 import { ops } from "../../../scripts/local-server.ts";
@@ -98,22 +99,39 @@ interface Attempt {
   progress: string[];
 }
 
-async function attempt(t: TestContext, url: string, given: Partial<Parameters<typeof push>[0]> = {}): Promise<Attempt> {
-  const dir = temporaryFolder(t);
-  writeTree(dir, EXAMPLE);
+interface Given {
+  bucket?: string;
+  dir?: string;
+  note?: string;
+  token?: string;
+  caFile?: string;
+  totp?: string;
+  signal?: AbortSignal;
+  insisted?: Promise<void>;
+  progress?: (text: string) => void;
+  output?: (text: string) => void;
+}
+
+async function attempt(t: TestContext, url: string, given: Given = {}): Promise<Attempt> {
+  const source = temporaryFolder(t);
+  writeTree(source, EXAMPLE);
   const found: Attempt = { exit: -1, output: "", progress: [] };
-  found.exit = await push({
-    baseUrl: url,
-    bucket: BUCKET,
-    dir,
-    token: TOKEN,
-    signal: new AbortController().signal,
-    progress: (text) => found.progress.push(text),
-    output: (text) => {
-      found.output += text;
-    },
-    ...given,
-  });
+  const { token = TOKEN, caFile, totp, dir = source, note, signal = new AbortController().signal } = given;
+  const client = await openClient(parseBaseUrl(url), { token, caFile });
+  if (totp !== undefined) await client.verifyTotp(totp);
+  const bucket = new RemoteBucket(client, await bucketNamed(client, given.bucket ?? BUCKET));
+  const follower = {
+    signal,
+    insisted: given.insisted,
+    tell: given.progress ?? ((text: string) => void found.progress.push(text)),
+    output:
+      given.output ??
+      ((text: string) => {
+        found.output += text;
+      }),
+    patienceMs: 1_000,
+  };
+  found.exit = await push(bucket, { dir, note }, follower);
   return found;
 }
 
@@ -190,21 +208,21 @@ const ENTRY = { path: "workspace/x", message: "a symbolic link is not allowed" }
 
 const refusals: [string, number, object, string, string][] = [
   ["a busy bucket", 409, { error: "bucket_busy", message: BUSY, details: HOLDER }, "bucket_busy", BUSY],
-  ["another conflict", 409, { error: "bucket_not_initialized", message: "run init" }, "failed", "run init"],
-  ["an unknown bucket", 404, { error: "bucket_not_found", message: "no such bucket" }, "failed", "no such bucket"],
-  ["a large body", 413, { error: "payload_too_large", message: "too large" }, "failed", "too large"],
+  ["another conflict", 409, { error: "bucket_not_initialized", message: "run init" }, "bucket_not_initialized", "run init"],
+  ["an unknown bucket", 404, { error: "bucket_not_found", message: "no such bucket" }, "bucket_not_found", "no such bucket"],
+  ["a large body", 413, { error: "payload_too_large", message: "too large" }, "payload_too_large", "too large"],
   [
     "problems",
     400,
     { error: "invalid_source", message: "the archive breaks a rule", details: [ENTRY] },
-    "failed",
+    "invalid_source",
     "the archive breaks a rule\n  workspace/x: a symbolic link is not allowed",
   ],
   [
     "a problem that the sentence tells",
     400,
     { error: "invalid_source", message: `archive entry 3 (workspace/x): ${ENTRY.message}`, details: [ENTRY] },
-    "failed",
+    "invalid_source",
     `archive entry 3 (workspace/x): ${ENTRY.message}`,
   ],
 ];
@@ -234,13 +252,13 @@ test("a refusal in the middle of the upload is shown and ends the upload", async
   };
   const server = await play(t, { [PUSH]: refuse });
   const pushing = attempt(t, server.url, { dir: largeBucket(t) });
-  await assert.rejects(pushing, { code: "failed", message: "archive entry 1: no" });
+  await assert.rejects(pushing, { code: "invalid_source", message: "archive entry 1: no" });
   assert.ok(received < 24 * 1024 * 1024);
 });
 
 test("T-21 a wrong token is shown with the server's sentence", async (t) => {
   const server = await play(t);
-  await assert.rejects(attempt(t, server.url, { token: "wrong" }), { code: "failed", message: "the token is wrong" });
+  await assert.rejects(attempt(t, server.url, { token: "wrong" }), { code: "unauthorized", message: "the token is wrong" });
 });
 
 const broken: [string, Handler, RegExp][] = [
@@ -250,7 +268,7 @@ const broken: [string, Handler, RegExp][] = [
   ["redirects", (_, response) => response.writeHead(301, { Location: "/x" }).end(), /answered 301 and no reason/],
   ["answers no JSON", (_, response) => response.writeHead(202).end("ok"), /answered 202 and no reason/],
   ["answers another JSON", answer(202, { run_id: "../../x" }), /Cannot understand the server's answer: run_id expected/],
-  ["answers without end", (_, response) => void response.write(Buffer.alloc(5 << 20)), /more than 4194304 bytes/],
+  ["answers without end", (_, response) => void response.write(Buffer.alloc(17 << 20)), /more than 16777216 bytes/],
   ["cuts its answer", (_, response) => cut(response), /Cannot reach http:\/\/127/],
 ];
 
@@ -284,7 +302,7 @@ test("a TOTP code is verified once, before the source is sent; its cookie goes w
   assert.equal((await attempt(t, server.url, { totp: "123456" })).exit, 0);
   assert.deepEqual(cookies, ["ops_totp_session=a.b", "ops_totp_session=a.b"]);
   assert.deepEqual(server.requests.slice(0, 2), ["POST /api/auth/totp/verify", PUSH]);
-  await assert.rejects(attempt(t, server.url, { totp: "654321" }), { code: "failed", message: "wrong" });
+  await assert.rejects(attempt(t, server.url, { totp: "654321" }), { code: "invalid_totp_code", message: "wrong" });
   assert.equal(server.requests.at(-1), "POST /api/auth/totp/verify");
 });
 
@@ -292,32 +310,66 @@ test("a TOTP session that ends while following is told, and that the run goes on
   const required = answer(403, { error: "totp_required", message: "a TOTP code is needed" });
   const server = await play(t, { [LOGS(6)]: required });
   const ended = "the TOTP session of this command has ended; the run that it started on the server goes on";
-  await assert.rejects(attempt(t, server.url, { totp: "123456" }), { code: "failed", message: ended });
-  const missing = "the server asks for a TOTP code: give a fresh one with --totp";
-  await assert.rejects(attempt(t, server.url), { code: "failed", message: missing });
+  await assert.rejects(attempt(t, server.url, { totp: "123456" }), { code: "totp_required", message: ended });
+  const missing = "the server asks for a TOTP code: give a fresh one with --totp, or sign in with `ops login`";
+  await assert.rejects(attempt(t, server.url), { code: "totp_required", message: missing });
 });
 
 test("a refusal while following is not tried again", async (t) => {
   const server = await play(t, { [LOGS(6)]: answer(404, { error: "run_not_found", message: "no run" }) });
-  await assert.rejects(attempt(t, server.url), { code: "failed", message: "no run" });
+  await assert.rejects(attempt(t, server.url), { code: "run_not_found", message: "no run" });
   assert.deepEqual(server.requests, [PUSH, LOGS(0), LOGS(6)]);
 });
 
-test("an abort while following asks the server to cancel the run and answers 130", async (t) => {
+/** The log of a run that is being followed when the person wants to stop; the run has ended at the next question. */
+function interrupted(stop: AbortController): Routes {
+  const end = answer(200, { run_id: RUN, status: "cancelled", after: 6, next: 6, data: "", done: true });
+  const asked = Promise.withResolvers<void>();
+  return {
+    [LOGS(6)]: async (request, response) => {
+      stop.abort();
+      await asked.promise;
+      end(request, response);
+    },
+    [CANCEL]: (request, response) => {
+      answer(202, { id: RUN, status: "running" })(request, response);
+      asked.resolve();
+    },
+    [DETAIL]: answer(200, { id: RUN, status: "cancelled", error: "cancelled" }),
+  };
+}
+
+test("an interrupt while following cancels the run, and the push ends with the run: 130", async (t) => {
   const stop = new AbortController();
-  const server = await play(t, { [LOGS(6)]: () => stop.abort(), [CANCEL]: answer(202, { id: RUN, status: "running" }) });
+  const server = await play(t, interrupted(stop));
   const { exit, progress } = await attempt(t, server.url, { signal: stop.signal });
   assert.equal(exit, 130);
-  assert.equal(progress.at(-1), "asked the server to cancel the run");
-  assert.deepEqual(server.requests, [PUSH, LOGS(0), LOGS(6), CANCEL]);
+  assert.ok(progress.includes("asked the server to cancel the run; a second interrupt leaves the run alone"), progress.join());
+  assert.equal(progress.at(-1), "the build cancelled: cancelled");
+  assert.deepEqual(server.requests, [PUSH, LOGS(0), LOGS(6), CANCEL, DETAIL]);
+});
+
+test("a second interrupt leaves the run alone, and says so", async (t) => {
+  const stop = new AbortController();
+  const insist = Promise.withResolvers<void>();
+  const server = await play(t, { [LOGS(6)]: () => stop.abort(), [CANCEL]: () => insist.resolve() });
+  const { exit, progress } = await attempt(t, server.url, { signal: stop.signal, insisted: insist.promise });
+  assert.equal(exit, 130);
+  assert.equal(progress.at(-1), `run ${RUN} is left alone; \`ops runs follow ${RUN.slice(-8)}\` goes on with it`);
 });
 
 test("a cancel that the server refuses is told", async (t) => {
   const stop = new AbortController();
-  const over = answer(409, { error: "run_not_active", message: "the run has ended" });
-  const server = await play(t, { [LOGS(6)]: () => stop.abort(), [CANCEL]: over });
+  const refused = answer(403, { error: "totp_required", message: "a TOTP code is needed" });
+  const { [CANCEL]: accepted, ...routes } = interrupted(stop);
+  const cancel: Handler = (request, response) => {
+    refused(request, response);
+    accepted?.(request, { writeHead: () => ({ end() {} }) } as unknown as ServerResponse);
+  };
+  const server = await play(t, { ...routes, [CANCEL]: cancel });
   const { exit, progress } = await attempt(t, server.url, { signal: stop.signal });
-  assert.deepEqual([exit, progress.at(-1)], [130, "Cannot cancel the run: the run has ended"]);
+  assert.equal(exit, 130);
+  assert.match(progress.join("\n"), /Cannot cancel the run: the server asks for a TOTP code/);
 });
 
 test("an abort during the upload ends it and answers 130 without a cancel", async (t) => {
@@ -390,8 +442,7 @@ test("a server that speaks no TLS is one clear sentence", async (t) => {
   await assert.rejects(pushing, { code: "failed", message: /does not speak this protocol/ });
 });
 
-const unusable: [string, Partial<Parameters<typeof push>[0]>, RegExp][] = [
-  ["a bucket that is no UUID", { bucket: "../x" }, /Cannot push to "\.\.\/x": a bucket is named by its UUID/],
+const unusable: [string, Given, RegExp][] = [
   ["an empty token", { token: "" }, /Cannot use the token/],
   ["a token with a newline", { token: "a\nb" }, /Cannot use the token/],
   ["a CA file that is not there", { caFile: "/nowhere" }, /Cannot use the certificates in \/nowhere: ENOENT/],

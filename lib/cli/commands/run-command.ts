@@ -1,0 +1,203 @@
+import { Failure, type Problem } from "../../core/errors.ts";
+import { quote, type Schema } from "../../core/shape.ts";
+import { isRepeatable, parametersOf, RUNS, type RunKind, type RunParams } from "../../run/protocol.ts";
+import {
+  BUCKET_DIR,
+  bucketDir,
+  type Command,
+  commaList,
+  type Flag,
+  flagList,
+  flagNumber,
+  type Operand,
+  type Parsed,
+  wantsJson,
+} from "../base/flags.ts";
+import { jsonText } from "../base/terminal.ts";
+import type { RunView } from "../bucket/output.ts";
+
+/** What a part of a name means, in a bucket here or on a server. Both throw where there is none, and where it may be several. */
+export interface Names {
+  runNamed(given: string): Promise<string>;
+  snapshotNamed(given: string): Promise<string>;
+}
+
+/** What the parameters of a kind of run do not tell about its command. */
+interface RunCommand {
+  /** As typed. */
+  name: string;
+  /** Default: the summary of the kind. */
+  summary?: string;
+  /** Parameters that are given by place, under their names; the others are flags. */
+  operands?: Operand[];
+  /** One-letter forms of flags, by parameter. */
+  short?: Record<string, string>;
+  /** Flags that are no parameters of the run. */
+  flags?: Flag[];
+  /** Makes the parameters whole: names in full, and values that no flag gives. */
+  complete?(params: RunParams, input: Parsed, names: Names): Promise<void>;
+  /** Shows the result in place of Activity, unless `--json` is given. */
+  view?(input: Parsed): Promise<RunView["show"] | undefined>;
+  /** Shows the result on a terminal after Activity. */
+  summarise?: RunView["show"];
+}
+
+const RESULT_AS_JSON: Flag = { name: "json", help: "Print the result of the run as JSON; Activity goes to stderr" };
+
+const RETRY_FLAG: Flag = {
+  name: "retry",
+  value: "RUN",
+  help: "Repeat this run where it failed, was unreachable or never started; goes alone",
+};
+
+const WAIT_FLAG: Flag = {
+  name: "wait",
+  value: "TIME",
+  mayLack: true,
+  help: "Where the bucket is busy, wait in line until it is free, or for that time, such as 5m",
+};
+const LONGEST_WAIT_MS = 24 * 3_600_000;
+const DETACH_FLAG: Flag = { name: "detach", help: "On a server: print the id of the run and end; the run goes on" };
+
+/**
+ * The command that carries out runs of a kind, here or on a server. Its flags are the parameters of the kind (`run/protocol.ts`), with dashes for
+ * underscores; a list is given with commas, a truth value as a switch. With `--json` the command prints the run's result.
+ */
+export function runCommand(kind: RunKind, command: RunCommand): Command {
+  const { name, summary, operands = [], short = {}, flags = [] } = command;
+  const { properties } = RUNS[kind].parameters.schema as { properties: Record<string, Schema> };
+  const placed = new Set(operands.map((operand) => operand.name));
+  const named = Object.entries(properties).filter(([parameter]) => !placed.has(parameter));
+  return {
+    name,
+    summary: summary ?? RUNS[kind].summary,
+    operands,
+    flags: [
+      BUCKET_DIR,
+      ...named.map(([parameter, schema]) => flagOf(parameter, schema, short[parameter])),
+      ...(isRepeatable(kind) ? [RETRY_FLAG] : []),
+      ...flags,
+      ...("wait" in properties ? [] : [WAIT_FLAG]),
+      DETACH_FLAG,
+      RESULT_AS_JSON,
+    ],
+    async run(input) {
+      if (input.switches.has(DETACH_FLAG.name))
+        throw new Failure("usage", "--detach goes with --server: a run here ends with its command");
+      const dir = bucketDir(input);
+      const { params, retryOf } = await requestOf(kind, command, input, await namesOf(dir));
+      const { runInBucket } = await import("../bucket/bucket.ts");
+      const whole = retryOf === undefined ? params : await repeatedHere(kind, dir, retryOf);
+      return await runInBucket(kind, whole, dir, { view: await runView(input, command), waitMs: await waitOf(input) });
+    },
+    async remote(input, target) {
+      const { openRemoteBucket } = await import("../remote/remote-bucket.ts");
+      const { runOnServer } = await import("../remote/run.ts");
+      const bucket = await openRemoteBucket(target);
+      const { params, retryOf } = await requestOf(kind, command, input, bucket);
+      const asked = retryOf === undefined ? params : { retry_of: retryOf };
+      const view = await runView(input, command);
+      const isDetached = input.switches.has(DETACH_FLAG.name);
+      return await runOnServer(bucket, kind, asked, { view, waitMs: await waitOf(input), isDetached });
+    },
+  };
+}
+
+/** What a command line asks for: the checked parameters of a run, or the id of the run that is repeated. */
+async function requestOf(
+  kind: RunKind,
+  { name, operands = [], complete }: RunCommand,
+  input: Parsed,
+  names: Names,
+): Promise<{ params: RunParams; retryOf: string | undefined }> {
+  const { properties } = RUNS[kind].parameters.schema as { properties: Record<string, Schema> };
+  const params: RunParams = {};
+  const placed = new Set(operands.map((operand) => operand.name));
+  for (const [index, { name: parameter }] of operands.entries()) {
+    const text = input.operands[index];
+    if (text !== undefined) params[parameter] = properties[parameter]?.type === "array" ? commaList(text, parameter) : text;
+  }
+  for (const [parameter, schema] of Object.entries(properties)) {
+    const value = placed.has(parameter) ? undefined : parameterOf(input, dashed(parameter), schema);
+    if (value !== undefined) params[parameter] = value;
+  }
+  const given = input.values.get(RETRY_FLAG.name);
+  if (given === undefined) {
+    await complete?.(params, input, names);
+    const nameOf = (parameter: string) => (placed.has(parameter) ? parameter : `--${dashed(parameter)}`);
+    return { params: checkedParameters(kind, params, nameOf, `ops ${name} --help`), retryOf: undefined };
+  }
+  if (Object.keys(params).length > 0)
+    throw new Failure("usage", "--retry goes alone: all other parameters are those of the run that it names");
+  return { params, retryOf: await names.runNamed(given) };
+}
+
+async function repeatedHere(kind: RunKind, dir: string, id: string): Promise<RunParams> {
+  const { repeated } = await import("../../run/request.ts");
+  const { initialisedBucket } = await import("../bucket/bucket.ts");
+  return await repeated(await initialisedBucket(dir), kind, id);
+}
+
+/** How long a run may wait for its bucket; undefined for not at all. */
+async function waitOf({ values, switches }: Parsed): Promise<number | undefined> {
+  if (!switches.has(WAIT_FLAG.name)) return undefined;
+  const text = values.get(WAIT_FLAG.name);
+  const { parseDurationMs } = await import("../../codec/config/number.ts");
+  const ms = text === undefined ? LONGEST_WAIT_MS : parseDurationMs(text);
+  if (ms !== undefined && ms <= LONGEST_WAIT_MS) return ms;
+  throw new Failure("usage", `--wait: expected a time up to 24h, such as 5m, 1h30m or 90s, found ${quote(text ?? "")}`);
+}
+
+/** The names of a bucket here. */
+async function namesOf(dir: string): Promise<Names> {
+  const { initialisedBucket } = await import("../bucket/bucket.ts");
+  return {
+    runNamed: async (given) => (await import("../../run/record.ts")).runNamed(await initialisedBucket(dir), given),
+    snapshotNamed: async (given) => (await import("../bucket/upkeep.ts")).snapshotFile(dir, given),
+  };
+}
+
+async function runView(input: Parsed, { view, summarise }: RunCommand): Promise<RunView | undefined> {
+  // Called first, because it also refuses flags that do not go together.
+  const show = await view?.(input);
+  if (wantsJson(input)) return { show: jsonText, meanwhile: "aside" };
+  if (show) return { show, meanwhile: "quiet" };
+  return summarise && process.stdout.isTTY ? { show: summarise, meanwhile: "before" } : undefined;
+}
+
+/** Checks the parameters before anything starts. On the command line a wrong parameter is wrong usage. */
+function checkedParameters(kind: RunKind, params: RunParams, nameOf: (parameter: string) => string, help: string): RunParams {
+  try {
+    return parametersOf(kind, params);
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+    const problems = error.details as Problem[];
+    const sentences = problems.map(({ path, message }) => `${nameOf(path.split("/")[0] ?? "")}: ${message}`);
+    throw new Failure("usage", `${sentences.join("; ")} (see \`${help}\`)`);
+  }
+}
+
+const VALUE_NAMES: Record<string, string> = { array: "A,B", integer: "N", number: "N", string: "TEXT" };
+
+function flagOf(parameter: string, schema: Schema, short: string | undefined): Flag {
+  // A wait for health waits for the bucket, too.
+  if (parameter === WAIT_FLAG.name)
+    return { ...WAIT_FLAG, help: `${schema.description}; first in line where the bucket is busy, for that time` };
+  const value = VALUE_NAMES[schema.type as string];
+  return {
+    name: dashed(parameter),
+    ...(value !== undefined && { value }),
+    ...(short !== undefined && { short }),
+    help: String(schema.description),
+  };
+}
+
+function dashed(parameter: string): string {
+  return parameter.replaceAll("_", "-");
+}
+
+function parameterOf(input: Parsed, name: string, schema: Schema): unknown {
+  if (schema.type === "boolean") return input.switches.has(name) ? true : undefined;
+  if (schema.type === "array") return flagList(input, name);
+  return schema.type === "integer" ? flagNumber(input, name) : input.values.get(name);
+}

@@ -1,0 +1,194 @@
+import { uuidV7 } from "../../codec/uuid.ts";
+import { sleep } from "../../core/async.ts";
+import { cancelledFailure, Failure, messageOf } from "../../core/errors.ts";
+import { boolean, type Infer, integer, isObject, optional, string } from "../../core/shape.ts";
+import { type Progress, RUN_STATUS } from "../../run/protocol.ts";
+import type { CallOptions } from "./client.ts";
+import { answerWith, expectAnswer, type Item, patiently, type RemoteBucket } from "./remote-bucket.ts";
+
+const POLL_SECONDS = 30;
+const IDLE_MS = 200;
+const PROGRESS_MS = 1_000;
+const CANCEL_SILENCE_MS = 10_000;
+/** How long a server holds a start that waits. */
+const HELD_SECONDS = 60;
+
+const UUID = string({ pattern: /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/, means: "a UUID" });
+const STARTED = answerWith({ run_id: UUID });
+const CHUNK = answerWith({ next: integer({ min: 0 }), data: string(), done: boolean() });
+const RUN = answerWith({ status: RUN_STATUS, error: optional(string()) });
+/** How a run on a server ended; `result` is what the run left. */
+export type EndedRun = Infer<typeof RUN> & { id: string; result: unknown };
+
+/** Who follows a run. */
+export interface Follower {
+  /** The first wish to stop: the run is cancelled, and followed to its end. */
+  signal: AbortSignal;
+  /** The second: the run is left alone. */
+  insisted?: Promise<void> | undefined;
+  /** Gets sentences about what happens, without newline. */
+  tell(text: string): void;
+  /** Gets the run's Activity as it comes, in whole lines. */
+  output(text: string): void;
+  /** Gets how far the run is, about once a second; leave it out where nobody looks. */
+  progress?: ((progress: Progress) => void) | undefined;
+  /** How long it goes on without an answer; default 5 minutes. */
+  patienceMs?: number | undefined;
+}
+
+/** A request that starts a run: the path behind the bucket's id, and what is sent. */
+export interface StartRequest extends Pick<CallOptions, "json" | "type" | "headers"> {
+  path: string;
+  /** Makes the body anew for each try. */
+  body?: (() => AsyncIterable<Uint8Array>) | undefined;
+  /** How long the start may wait in line; undefined for not at all. */
+  waitMs?: number | undefined;
+}
+
+/**
+ * Starts a run and answers its id. However often the request has to be sent, its key starts one run only. Where the bucket is
+ * busy the start waits in line, as long as the request says; the signal gives the place up. Throws `bucket_busy`, `cancelled`
+ * where nothing has started, and what the server refuses with.
+ */
+export async function startOnServer(bucket: RemoteBucket, request: StartRequest, follower: Follower): Promise<string> {
+  const key = uuidV7();
+  const { path, body, waitMs, headers, ...sent } = request;
+  const until = performance.now() + (waitMs ?? 0);
+  const leave = () =>
+    void bucket.client.call("DELETE", bucket.path("/queue", key), { silenceMs: CANCEL_SILENCE_MS }).catch(() => {});
+  if (waitMs !== undefined) follower.signal.addEventListener("abort", leave, { once: true });
+  using stop = aborted(follower.insisted);
+  using _ = { [Symbol.dispose]: () => follower.signal.removeEventListener("abort", leave) };
+  for (let told = 0; ; ) {
+    const left = Math.max(0, Math.ceil((until - performance.now()) / 1_000));
+    const wait: Record<string, string> = waitMs === undefined ? {} : { "Ops-Wait": String(Math.min(left, HELD_SECONDS)) };
+    const signals = body ? [follower.signal, stop.signal] : [stop.signal];
+    const options = { ...sent, ...(body && { body: body() }), headers: { ...headers, ...wait, "Idempotency-Key": key } };
+    try {
+      const send = () => bucket.client.call("POST", bucket.path(path), { ...options, signal: AbortSignal.any(signals) });
+      const answer = body ? await send() : await patiently(patienceOf(follower), send, { sent: true });
+      return expectAnswer(STARTED, answer).run_id;
+    } catch (error) {
+      const position = placeIn(error);
+      if (position === undefined) throw error;
+      if (follower.signal.aborted) throw cancelledFailure();
+      if (left === 0) throw error;
+      if (position !== told) follower.tell(`waiting in line, number ${position}: ${messageOf(error)}`);
+      told = position;
+    }
+  }
+}
+
+/** The place in line that a refusal tells; undefined for any other error. */
+function placeIn(error: unknown): number | undefined {
+  if (!(error instanceof Failure) || error.code !== "bucket_busy" || !isObject(error.details)) return undefined;
+  return typeof error.details.position === "number" ? error.details.position : undefined;
+}
+
+/**
+ * Hands out the Activity of a run until the run has ended, and answers how it ended. The log goes on where it was after a
+ * lost connection. Throws `cancelled` where the follower insists: the run then goes on.
+ */
+export async function followRun(bucket: RemoteBucket, id: string, follower: Follower): Promise<EndedRun> {
+  using stop = aborted(follower.insisted);
+  const { signal } = stop;
+  const run = bucket.path("/runs", id);
+  const lines = new Lines(follower.output);
+  let confirmed: Progress["cancel"] = null;
+  const ended = new AbortController();
+  const looks = lookAt(
+    () => bucket.client.call("GET", run, { signal: ended.signal }),
+    ended.signal,
+    (progress) => {
+      confirmed = progress.cancel ?? confirmed;
+      follower.progress?.(progress);
+    },
+  );
+  const cancel = () => void askToCancel(bucket, run, follower);
+  if (follower.signal.aborted) cancel();
+  else follower.signal.addEventListener("abort", cancel, { once: true });
+  const read = (path: string) =>
+    patiently({ ...patienceOf(follower), signal }, () => bucket.client.call("GET", path, { signal }));
+  try {
+    for (let after = 0; ; ) {
+      const chunk = expectAnswer(CHUNK, await read(`${run}/logs?after=${after}&timeout=${POLL_SECONDS}`));
+      lines.add(chunk.data);
+      if (chunk.done) break;
+      if (chunk.data === "") await sleep(IDLE_MS, signal);
+      after = chunk.next;
+    }
+    lines.end();
+    const answer = await read(run);
+    const { confirmed: done, total } = (confirmed as Progress["cancel"]) ?? {};
+    if (total !== undefined) follower.tell(`cancelled: ${done} of ${total} confirmed to have ended`);
+    return { id, ...expectAnswer(RUN, answer), result: answer.result ?? null };
+  } catch (error) {
+    lines.end();
+    if (signal.aborted) follower.tell(`run ${id} is left alone; \`ops runs follow ${id.slice(-8)}\` goes on with it`);
+    throw error;
+  } finally {
+    ended.abort();
+    follower.signal.removeEventListener("abort", cancel);
+    await looks;
+  }
+}
+
+/** Hands out how far a run is, about once a second, until the signal is aborted. Whoever reads the log tells what goes wrong. */
+async function lookAt(ask: () => Promise<Item>, signal: AbortSignal, show: (progress: Progress) => void): Promise<void> {
+  for (;;) {
+    await sleep(PROGRESS_MS, signal).catch(() => {});
+    if (signal.aborted) return;
+    const { progress } = await ask().catch((): Item => ({}));
+    if (isObject(progress) && !signal.aborted) show(progress as unknown as Progress);
+  }
+}
+
+async function askToCancel(bucket: RemoteBucket, run: string, follower: Follower): Promise<void> {
+  try {
+    const ask = () => bucket.client.call("POST", `${run}/cancel`, { json: {}, silenceMs: CANCEL_SILENCE_MS });
+    await patiently(patienceOf(follower), ask);
+    follower.tell("asked the server to cancel the run; a second interrupt leaves the run alone");
+  } catch (error) {
+    const isOver = error instanceof Failure && error.code === "run_not_active";
+    if (!isOver) follower.tell(`Cannot cancel the run: ${messageOf(error)}`);
+  }
+}
+
+function patienceOf({ patienceMs, tell }: Follower) {
+  return { ms: patienceMs, tell };
+}
+
+/** A signal that is aborted once a promise is fulfilled; nothing is awaited after its disposal. */
+function aborted(by: Promise<void> | undefined): { signal: AbortSignal } & Disposable {
+  const controller = new AbortController();
+  let isOver = false;
+  void by?.then(() => isOver || controller.abort());
+  return {
+    signal: controller.signal,
+    [Symbol.dispose]() {
+      isOver = true;
+    },
+  };
+}
+
+/** Text that comes in pieces, handed out in whole lines. */
+class Lines {
+  readonly #output: (text: string) => void;
+  #rest = "";
+
+  constructor(output: (text: string) => void) {
+    this.#output = output;
+  }
+
+  add(text: string): void {
+    const all = this.#rest + text;
+    const end = all.lastIndexOf("\n") + 1;
+    this.#rest = all.slice(end);
+    for (const [line] of all.slice(0, end).matchAll(/.*\n/g)) this.#output(line);
+  }
+
+  end(): void {
+    if (this.#rest !== "") this.#output(`${this.#rest}\n`);
+    this.#rest = "";
+  }
+}

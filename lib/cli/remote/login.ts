@@ -1,0 +1,66 @@
+import { text } from "node:stream/consumers";
+import { Failure } from "../../core/errors.ts";
+import { askedOnTerminal } from "../base/ask.ts";
+import { EXIT, type Parsed, wantsJson } from "../base/flags.ts";
+import { printJson, toStdout } from "../base/terminal.ts";
+import { openClient, parseBaseUrl } from "./client.ts";
+import { keepLogin, loginAt, loginsFile } from "./logins.ts";
+import { targetOf } from "./target.ts";
+
+const SESSION = "/api/auth/session";
+
+/**
+ * `ops login [base_url]`: exchanges the token for a session and keeps the session for later commands. The token comes from
+ * `--token-file`, OPS_SERVE_TOKEN, the terminal or stdin. The address is never one of a file: a token would go to it.
+ */
+export async function loginCommand(input: Parsed): Promise<number> {
+  const { values } = input;
+  const base = parseBaseUrl(addressOf(input));
+  const caFile = values.get("ca-file");
+  const tokenFile = values.get("token-file");
+  const token = tokenFile === undefined ? await givenToken(base.origin) : await readToken(tokenFile);
+  const askCode = () => askedOnTerminal("TOTP code: ");
+  const client = await openClient(base, { token, caFile, askCode });
+  const code = values.get("totp");
+  if (code !== undefined) await client.verifyTotp(code);
+  const { expires_at: ends } = await client.call("POST", SESSION, { json: {} });
+  await keepLogin(base, { cookies: client.cookies(), ends: String(ends), ca_file: caFile });
+  if (wantsJson(input)) printJson({ server: base.href, expires_at: ends });
+  else toStdout(`signed in to ${base.origin} until ${ends}; the session is in ${loginsFile()}\n`);
+  return EXIT.done;
+}
+
+/** `ops logout [base_url]`: ends the session, and forgets it even where the server cannot be reached. */
+export async function logoutCommand(input: Parsed): Promise<number> {
+  const { values, operands } = input;
+  const named = operands[0] ?? values.get("server") ?? (await targetOf(input))?.address;
+  const base = parseBaseUrl(named ?? addressOf(input));
+  const login = await loginAt(base);
+  if (!login) throw new Failure("not_found", `there is no session with ${base.origin}`);
+  await keepLogin(base, undefined);
+  const client = await openClient(base, { cookies: login.cookies, caFile: values.get("ca-file") ?? login.ca_file });
+  // A session that lacks its code, or has ended, is over all the same.
+  await client.call("DELETE", SESSION).catch((error: unknown) => {
+    if (!(error instanceof Failure) || !["totp_required", "unauthorized"].includes(error.code)) throw error;
+  });
+  if (wantsJson(input)) printJson({ server: base.href });
+  else toStdout(`signed out of ${base.origin}\n`);
+  return EXIT.done;
+}
+
+function addressOf({ operands, values }: Parsed): string {
+  const address = operands[0] ?? values.get("server") ?? process.env.OPS_SERVER;
+  if (address) return address;
+  throw new Failure("usage", "base_url is missing: give the address of the server, such as https://ops.example:9090");
+}
+
+async function readToken(file: string): Promise<string> {
+  return (await import("../../server/config.ts")).readToken(file);
+}
+
+async function givenToken(origin: string): Promise<string> {
+  const given = process.env.OPS_SERVE_TOKEN || (await askedOnTerminal(`API token of ${origin}: `, { secret: true }));
+  const token = given ?? (process.stdin.isTTY ? "" : (await text(process.stdin)).trim());
+  if (token === "") throw new Failure("usage", "no token: type it, send it to stdin, set OPS_SERVE_TOKEN, or give --token-file");
+  return token;
+}

@@ -1,0 +1,158 @@
+import { SKIPPED_FOLDERS, SOURCE_PATHS } from "../../bucket/base/layout.ts";
+import { type PackedSource, packSource } from "../../bucket/source/source-rules.ts";
+import { idNamed } from "../../codec/uuid.ts";
+import { Failure, throwIfCancelled } from "../../core/errors.ts";
+import { realPlace } from "../../core/files.ts";
+import { byteSize, counted } from "../../core/plain-text.ts";
+import { boolean, type Infer, list, optional, string } from "../../core/shape.ts";
+import { Launcher } from "../../core/spawn.ts";
+import { START_PATHS } from "../../server/routes/start-paths.ts";
+import { EXIT, type Parsed } from "../base/flags.ts";
+import { stopRequest, textTable, toStderr, toStdout } from "../base/terminal.ts";
+import { type Follower, followRun, type StartRequest, startOnServer } from "./follow.ts";
+import { answerWith, expectAnswer, openRemoteBucket, type RemoteBucket } from "./remote-bucket.ts";
+import { EXIT_OF } from "./run.ts";
+import { targetOf } from "./target.ts";
+
+/** What a push sends: the source of the bucket in `dir`, and a note that is stored with the revision. */
+interface Push {
+  dir: string;
+  note?: string | undefined;
+}
+
+const PROGRESS_BYTES = 8 * 1024 * 1024;
+const GIT_MS = 10_000;
+
+const REVISION = answerWith({
+  id: string(),
+  created_at: string(),
+  build_status: string(),
+  current: boolean(),
+  last_successful: boolean(),
+  note: optional(string()),
+  commit: optional(string()),
+});
+const REVISIONS = answerWith({ items: list(REVISION) });
+
+/** `ops push [base_url]` (control-plane.md, Source push). */
+export async function pushCommand(input: Parsed): Promise<number> {
+  const sent = { dir: realPlace(input.values.get("dir") ?? "."), note: input.values.get("note") };
+  return await onServer(input, (bucket, follower) => push(bucket, sent, follower));
+}
+
+/** `ops push rollback [base_url]`. */
+export async function rollbackCommand(input: Parsed): Promise<number> {
+  return await onServer(input, (bucket, follower) => rollback(bucket, input.values.get("revision"), follower));
+}
+
+async function onServer(input: Parsed, work: (bucket: RemoteBucket, follower: Follower) => Promise<number>): Promise<number> {
+  const [address] = input.operands;
+  if (address !== undefined && input.values.has("server")) throw new Failure("usage", "give base_url or --server, not both");
+  if (address !== undefined) input.values.set("server", address);
+  const target = await targetOf(input);
+  if (!target)
+    throw new Failure("usage", "base_url is missing: give it, set OPS_SERVER, or name it in the table [server] of ops.conf");
+  using stop = stopRequest();
+  return await work(await openRemoteBucket(target), { ...stop, tell: (text) => toStderr(`${text}\n`), output: toStdout });
+}
+
+/**
+ * Sends the source of the local bucket in `dir` to a server and follows the build (control-plane.md, Source push). Answers
+ * the exit code: 0 the build succeeded, 1 the build failed, 130 the build or the push was cancelled. Without an outcome,
+ * throws `usage`, `bucket_busy`, `invalid_source` for a source that cannot be packed, else `failed`.
+ */
+export async function push(bucket: RemoteBucket, { dir, note }: Push, follower: Follower): Promise<number> {
+  if (!/^[^\p{C}\p{Zl}\p{Zp}]{1,200}$/u.test(note ?? "-"))
+    throw new Failure("usage", "--note: expected one line of at most 200 characters");
+  return await change(bucket, "accepted", follower, () => upload(dir, note, follower));
+}
+
+/**
+ * Rolls the source on the server back to a revision, by default the last successful one; otherwise like {@link push}. Where
+ * that is the source already, nothing is started: the revisions are shown.
+ */
+export async function rollback(bucket: RemoteBucket, given: string | undefined, follower: Follower): Promise<number> {
+  return await change(bucket, "rolled back", follower, async () => {
+    const revisions = expectAnswer(REVISIONS, { items: await bucket.all("/source/revisions") }).items;
+    const last = revisions.find((one) => one.last_successful);
+    if (given === undefined && last?.current) return void follower.output(unchangedSource(revisions));
+    const ids = revisions.map((one) => one.id);
+    const id = given === undefined ? undefined : idNamed(given, ids, "revision");
+    return { path: START_PATHS.rollback, json: { revision_id: id } };
+  });
+}
+
+function unchangedSource(revisions: Infer<typeof REVISIONS>["items"]): string {
+  const rows = revisions.map(({ id, created_at, build_status, note, commit, current, last_successful }) => {
+    const marks = [...(current ? ["current"] : []), ...(last_successful ? ["last successful"] : [])];
+    return [id, created_at, build_status, commit?.replace(/^(.{8})[^-]*/, "$1") ?? null, note ?? null, marks.join(", ")];
+  });
+  const columns = ["revision", "created_at", "build", "commit", "note", ""];
+  return `nothing is changed: the last successful revision is the source; others are named with --revision\n${textTable(columns, rows, process.stdout.columns)}`;
+}
+
+/** Starts the run that changes the source and follows it to its end. */
+async function change(
+  bucket: RemoteBucket,
+  done: string,
+  follower: Follower,
+  request: () => Promise<StartRequest | undefined>,
+): Promise<number> {
+  try {
+    const start = await request();
+    if (!start) return EXIT.done;
+    const id = await startOnServer(bucket, start, follower);
+    follower.tell(`the source was ${done}; run ${id} builds it`);
+    const { status, error } = await followRun(bucket, id, follower);
+    follower.tell(`the build ${status}${error === undefined ? "" : `: ${error}`}`);
+    return EXIT_OF[status];
+  } catch (error) {
+    if (follower.signal.aborted) return EXIT.cancelled;
+    throw error;
+  }
+}
+
+/** The request that sends the source. */
+async function upload(dir: string, note: string | undefined, { signal, tell }: Follower): Promise<StartRequest> {
+  const packed = await packSource(dir);
+  tell(`sending ${counted(packed.files, "file")}, ${byteSize(packed.bytes)}`);
+  const commit = await commitOf(dir, signal);
+  const headers = { ...(note && { "Ops-Note": encodeURIComponent(note) }), ...(commit && { "Ops-Commit": commit }) };
+  return { path: START_PATHS.push, body: () => reported(packed, tell), type: "application/x-tar", headers };
+}
+
+/**
+ * The Git commit of a folder, with `-dirty` where the source differs from it; undefined where Git, or a commit, is missing.
+ */
+async function commitOf(dir: string, signal: AbortSignal): Promise<string | undefined> {
+  const { PATH = "", HOME = "" } = process.env;
+  const launcher = new Launcher({ PATH, HOME, LC_ALL: "C", GIT_OPTIONAL_LOCKS: "0" });
+  const git = async (...words: string[]) => {
+    const argv: [string, ...string[]] = ["git", "-C", dir, "-c", "core.fsmonitor=false", ...words];
+    const { exitCode, stdout } = await launcher.run(argv, { timeoutMs: GIT_MS, signal });
+    return exitCode === 0 ? stdout : undefined;
+  };
+  try {
+    const commit = (await git("rev-parse", "--verify", "HEAD"))?.trim();
+    if (commit === undefined || !/^[0-9a-f]{40}([0-9a-f]{24})?$/.test(commit)) return undefined;
+    const skipped = [...SKIPPED_FOLDERS].map((folder) => `:(exclude,glob)**/${folder}/**`);
+    // A push sends what Git ignores, too.
+    const changes = await git("status", "--porcelain", "--untracked-files=all", "--ignored", "--", ...SOURCE_PATHS, ...skipped);
+    return changes === "" ? commit : `${commit}-dirty`;
+  } catch {
+    throwIfCancelled(signal);
+    return undefined;
+  }
+}
+
+/** The archive; tells the progress every 8 MiB. */
+async function* reported(packed: PackedSource, progress: Follower["tell"]): AsyncGenerator<Uint8Array> {
+  let sent = 0;
+  for await (const chunk of packed.archive) {
+    yield chunk;
+    const before = sent;
+    sent += chunk.length;
+    if (Math.floor(sent / PROGRESS_BYTES) > Math.floor(before / PROGRESS_BYTES))
+      progress(`sent ${byteSize(sent)} of ${byteSize(packed.bytes)}`);
+  }
+}

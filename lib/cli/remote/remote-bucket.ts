@@ -1,0 +1,158 @@
+import { idNamed, isUuid } from "../../codec/uuid.ts";
+import { sleep } from "../../core/async.ts";
+import { Failure } from "../../core/errors.ts";
+import { check, object, quote, type Shape } from "../../core/shape.ts";
+import type { Target } from "../base/flags.ts";
+import { type ApiClient, type CallOptions, isUnreachable } from "./client.ts";
+import { openServer } from "./target.ts";
+
+/** What may stand in a query; undefined is left out, a list has commas between its parts. */
+export type Query = Record<string, string | number | boolean | readonly string[] | undefined>;
+/** An object of an answer. */
+export type Item = Record<string, unknown>;
+
+const PAGE_ROWS = 500;
+/** How long a command goes on without its server, and the pauses between its tries. */
+const PATIENCE_MS = 300_000;
+const PAUSES_MS = [200, 1_000, 3_000, 5_000];
+const MOST_NAMED = 20;
+
+/** A bucket of a server, for commands. */
+export class RemoteBucket {
+  readonly client: ApiClient;
+  readonly id: string;
+
+  constructor(client: ApiClient, id: string) {
+    this.client = client;
+    this.id = id;
+  }
+
+  /** The path of something of the bucket: the parts are encoded, all but the first. */
+  path(first: string, ...parts: readonly string[]): string {
+    return `/api/buckets/${this.id}${[first, ...parts.map(encodeURIComponent)].filter((part) => part !== "").join("/")}`;
+  }
+
+  /** Reads an object. The path begins with a slash, behind the bucket's id. */
+  async get(path: string, query: Query = {}, options: CallOptions = {}): Promise<Item> {
+    return await this.client.call("GET", this.path(path) + queryText(query), options);
+  }
+
+  /** All items of a list that comes in pages. */
+  async all(path: string, query: Query = {}): Promise<Item[]> {
+    return await allItems(this.client, this.path(path), query);
+  }
+
+  /** The whole id of a run that a beginning or an end of an id names. Throws `run_not_found`, or `usage` for several. */
+  async runNamed(given: string): Promise<string> {
+    if (isUuid(given.toLowerCase())) return given.toLowerCase();
+    const { items } = await this.get("/runs", { id: given, limit: MOST_NAMED });
+    const ids = (items as Item[]).map(({ id }) => String(id));
+    return idNamed(given, ids, "run");
+  }
+
+  /** The name of the snapshot that a name, or a beginning or an end of one, means, also with its suffix. */
+  async snapshotNamed(given: string): Promise<string> {
+    const names = (await this.all("/snapshots")).map(({ name }) => String(name));
+    return idNamed(given.replace(/\.tar\.gz$/, ""), names, "snapshot");
+  }
+
+  /** The whole id of a revision that a beginning or an end of an id names. */
+  async revisionNamed(given: string): Promise<string> {
+    if (isUuid(given.toLowerCase())) return given.toLowerCase();
+    const ids = (await this.all("/source/revisions")).map(({ id }) => String(id));
+    return idNamed(given, ids, "revision");
+  }
+}
+
+/** All items of a list that comes in pages. */
+export async function allItems(client: ApiClient, path: string, query: Query = {}): Promise<Item[]> {
+  const items: Item[] = [];
+  for (let cursor: string | undefined; ; ) {
+    const page = await client.call("GET", path + queryText({ limit: PAGE_ROWS, ...query, cursor }));
+    items.push(...(page.items as Item[]));
+    if (typeof page.next_cursor !== "string") return items;
+    cursor = page.next_cursor;
+  }
+}
+
+function queryText(query: Query): string {
+  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== false);
+  const text = given.map(([name, value]) => `${name}=${encodeURIComponent(String(value))}`).join("&");
+  return text === "" ? "" : `?${text}`;
+}
+
+/** The bucket that a target names. Throws `usage` where none is named or several are meant, `bucket_not_found`. */
+export async function openRemoteBucket(target: Target): Promise<RemoteBucket> {
+  const client = await openServer(target);
+  return new RemoteBucket(client, await bucketNamed(client, target.bucket));
+}
+
+/** The id of the bucket that an id, a name or `project/name` names; without one, of the only bucket. */
+export async function bucketNamed(client: ApiClient, given: string | undefined): Promise<string> {
+  const id = given?.toLowerCase() ?? "";
+  if (isUuid(id)) return id;
+  const buckets = await allItems(client, "/api/buckets");
+  const label = ({ project, name }: Item) => `${project}/${name}`;
+  const found = given === undefined ? buckets : buckets.filter((one) => one.name === given || label(one) === given);
+  const [only, ...others] = found;
+  if (only && others.length === 0) return String(only.id);
+  const shown = found.map((one) => `\n  ${label(one)}  ${one.id}`).join("");
+  const help = "name it with --bucket or OPS_BUCKET";
+  if (given === undefined)
+    throw new Failure(
+      "usage",
+      only ? `no bucket is named: ${help}:${shown}` : "the server has no bucket: make one with `ops buckets create`",
+    );
+  if (only)
+    throw new Failure(
+      "usage",
+      `the name ${quote(given)} is that of ${found.length} buckets: name it by project/name or id:${shown}`,
+    );
+  throw new Failure("bucket_not_found", `the server has no bucket ${quote(given)}; \`ops buckets list\` shows them`);
+}
+
+/** How a command bears that its server cannot be reached. */
+export interface Retry {
+  /** Ends all tries. */
+  signal?: AbortSignal;
+  /** How long without an answer at most; default 5 minutes. */
+  ms?: number | undefined;
+  /** Gets a sentence when the connection is lost, and when it is there again. */
+  tell(text: string): void;
+}
+
+/**
+ * Does a work again for as long as it fails because no answer came. Where the first try has not even reached the server
+ * there is no second one with `sent`.
+ */
+export async function patiently<T>(
+  { signal, ms = PATIENCE_MS, tell }: Retry,
+  work: () => Promise<T>,
+  { sent = false } = {},
+): Promise<T> {
+  const until = performance.now() + ms;
+  for (let tries = 0; ; tries++) {
+    try {
+      const done = await work();
+      if (tries > 0) tell("the server answers again");
+      return done;
+    } catch (error) {
+      if (!isUnreachable(error, { sent: sent && tries === 0 }) || performance.now() > until) throw error;
+      if (tries === 0) tell("the connection to the server is lost; trying again");
+      await sleep(PAUSES_MS[Math.min(tries, PAUSES_MS.length - 1)] as number, signal);
+    }
+  }
+}
+
+/** The shape of an answer, which may have further fields; `null` counts as absent. */
+export function answerWith<F extends Record<string, Shape<unknown>>>(fields: F) {
+  return object(fields, { unknown: "warn", lenient: true });
+}
+
+/** An answer in its shape. Throws `failed` for any other. */
+export function expectAnswer<T>(shape: Shape<T>, body: Item): T {
+  const checked = check(shape, body);
+  if (checked.ok) return checked.value;
+  const [problem] = checked.problems;
+  throw new Failure("failed", `Cannot understand the server's answer: ${problem?.path} ${problem?.message}`);
+}

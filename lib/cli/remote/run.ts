@@ -1,0 +1,78 @@
+import { Failure } from "../../core/errors.ts";
+import type { RunKind, RunParams, RunStatus } from "../../run/protocol.ts";
+import { START_PATHS } from "../../server/routes/start-paths.ts";
+import { EXIT } from "../base/flags.ts";
+import { stopRequest, toStderr, toStdout } from "../base/terminal.ts";
+import type { RunOptions } from "../bucket/bucket.ts";
+import { liveView } from "../bucket/live.ts";
+import { activityPrinter, showResult } from "../bucket/output.ts";
+import { type Follower, followRun, type StartRequest, startOnServer } from "./follow.ts";
+import type { RemoteBucket } from "./remote-bucket.ts";
+
+/** The exit code for the end of a run. */
+export const EXIT_OF: Readonly<Record<RunStatus, number>> = {
+  succeeded: EXIT.done,
+  failed: EXIT.failed,
+  cancelled: EXIT.cancelled,
+  running: EXIT.failed,
+};
+
+/** How a command carries out a run on a server. */
+interface RemoteRunOptions extends RunOptions {
+  /** Print the id of the run and end. */
+  isDetached?: boolean;
+}
+
+/**
+ * Carries out a run on a server and follows it: the same output and exit code as of a run here. An interrupt cancels the
+ * run, a second one leaves it alone; the end of the terminal leaves it alone, too.
+ */
+export async function runOnServer(
+  bucket: RemoteBucket,
+  kind: RunKind,
+  params: RunParams,
+  { view, waitMs, isDetached = false }: RemoteRunOptions,
+): Promise<number> {
+  using stop = stopRequest(() => process.exit(EXIT.cancelled));
+  const tell = (text: string) => toStderr(`${text}\n`);
+  const print = activityPrinter(view, kind, params);
+  using live = process.stderr.isTTY && process.env.TERM !== "dumb" && !isDetached ? liveView(process.stderr) : undefined;
+  const above = (write: () => void) => (live ? live.above(write) : write());
+  const follower: Follower = {
+    ...stop,
+    tell: (text) => above(() => tell(text)),
+    output: (text) => above(() => print(text)),
+    progress: live && ((progress) => live.update(progress)),
+  };
+  const id = await startOnServer(bucket, { ...(await startRequest(bucket, kind, params)), waitMs }, follower);
+  if (isDetached) {
+    toStdout(`${id}\n`);
+    return EXIT.done;
+  }
+  const { status, result } = await followRun(bucket, id, follower);
+  live?.[Symbol.dispose]();
+  const isShown = await showResult(view, result);
+  return isShown ? EXIT_OF[status] : EXIT_OF[status] || EXIT.failed;
+}
+
+/** The request that starts a run with these parameters. Jobs and snapshots stand in its path. */
+async function startRequest(bucket: RemoteBucket, kind: RunKind, params: RunParams): Promise<StartRequest> {
+  const { jobs, snapshot, with_source: withSource, ...json } = params;
+  const path = START_PATHS[kind];
+  if (path.includes("{name}")) {
+    if (withSource === true)
+      throw new Failure("usage", "--with-source: on a server the source comes with `ops push` and `ops push rollback` only");
+    return { path: path.replace("{name}", encodeURIComponent(String(snapshot))), json: {} };
+  }
+  if (!path.includes("{job}")) return { path, json: params };
+  const named = Array.isArray(jobs) ? jobs : await jobsOf(bucket, String(params.retry_of));
+  return { path: path.replace("{job}", named.map(encodeURIComponent).join(",")), json };
+}
+
+/** The jobs of an earlier run of job control. */
+async function jobsOf(bucket: RemoteBucket, run: string): Promise<string[]> {
+  const { params } = await bucket.get(`/runs/${run}`);
+  const { jobs } = params as { jobs?: unknown };
+  if (Array.isArray(jobs)) return jobs.map(String);
+  throw new Failure("retry_impossible", `Cannot repeat run ${run}: it is about no job`);
+}

@@ -1,0 +1,112 @@
+import { readFileSync } from "node:fs";
+import path from "node:path";
+import { Failure, hasErrno, messageOf } from "../../core/errors.ts";
+import { bucketDir, type Parsed, type Target } from "../base/flags.ts";
+import type { ApiClient } from "./client.ts";
+
+/**
+ * The server that a command works on: of the flags, of the environment, or of the table `[server]` of ops.conf. Undefined
+ * where nothing names one, and with `--local`: the command works here. Throws `usage` for a bucket without a server.
+ */
+export async function targetOf(input: Parsed, env: NodeJS.ProcessEnv = process.env): Promise<Target | undefined> {
+  const { values, switches } = input;
+  const own = ["server", "bucket", "token-file", "ca-file", "totp"].filter((name) => values.has(name));
+  if (switches.has("local")) {
+    if (own.length > 0) throw new Failure("usage", `--local does not go with --${own[0]}`);
+    return undefined;
+  }
+  const named = values.get("server") ?? (env.OPS_SERVER || undefined);
+  const found = named === undefined ? await serverTable(bucketDir(input)) : undefined;
+  const address = named ?? found?.url;
+  const bucket = values.get("bucket") ?? (env.OPS_BUCKET || undefined) ?? found?.bucket;
+  if (address !== undefined)
+    return {
+      address,
+      bucket,
+      fromFolder: named === undefined,
+      caFile: values.get("ca-file") ?? found?.ca_file,
+      tokenFile: values.get("token-file"),
+      totp: values.get("totp"),
+    };
+  const idle = own.length > 0 ? `--${own[0]}` : env.OPS_BUCKET ? "OPS_BUCKET" : undefined;
+  if (idle === undefined) return undefined;
+  throw new Failure("usage", `${idle} is given without a server: give --server, set OPS_SERVER, or give --local`);
+}
+
+interface ServerTable {
+  url: string;
+  bucket?: string | undefined;
+  ca_file?: string | undefined;
+}
+
+/** The table `[server]` of a bucket's ops.conf; a file without one is not read any further. */
+async function serverTable(dir: string): Promise<ServerTable | undefined> {
+  const file = path.join(dir, "ops.conf");
+  const text = textOf(file);
+  if (!/^\s*(\[\s*)?["']?server["']?\s*[\].=]/m.test(text)) return undefined;
+  const { parseToml } = await import("../../codec/config/toml.ts");
+  const { SERVER_TABLE } = await import("../../bucket/workspace/settings.ts");
+  const { check } = await import("../../core/shape.ts");
+  const unusable = (why: string) => new Failure("usage", `Cannot use the table [server] of ${file}: ${why}; or give --local`);
+  const table = parsed(() => parseToml(text).server, unusable);
+  if (table === undefined) return undefined;
+  const checked = check(SERVER_TABLE, table);
+  if (!checked.ok) throw unusable(checked.problems.map((one) => `${one.path} ${one.message}`).join("; "));
+  const { ca_file: caFile } = checked.value;
+  return { ...checked.value, ca_file: caFile === undefined ? undefined : path.resolve(dir, caFile) };
+}
+
+function textOf(file: string): string {
+  try {
+    return readFileSync(file, "utf8");
+  } catch (error) {
+    // Whoever needs the file says what is wrong with it.
+    if (hasErrno(error, "ENOENT", "ENOTDIR", "EACCES", "EISDIR")) return "";
+    throw error;
+  }
+}
+
+function parsed<T>(parse: () => T, unusable: (why: string) => Failure): T {
+  try {
+    return parse();
+  } catch (error) {
+    throw unusable(messageOf(error));
+  }
+}
+
+/**
+ * A client of the server, proven by the token of `--token-file` or OPS_SERVE_TOKEN, else by the session of `ops login`. A
+ * person at a terminal is asked for a TOTP code where the server wants one. Throws `usage` where nothing proves who asks.
+ */
+export async function openServer(target: Target): Promise<ApiClient> {
+  const { parseBaseUrl, openClient } = await import("./client.ts");
+  const { askedOnTerminal } = await import("../base/ask.ts");
+  const { keepLogin, loginAt } = await import("./logins.ts");
+  const base = parseBaseUrl(target.address);
+  const login = await loginAt(base);
+  const token = await tokenFor(target);
+  if (token === undefined && !login) throw unproven(target, base.origin);
+  const cookies = token === undefined ? login?.cookies : undefined;
+  const caFile = target.caFile ?? login?.ca_file;
+  const client = await openClient(base, { token, cookies, caFile, askCode: () => askedOnTerminal("TOTP code: ") });
+  if (target.totp !== undefined) await client.verifyTotp(target.totp);
+  // The next command needs no code either.
+  if (target.totp !== undefined && login && cookies !== undefined) await keepLogin(base, { ...login, cookies: client.cookies() });
+  return client;
+}
+
+async function tokenFor({ tokenFile, fromFolder }: Target): Promise<string | undefined> {
+  if (fromFolder && tokenFile !== undefined)
+    throw new Failure("usage", "--token-file goes with --server or OPS_SERVER: a token goes to no address of a file");
+  if (fromFolder) return undefined;
+  if (tokenFile === undefined) return process.env.OPS_SERVE_TOKEN || undefined;
+  return (await import("../../server/config.ts")).readToken(tokenFile);
+}
+
+function unproven({ fromFolder, address }: Target, origin: string): Failure {
+  const login = `sign in once with \`ops login ${address}\``;
+  const why = fromFolder
+    ? `${origin} is named by ops.conf only, and a token goes to no address of a file: ${login}, or give --server`
+    : `no token for ${origin}: ${login}, set OPS_SERVE_TOKEN, or give --token-file`;
+  return new Failure("usage", why);
+}

@@ -1,0 +1,86 @@
+import type { ViewName } from "../../bucket/catalog/views.ts";
+import { Failure } from "../../core/errors.ts";
+import { counted } from "../../core/plain-text.ts";
+import { EXIT, type Parsed, type Target, wantsJson } from "../base/flags.ts";
+import { type Cell, printJson, toStdout } from "../base/terminal.ts";
+import { noKey, removeSecret, showInfo, showKey, showView, storeSecret, viewQuery } from "../bucket/catalog.ts";
+import { showSnapshots } from "../bucket/upkeep.ts";
+import { type Item, openRemoteBucket, type RemoteBucket } from "./remote-bucket.ts";
+
+/** `ops info` of a bucket on a server. */
+export async function remoteInfo(input: Parsed, target: Target): Promise<number> {
+  const info = await (await openRemoteBucket(target)).get("/info");
+  return showInfo(info as Record<string, Cell>, input);
+}
+
+/** `ops cat <resource>` on a server. */
+export async function remoteView(name: ViewName, input: Parsed, target: Target): Promise<number> {
+  const bucket = await openRemoteBucket(target);
+  return showView(name, await viewRows(bucket, name, viewQuery(input)), input);
+}
+
+async function viewRows(bucket: RemoteBucket, name: ViewName, query: Partial<ReturnType<typeof viewQuery>>) {
+  const items: Item[] = [];
+  for (let cursor: unknown; ; ) {
+    const page = await bucket.get(`/cat/${name}`, { ...query, ...(cursor !== undefined && { cursor: String(cursor) }) });
+    items.push(...(page.items as Item[]));
+    cursor = page.next_cursor;
+    if (typeof cursor !== "string") return { columns: page.columns as string[], items: items as Record<string, Cell>[] };
+  }
+}
+
+/** `ops cat kv get <namespace> <key>` on a server, which reveals no secret. */
+export async function remoteKey(input: Parsed, target: Target): Promise<number> {
+  const [namespace = "", key = ""] = input.operands;
+  if (input.switches.has("reveal"))
+    throw new Failure("usage", "--reveal: a server sends no secret back; use it where the bucket is");
+  const { items } = await viewRows(await openRemoteBucket(target), "kv", {});
+  const entry = items.find((one) => one.namespace === namespace && one.key === key);
+  if (!entry) throw noKey(namespace, key);
+  const { value = null, version = null, ttl = null, created_date = null } = entry;
+  return showKey({ namespace, key, value, version, ttl, created_date }, input);
+}
+
+/** `ops kv set-secret <job> <key>` on a server. */
+export async function remoteSetSecret(input: Parsed, target: Target): Promise<number> {
+  const bucket = await openRemoteBucket(target);
+  return await storeSecret(input, ({ job, key, value, ttlSeconds: ttl }) =>
+    bucket.client.call("PUT", bucket.path("/secrets/jobs", job, key), { json: { value, ttl } }),
+  );
+}
+
+/** `ops kv delete-secret <job> <key>` on a server. */
+export async function remoteDeleteSecret(input: Parsed, target: Target): Promise<number> {
+  const bucket = await openRemoteBucket(target);
+  return await removeSecret(input, ({ job, key }) => bucket.client.call("DELETE", bucket.path("/secrets/jobs", job, key)));
+}
+
+/** `ops snapshot list` on a server. */
+export async function remoteSnapshots(input: Parsed, target: Target): Promise<number> {
+  const items = await (await openRemoteBucket(target)).all("/snapshots");
+  return showSnapshots(items as unknown as Parameters<typeof showSnapshots>[0], input);
+}
+
+/** `ops snapshot verify` on a server. */
+export async function remoteVerifySnapshot(input: Parsed, target: Target): Promise<number> {
+  const bucket = await openRemoteBucket(target);
+  const name = await bucket.snapshotNamed(input.operands[0] ?? "");
+  const found = await bucket.client.call("POST", bucket.path("/snapshots", name, "verify"), { json: {} });
+  if (typeof found.error === "string") throw new Failure("failed", found.error);
+  const { files, size_bytes: bytes, sealed_values: sealed } = found as Record<string, number>;
+  if (wantsJson(input)) printJson({ name, ...found });
+  else
+    toStdout(
+      `the snapshot ${name} can be restored: ${counted(files ?? 0, "file")}, ${counted(bytes ?? 0, "byte")}, ${counted(sealed ?? 0, "sealed value")} opened\n`,
+    );
+  return EXIT.done;
+}
+
+/** `ops snapshot delete` on a server. */
+export async function remoteDeleteSnapshot(input: Parsed, target: Target): Promise<number> {
+  const bucket = await openRemoteBucket(target);
+  const name = await bucket.snapshotNamed(input.operands[0] ?? "");
+  await bucket.client.call("DELETE", bucket.path("/snapshots", name));
+  toStdout(`snapshot ${name} is removed\n`);
+  return EXIT.done;
+}
