@@ -115,10 +115,15 @@ async function change(
 /** The request that sends the source. */
 async function upload(dir: string, note: string | undefined, { signal, tell }: Follower): Promise<StartRequest> {
   const packed = await packSource(dir);
+  let tries = 0;
+  // What was read once is read again where the connection is lost.
+  const body = async function* () {
+    yield* reported(tries++ === 0 ? packed : await packSource(dir), tell);
+  };
   tell(`sending ${counted(packed.files, "file")}, ${byteSize(packed.bytes)}`);
   const commit = await commitOf(dir, signal);
   const headers = { ...(note && { "Ops-Note": encodeURIComponent(note) }), ...(commit && { "Ops-Commit": commit }) };
-  return { path: START_PATHS.push, body: () => reported(packed, tell), type: "application/x-tar", headers };
+  return { path: START_PATHS.push, body, type: "application/x-tar", headers };
 }
 
 /**
