@@ -1,5 +1,5 @@
 import { Failure, type Problem } from "../../core/errors.ts";
-import { quote, type Schema } from "../../core/shape.ts";
+import type { Schema } from "../../core/shape.ts";
 import { isRepeatable, parametersOf, RUNS, type RunKind, type RunParams } from "../../run/protocol.ts";
 import {
   BUCKET_DIR,
