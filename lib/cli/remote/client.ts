@@ -253,7 +253,8 @@ async function readText(response: IncomingMessage): Promise<string> {
   for await (const chunk of response) {
     chunks.push(chunk);
     size += chunk.length;
-    if (size > ANSWER_BYTES) throw new Error(`its answer has more than ${ANSWER_BYTES} bytes`);
+    if (size > ANSWER_BYTES)
+      throw new Failure("failed", `Cannot use the server's answer: it has more than ${ANSWER_BYTES} bytes`);
   }
   return Buffer.concat(chunks).toString();
 }
