@@ -24,6 +24,7 @@ const JOBS = {
   },
   site: {
     version: "2.0.0",
+    after: ["store"],
     selectors: ["web"],
     resources: { memory: { min: "64 mb", max: "128 mb" } },
     hooks: { wait: { executed_on: ["pre_deploy"], demands: { job: "store", hook: "ready", config: { min_version: "1" } } } },
@@ -46,10 +47,13 @@ test("each view shows what was built, in a fixed order", async (t) => {
     ["10.0.0.2", "two", "b", 4000, 2048, "web,worker"],
     ["10.0.0.1", null, "a", 0, 1024, "db,web,worker"],
   ]);
-  assert.deepEqual(cells("jobs", ["job", "version", "disabled", "deployment_seq", "memory_mb", "memory_source", "selectors"]), [
-    ["site", "2.0.0", 0, 1, 128, "manifest", "web"],
-    ["store", "1.2.0", 0, 0, 0, "manifest", "db"],
-  ]);
+  assert.deepEqual(
+    cells("jobs", ["job", "version", "disabled", "deployment_seq", "after", "memory_mb", "memory_source", "selectors"]),
+    [
+      ["site", "2.0.0", 0, 1, "store", 128, "manifest", "web"],
+      ["store", "1.2.0", 0, 0, null, 0, "manifest", "db"],
+    ],
+  );
   assert.deepEqual(cells("allocations", ["job", "worker_ip", "zone", "disabled", "removed"]), [
     ["site", "10.0.0.2", "b", false, false],
     ["site", "10.0.0.1", "a", false, false],
