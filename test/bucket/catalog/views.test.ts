@@ -89,7 +89,7 @@ test("HR-144 HR-145 HR-233 deployments tell how far each allocation is", async (
   promote(db, { job: "site", id: one }, "2.0.0");
   makeWorkspace(dir, {
     workers: WORKERS.filter(({ host }) => host === "10.0.0.1"),
-    jobs: { site: { ...JOBS.site, version: "2.1.0", hooks: {} } },
+    jobs: { site: { ...JOBS.site, version: "2.1.0", after: [], hooks: {} } },
     files: { "workspace/disabled.json": JSON.stringify({ jobs: { site: {} } }) },
   });
   await build(context(), {});
@@ -229,7 +229,7 @@ test("CP-380 CP-381 states and outcomes follow what is recorded, and are counted
   promote(db, { job: "site", id: two }, "2.0.0");
   makeWorkspace(dir, {
     workers: [...WORKERS].reverse(),
-    jobs: { site: { ...JOBS.site, version: "2.1.0", hooks: {} } },
+    jobs: { site: { ...JOBS.site, version: "2.1.0", after: [], hooks: {} } },
     files: { "workspace/disabled.json": JSON.stringify({ jobs: { site: { allocations: ["10.0.0.1"] } } }) },
   });
   await build(context(), {});
