@@ -3,13 +3,19 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { ops } from "../../scripts/local-server.ts";
-import { TestServer } from "../helpers/server.ts";
+import { TestServer, TOKEN } from "../helpers/server.ts";
 import { makeWorkspace } from "../helpers/workspace.ts";
 
 const [FIRST, SECOND] = ["0190a5e8-0000-7000-8000-000000000001", "0190a5e9-0000-7000-8000-000000000002"];
 
 function line(second: number, run: string, rest: string): string {
   return `ts=2026-01-01T00:00:0${second}.000Z level=info run=${run} ops=deploy ${rest}\n`;
+}
+
+const TOKEN_ENV = { env: { OPS_SERVE_TOKEN: TOKEN } };
+
+function serverFlags(server: TestServer, { id }: { id: string }): string[] {
+  return ["--server", server.url, "--bucket", id];
 }
 
 /** A server with a bucket in which two runs have logged. */
@@ -38,6 +44,21 @@ test("CP-470 the structured lines of a bucket come as they were written, in the 
   assert.deepEqual([status, headers.get("content-type"), text], [200, "text/plain; charset=utf-8", lines.join("")]);
   const local = await ops(["logs", "--format", "raw", "--bucket-dir", bucket.folder]);
   assert.equal(local.stdout, lines.join(""));
+});
+
+test("CP-470 `ops logs` of a server prints what it prints where the bucket is, in each form", async (t) => {
+  const { server, bucket } = await withLogs(t);
+  const both = async (...words: string[]) => {
+    const local = await ops(["logs", ...words, "--bucket-dir", bucket.folder]);
+    assert.deepEqual(await ops(["logs", ...words, ...serverFlags(server, bucket)], TOKEN_ENV), local);
+    return local.stdout;
+  };
+  assert.notEqual(await both(), "");
+  assert.notEqual(await both("--json", "--worker", "10.0.0.1,-"), "");
+  assert.notEqual(await both("--format", "raw", "--tail", "2"), "");
+  assert.notEqual(await both("--run", SECOND.slice(0, 8)), "");
+  assert.equal(await both("--run", "ffff"), "");
+  assert.equal(await both("--follow"), "");
 });
 
 test("CP-470 filters, the last lines and one run are chosen as `ops logs` does", async (t) => {
@@ -79,4 +100,23 @@ test("what the jobs have for Prometheus is what `ops cat prometheus` shows; secr
   assert.deepEqual(found.body.items, await local("scrape"));
   assert.match(found.text, /<secret>/);
   assert.equal((await get("/scrape?jobs=none")).body.error, "unknown_name");
+  const both = async (...words: string[]) => {
+    const here = await ops(["cat", "prometheus", ...words, "--bucket-dir", bucket.folder]);
+    assert.deepEqual(await ops(["cat", "prometheus", ...words, ...serverFlags(server, bucket)], TOKEN_ENV), here);
+    return here.code;
+  };
+  const codes = [];
+  for (const words of [
+    "",
+    "--jobs api",
+    "scrape",
+    "get API runbooks/a.md",
+    "get api runbooks/../b",
+    "get api b.md",
+    "get none a",
+  ])
+    codes.push(await both(...words.split(" ").filter(Boolean)));
+  assert.deepEqual(codes, [0, 0, 0, 0, 1, 1, 1]);
+  const reveal = await ops(["cat", "prometheus", "scrape", "--reveal", ...serverFlags(server, bucket)], TOKEN_ENV);
+  assert.deepEqual([reveal.code, /a server sends no secret back/.test(reveal.stderr)], [2, true]);
 });
