@@ -26,7 +26,7 @@ const LONG: readonly string[] = ["namespace", "key", "value", "last_reason"];
 const VALUE_LENGTH = 50;
 /** Columns that a table does without; `--json` has them. */
 const LEFT_OUT: Partial<Record<ViewName, readonly string[]>> = {
-  jobs: ["deployment_seq", "cpu_source", "memory_source"],
+  jobs: ["deployment_seq", "after", "cpu_source", "memory_source"],
   deployments: ["allocation_id", "current_hash", "previous_hash", "disabled", "removed", "last_run"],
 };
 /** Short heads for long names. */
