@@ -6,6 +6,7 @@ import { byteSize } from "../../core/plain-text.ts";
 import { LOG_SHARE, limitOf } from "../../core/process.ts";
 import type { Redactor } from "../../core/redact.ts";
 import { isObject } from "../../core/shape.ts";
+import { linesOf } from "../../core/streams.ts";
 import { type Layout, runLayout } from "./layout.ts";
 import { type About, type LinePlace, prefixOf } from "./line-place.ts";
 
@@ -308,7 +309,7 @@ async function* matchingLines(folder: string, name: string, filter: LogFilter): 
 async function* fileLines(file: string): AsyncGenerator<string> {
   try {
     await using handle = await openRegular(file);
-    yield* handle.readLines({ autoClose: false });
+    yield* linesOf(handle.createReadStream({ autoClose: false }));
   } catch (error) {
     if (!hasErrno(error, "ENOENT")) throw error;
   }

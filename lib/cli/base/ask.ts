@@ -13,7 +13,10 @@ export async function askedOnTerminal(question: string, { secret = false } = {})
     if (secret) process.stderr.write(question);
     const ended = new Promise<undefined>((resolve) => lines.once("close", () => resolve(undefined)));
     // Ctrl-C means the whole command.
-    lines.once("SIGINT", () => process.kill(process.pid, "SIGINT"));
+    lines.once("SIGINT", () => {
+      lines.close();
+      process.kill(process.pid, "SIGINT");
+    });
     const answer = await Promise.race([lines.question(secret ? "" : question), ended]);
     if (secret) process.stderr.write("\n");
     return answer?.trim();

@@ -101,7 +101,7 @@ export async function openClient(base: URL, { cookies = "", caFile, ...proof }: 
   return {
     base,
     call: async (method, path, options = {}) => {
-      const { status, text } = await askedReply(server, method, path, options);
+      const { status, text } = await afterCode(server, options, () => acceptedReply(server, method, path, options));
       const body = status === 204 ? {} : parseObject(text);
       if (body) return body;
       throw refusalOf(server, status, undefined);
@@ -112,17 +112,17 @@ export async function openClient(base: URL, { cookies = "", caFile, ...proof }: 
   };
 }
 
-/** The answer to a request; where the server wants a code and a person is there, after the code. */
-async function askedReply(server: Server, method: string, path: string, options: CallOptions): Promise<Reply> {
+/** What a request answers; where the server wants a code and a person is there, after the code. */
+async function afterCode<T>(server: Server, options: CallOptions, ask: () => Promise<T>): Promise<T> {
   try {
-    return await acceptedReply(server, method, path, options);
+    return await ask();
   } catch (error) {
     // A body that was produced once cannot be sent again.
     if (!(error instanceof Failure) || error.code !== "totp_required" || options.body) throw error;
     const code = await server.askCode();
     if (code === undefined) throw error;
     await verifyTotp(server, code, options.signal);
-    return await acceptedReply(server, method, path, options);
+    return await ask();
   }
 }
 
@@ -156,17 +156,21 @@ async function acceptedReply(server: Server, method: string, path: string, optio
 }
 
 async function* streamedBody(server: Server, method: string, path: string, options: CallOptions): AsyncGenerator<Buffer> {
-  const request = startRequest(server, method, path, options);
+  let request: ClientRequest | undefined;
   try {
-    const response = await responseTo(request, options);
-    const { statusCode: status = 0 } = response;
-    if (status !== 200) throw refusalOf(server, status, parseObject(await readText(response)));
+    const response = await afterCode(server, options, async () => {
+      request = startRequest(server, method, path, options);
+      const given = await responseTo(request, options);
+      const { statusCode: status = 0 } = given;
+      if (status !== 200) throw refusalOf(server, status, parseObject(await readText(given)));
+      return given;
+    });
     yield* response;
   } catch (error) {
     if (error instanceof Failure) throw error;
     throw options.signal?.aborted ? cancelledFailure() : unreachable(server.base, error);
   } finally {
-    request.destroy();
+    request?.destroy();
   }
 }
 
@@ -254,7 +258,8 @@ async function readText(response: IncomingMessage): Promise<string> {
   for await (const chunk of response) {
     chunks.push(chunk);
     size += chunk.length;
-    if (size > ANSWER_BYTES) throw new Error(`its answer has more than ${ANSWER_BYTES} bytes`);
+    if (size > ANSWER_BYTES)
+      throw new Failure("failed", `Cannot use the server's answer: it has more than ${ANSWER_BYTES} bytes`);
   }
   return Buffer.concat(chunks).toString();
 }

@@ -54,8 +54,7 @@ export async function startOnServer(bucket: RemoteBucket, request: StartRequest,
   const key = uuidV7();
   const { path, body, waitMs, headers, ...sent } = request;
   const until = performance.now() + (waitMs ?? 0);
-  const leave = () =>
-    void bucket.client.call("DELETE", bucket.path("/queue", key), { silenceMs: CANCEL_SILENCE_MS }).catch(() => {});
+  const leave = () => bucket.client.call("DELETE", bucket.path("/queue", key), { silenceMs: CANCEL_SILENCE_MS }).catch(() => {});
   if (waitMs !== undefined) follower.signal.addEventListener("abort", leave, { once: true });
   using stop = aborted(follower.insisted);
   using _ = { [Symbol.dispose]: () => follower.signal.removeEventListener("abort", leave) };
@@ -63,26 +62,23 @@ export async function startOnServer(bucket: RemoteBucket, request: StartRequest,
     const left = Math.max(0, Math.ceil((until - performance.now()) / 1_000));
     const wait: Record<string, string> = waitMs === undefined ? {} : { "Ops-Wait": String(Math.min(left, HELD_SECONDS)) };
     const signals = body ? [follower.signal, stop.signal] : [stop.signal];
-    const options = { ...sent, ...(body && { body: body() }), headers: { ...headers, ...wait, "Idempotency-Key": key } };
+    const options = { ...sent, headers: { ...headers, ...wait, "Idempotency-Key": key }, signal: AbortSignal.any(signals) };
+    const send = () => bucket.client.call("POST", bucket.path(path), { ...options, ...(body && { body: body() }) });
     try {
-      const send = () => bucket.client.call("POST", bucket.path(path), { ...options, signal: AbortSignal.any(signals) });
-      const answer = body ? await send() : await patiently(patienceOf(follower), send, { sent: true });
-      return expectAnswer(STARTED, answer).run_id;
+      return expectAnswer(STARTED, await patiently(patienceOf(follower), send, { sent: true })).run_id;
     } catch (error) {
-      const position = placeIn(error);
-      if (position === undefined) throw error;
-      if (follower.signal.aborted) throw cancelledFailure();
-      if (left === 0) throw error;
+      const isBusy = error instanceof Failure && error.code === "bucket_busy";
+      if (isBusy && follower.signal.aborted) throw cancelledFailure();
+      const { position } = (isBusy && isObject(error.details) ? error.details : {}) as { position?: number | null };
+      if (typeof position !== "number") throw error;
+      if (left === 0) {
+        await leave();
+        throw error;
+      }
       if (position !== told) follower.tell(`waiting in line, number ${position}: ${messageOf(error)}`);
       told = position;
     }
   }
-}
-
-/** The place in line that a refusal tells; undefined for any other error. */
-function placeIn(error: unknown): number | undefined {
-  if (!(error instanceof Failure) || error.code !== "bucket_busy" || !isObject(error.details)) return undefined;
-  return typeof error.details.position === "number" ? error.details.position : undefined;
 }
 
 /**

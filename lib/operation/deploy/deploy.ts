@@ -119,7 +119,7 @@ function deployDriver(ongoing: Ongoing): Driver {
       }
     },
     notStarted({ job, upstream }) {
-      const how = "which it demands directly or through others, failed in this deploy";
+      const how = "which it follows directly or through others, failed in this deploy";
       leaveOut(ongoing, job, { outcome: "not_started", reason: `not started: job ${upstream}, ${how}` });
     },
     leftOut({ job, error }) {

@@ -18,7 +18,7 @@ import { PASSES } from "../../plan/rollout.ts";
 import type { FileDrift } from "../../transport/files/compare.ts";
 import type { OperationContext } from "../base/context.ts";
 import { concluded, masked } from "../base/outcome.ts";
-import { allUpstreamOf } from "../hooks/hook-script.ts";
+import { upstreamOf } from "../hooks/hook-script.ts";
 import { hooksOn } from "../hooks/hooks.ts";
 import { addDrift } from "../plan/drift.ts";
 import { type AllocationPlan, type Due, type JobPlan, plannedFrom } from "../plan/plan-job.ts";
@@ -142,7 +142,7 @@ function recordingDriver(recording: Recording): Driver {
       });
     },
     notStarted({ job, upstream }) {
-      addJob(recording, job, { outcome: "not_started", reason: `job ${upstream}, which it demands, would fail` });
+      addJob(recording, job, { outcome: "not_started", reason: `job ${upstream}, which comes before it, would fail` });
     },
     leftOut({ job, error }) {
       const isUnknown = error instanceof Failure && error.code === "ErrKeyMissing";
@@ -222,7 +222,7 @@ function addJob(
 
 /** In a deploy only hooks write keys. */
 function warning({ scope }: Recording, job: CatalogJob): string {
-  const names = new Set([job.name, ...allUpstreamOf(job, scope.all)]);
+  const names = new Set([job.name, ...upstreamOf(job)]);
   const writers = scope.all.filter((one) => names.has(one.name) && hooksOn(one, "pre_deploy").length > 0);
   return writers.length > 0 ? "" : "; neither it nor what it demands has a hook that could write the key";
 }

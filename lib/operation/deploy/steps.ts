@@ -23,7 +23,7 @@ export interface Driver {
   sideBySide(branches: Steps[]): Awaitable<void>;
   /** Runs the hooks for pre_deploy and stores what they wrote. Throws where one fails; then nothing is stored. */
   preDeploy(job: CatalogJob): Awaitable<void>;
-  /** A job does not start, because one that it demands failed. */
+  /** A job does not start, because a job before it failed. */
   notStarted(of: { job: CatalogJob; upstream: string }): Awaitable<void>;
   /** pre_deploy or the planning of a job failed. Answers true where its rollout is to be assumed all the same. */
   leftOut(of: { job: CatalogJob; error: unknown }): Awaitable<boolean>;
