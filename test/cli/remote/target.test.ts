@@ -22,6 +22,17 @@ function typed(t: TestContext, conf: string | undefined, values: Record<string, 
   return { operands: [], values: new Map(Object.entries({ "bucket-dir": dir, ...values })), switches: new Set(switches) };
 }
 
+/** The target of a command line in an environment with these variables. */
+async function targetWith(input: Parsed, env: Record<string, string>): Promise<Target | undefined> {
+  const outer = { ...process.env };
+  Object.assign(process.env, { OPS_SERVER: "", OPS_BUCKET: "", ...env });
+  try {
+    return await targetOf(input);
+  } finally {
+    process.env = outer;
+  }
+}
+
 const TABLE = `ssh_user = "agent"\n[server]\nurl = "${HERE}"\nbucket = "shop/live"\n`;
 
 const chosen: [string, string | undefined, Record<string, string>, Record<string, string>, Partial<Target> | undefined][] = [
@@ -50,15 +61,15 @@ const chosen: [string, string | undefined, Record<string, string>, Record<string
 
 for (const [what, conf, values, env, expected] of chosen)
   test(`the server and the bucket come from ${what}`, async (t) => {
-    const target = await targetOf(typed(t, conf, values), env);
+    const target = await targetWith(typed(t, conf, values), env);
     const found = target && Object.fromEntries(Object.keys(expected ?? {}).map((name) => [name, target[name as keyof Target]]));
     assert.deepEqual(found, expected);
   });
 
 test("--local works here whatever names a server, and takes no flag that is for one", async (t) => {
-  assert.equal(await targetOf(typed(t, TABLE, {}, ["local"]), { OPS_SERVER: "https://e", OPS_BUCKET: "e" }), undefined);
+  assert.equal(await targetWith(typed(t, TABLE, {}, ["local"]), { OPS_SERVER: "https://e", OPS_BUCKET: "e" }), undefined);
   for (const flag of ["server", "bucket", "token-file", "ca-file", "totp"])
-    await assert.rejects(targetOf(typed(t, TABLE, { [flag]: "x" }, ["local"]), {}), {
+    await assert.rejects(targetWith(typed(t, TABLE, { [flag]: "x" }, ["local"]), {}), {
       code: "usage",
       message: `--local does not go with --${flag}`,
     });
@@ -66,11 +77,11 @@ test("--local works here whatever names a server, and takes no flag that is for 
 
 test("a bucket, a token, a certificate or a code without a server is refused", async (t) => {
   for (const flag of ["bucket", "token-file", "ca-file", "totp"])
-    await assert.rejects(targetOf(typed(t, undefined, { [flag]: "x" }), {}), {
+    await assert.rejects(targetWith(typed(t, undefined, { [flag]: "x" }), {}), {
       code: "usage",
       message: `--${flag} is given without a server: give --server, set OPS_SERVER, or give --local`,
     });
-  await assert.rejects(targetOf(typed(t, ""), { OPS_BUCKET: "x" }), { code: "usage", message: /^OPS_BUCKET is given without/ });
+  await assert.rejects(targetWith(typed(t, ""), { OPS_BUCKET: "x" }), { code: "usage", message: /^OPS_BUCKET is given without/ });
 });
 
 for (const [what, conf, message] of [
@@ -79,12 +90,12 @@ for (const [what, conf, message] of [
   ["no TOML", "[server]\nurl =\n", /Cannot use the table \[server\] of .*ops\.conf: /],
 ] as const)
   test(`a table [server] with ${what} is one sentence, and no command runs`, async (t) => {
-    await assert.rejects(targetOf(typed(t, conf), {}), { code: "usage", message });
+    await assert.rejects(targetWith(typed(t, conf), {}), { code: "usage", message });
   });
 
 test("ca_file of the table is relative to its folder", async (t) => {
   const input = typed(t, `${TABLE}ca_file = "tls/ca.crt"\n`);
-  assert.equal((await targetOf(input, {}))?.caFile, path.join(String(input.values.get("bucket-dir")), "tls/ca.crt"));
+  assert.equal((await targetWith(input, {}))?.caFile, path.join(String(input.values.get("bucket-dir")), "tls/ca.crt"));
 });
 
 test("a bucket is named by id, name or project/name; what is ambiguous lists the candidates", async (t) => {
