@@ -39,7 +39,7 @@ test("CP-111 the scrape configurations name each active allocation with its port
       static_configs: [{ targets: ["10.0.0.1:9100", "[fd00::2]:9100", "elsewhere:80"], labels: { job: "web", tier: "front" } }],
     },
   ]);
-  assert.deepEqual(scraped(bucket, { jobs: ["other"] }), []);
+  assert.throws(() => scraped(bucket, { jobs: ["other"] }), { code: "unknown_name" });
 });
 
 test("_implicit means the job's own metrics port where the job has one", async (t) => {
