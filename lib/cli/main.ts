@@ -18,6 +18,7 @@ import { printJson, toStderr, toStdout } from "./base/terminal.ts";
 import { READING_COMMANDS } from "./commands/reading.ts";
 import { RUN_COMMANDS } from "./commands/runs.ts";
 import { SERVER_COMMANDS } from "./commands/server.ts";
+import { STATE_COMMANDS } from "./commands/state.ts";
 import { UPKEEP_COMMANDS } from "./commands/upkeep.ts";
 
 const VERSION: Command = {
@@ -61,6 +62,7 @@ const COMPLETION: readonly Command[] = [
 /** Every command of the program. Each loads its modules when it runs, so that all start fast. */
 export const COMMANDS: readonly Command[] = [
   ...RUN_COMMANDS,
+  ...STATE_COMMANDS,
   ...READING_COMMANDS,
   ...UPKEEP_COMMANDS,
   ...SERVER_COMMANDS,

@@ -1,6 +1,6 @@
 import { Failure } from "../../core/errors.ts";
 import { type ControlKind, JOB_CONTROL } from "../../run/protocol.ts";
-import { BUCKET_DIR, bucketDir, type Command, type Flag, type Parsed } from "../base/flags.ts";
+import { BUCKET_DIR, bucketDir, type Command, EXIT, type Flag, type Parsed } from "../base/flags.ts";
 import { runCommand } from "./run-command.ts";
 
 const WORKERS_SHORT = { workers: "w", labels: "l", concurrency: "c" };
@@ -46,6 +46,25 @@ const RUN_COMMAND = runCommand("run_command", {
   },
 });
 
+/** `ops exec <worker> -- <command…>`: one word is a script, several are a command with its arguments. */
+function onOneWorker({ operands: [worker = "", ...words], values, switches }: Parsed): Parsed {
+  const quoted = words.map((word) => (/^[\w.,:@%+=/-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`));
+  const script = words.length === 1 ? (words[0] as string) : quoted.join(" ");
+  return { operands: [script], values: new Map([...values, ["workers", worker]]), switches };
+}
+
+const EXEC: Command = {
+  name: "exec",
+  summary: "Run a command on one worker, as `ops run_command` does, and show its output as it comes",
+  operands: [
+    { name: "worker", help: "The worker" },
+    { name: "command", help: "A command with its arguments; a single word is a script for sh", many: true },
+  ],
+  flags: RUN_COMMAND.flags.filter(({ name }) => !["workers", "labels", "concurrency", "fold", "retry"].includes(name)),
+  run: async (input) => (await RUN_COMMAND.run?.(onOneWorker(input))) ?? EXIT.failed,
+  remote: async (input, target) => (await RUN_COMMAND.remote?.(onOneWorker(input), target)) ?? EXIT.failed,
+};
+
 /** Commands that make a bucket, bring it to its workers and control what runs there: most of them start a run. */
 export const RUN_COMMANDS: readonly Command[] = [
   {
@@ -77,6 +96,7 @@ export const RUN_COMMANDS: readonly Command[] = [
     view: async () => (await import("../bucket/results.ts")).sysstatTable,
   }),
   RUN_COMMAND,
+  EXEC,
   runCommand("health_check", { name: "health_check" }),
   ...(Object.keys(JOB_CONTROL) as ControlKind[]).map((kind) =>
     runCommand(kind, {

@@ -1,4 +1,4 @@
-import { type Command, type Flag, SERVER_FLAGS } from "../base/flags.ts";
+import { type Command, type Flag, type Operand, SERVER_FLAGS } from "../base/flags.ts";
 
 const SECRET_FILE = { name: "totp-secret-file", value: "FILE" };
 const ISSUER: Flag = { name: "totp-issuer", value: "NAME", help: "The issuer in the authenticator app (default ops)" };
@@ -21,6 +21,66 @@ const SERVING: Flag[] = [
   { name: "totp-session-ttl", value: "TIME", help: "How long a verified code counts, such as 90s or 1h30m (default 30m)" },
   ISSUER,
   { name: "log-format", value: "FORMAT", choices: ["text", "json"], help: "Form of the log: text (default) or json" },
+];
+
+/** The bucket that a command of this group names. */
+const BUCKET: Operand = { name: "bucket", help: "Its name, project/name or id" };
+const LABEL: Operand = { name: "label", help: "PROJECT/NAME, for example shop/live" };
+
+const LIST_BUCKETS: Command = {
+  name: "buckets list",
+  summary: "Show the buckets of a server",
+  flags: [AS_JSON],
+  remote: async (input, target) => (await import("../remote/buckets.ts")).listBuckets(input, target),
+};
+
+/** Commands about the buckets of a server. */
+const BUCKET_COMMANDS: readonly Command[] = [
+  { ...LIST_BUCKETS, name: "buckets" },
+  LIST_BUCKETS,
+  {
+    name: "buckets create",
+    summary: "Make a bucket on a server, and print its id",
+    operands: [LABEL],
+    flags: [AS_JSON],
+    remote: async (input, target) => (await import("../remote/buckets.ts")).createBucket(input, target),
+  },
+  {
+    name: "buckets rename",
+    summary: "Give a bucket of a server another project and name",
+    operands: [BUCKET, LABEL],
+    flags: [AS_JSON],
+    remote: async (input, target) => (await import("../remote/buckets.ts")).renameBucket(input, target),
+  },
+  {
+    name: "buckets delete",
+    summary: "Delete a bucket of a server with all it holds; nothing is done on its workers",
+    operands: [BUCKET],
+    flags: [{ name: "yes", help: "Do not ask for its name" }, AS_JSON],
+    remote: async (input, target) => (await import("../remote/buckets.ts")).deleteBucket(input, target),
+  },
+  {
+    name: "buckets init",
+    summary: "Make or upgrade the database of a bucket of a server",
+    operands: [{ ...BUCKET, help: `${BUCKET.help} (default: as --bucket)`, optional: true }],
+    flags: [AS_JSON],
+    remote: async (input, target) => (await import("../remote/buckets.ts")).initBucket(input, target),
+  },
+  {
+    name: "open",
+    summary: "Print the address of a page of the console: of a bucket, or of something in it",
+    operands: [
+      {
+        name: "what",
+        help: "bucket (default), run, job, worker or revision",
+        choices: ["bucket", "run", "job", "worker", "revision"],
+        optional: true,
+      },
+      { name: "name", help: "Its name or id (default: the list of all)", optional: true },
+    ],
+    flags: [AS_JSON],
+    remote: async (input, target) => (await import("../remote/buckets.ts")).openCommand(input, target),
+  },
 ];
 
 /** The commands of the server, of its clients and of its own processes. */
@@ -114,6 +174,7 @@ export const SERVER_COMMANDS: readonly Command[] = [
     flags: [...OF_SERVER.filter(({ name }) => name === "server" || name === "ca-file"), AS_JSON],
     run: async (input) => (await import("../remote/login.ts")).logoutCommand(input),
   },
+  ...BUCKET_COMMANDS,
   {
     name: "worker run",
     summary: "Carry out one run for a server",

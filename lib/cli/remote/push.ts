@@ -9,9 +9,9 @@ import { Launcher } from "../../core/spawn.ts";
 import { START_PATHS } from "../../server/routes/start-paths.ts";
 import { EXIT, type Parsed } from "../base/flags.ts";
 import { stopRequest, textTable, toStderr, toStdout } from "../base/terminal.ts";
+import { EXIT_OF } from "../bucket/output.ts";
 import { type Follower, followRun, type StartRequest, startOnServer } from "./follow.ts";
 import { answerWith, expectAnswer, openRemoteBucket, type RemoteBucket } from "./remote-bucket.ts";
-import { EXIT_OF } from "./run.ts";
 import { targetOf } from "./target.ts";
 
 /** What a push sends: the source of the bucket in `dir`, and a note that is stored with the revision. */
