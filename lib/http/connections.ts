@@ -46,6 +46,11 @@ export class Connections {
     socket.once("close", () => peer.admitted--);
   }
 
+  /** How many are open. */
+  get open(): number {
+    return this.#peers.values().reduce((sum, { open }) => sum + open, 0);
+  }
+
   #take(socket: Socket): boolean {
     const network = networkOf(socket.remoteAddress ?? "");
     const peer = this.#peers.get(network) ?? { open: 0, admitted: 0 };

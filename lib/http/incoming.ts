@@ -116,6 +116,11 @@ export class OpenRequest implements HttpRequest {
     this.answered();
   }
 
+  /** Whether the handler waits for something to happen. */
+  get isWaiting(): boolean {
+    return this.#cut === undefined;
+  }
+
   /** Whether a part of the answer is on its way over this connection. */
   isBeingAnswered(socket: Socket): boolean {
     return this.#incoming.socket === socket && this.#response.headersSent && !this.#response.writableFinished;

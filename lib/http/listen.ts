@@ -65,6 +65,8 @@ export interface Listener {
    * all answers are sent; after `waitMs` the connections that are left are cut.
    */
   close(waitMs: number): Promise<void>;
+  /** What goes on now: open connections, requests that are being answered, and those of them that wait for something. */
+  load(): { connections: number; requests: number; waiting: number };
 }
 
 /** Starts a server. Throws `failed` where it cannot listen at the address. */
@@ -121,6 +123,12 @@ class WebServer implements Listener {
     const { address, port: taken } = this.#server.address() as AddressInfo;
     this.port = taken;
     this.url = `${this.#options.tls ? "https" : "http"}://${isIPv6(address) ? `[${address}]` : address}:${taken}`;
+  }
+
+  load(): { connections: number; requests: number; waiting: number } {
+    const requests = [...this.#open];
+    const waiting = requests.filter(({ isWaiting }) => isWaiting).length;
+    return { connections: this.#connections?.open ?? 0, requests: requests.length, waiting };
   }
 
   replaceTls(pair: TlsPair): void {

@@ -37,9 +37,13 @@ export class EventLog {
   readonly #events: RunEvent[] = [];
   readonly #waiting = new Set<() => void>();
   #count = 0;
+  /** The runs that have ended, by kind and status: how many, and how long they took together. */
+  readonly ended = new Map<string, { kind: string; status: string; count: number; seconds: number }>();
 
   /** Notes a change once the run's record shows it. */
-  add(change: RunEvent["change"], { bucket_id, id, kind, status }: RunRecord): void {
+  add(change: RunEvent["change"], record: RunRecord): void {
+    const { bucket_id, id, kind, status } = record;
+    if (change === "ended") this.#countEnd(record);
     this.#events.push({ at: new Date().toISOString(), change, bucket_id, run_id: id, kind, status });
     if (this.#events.length > MOST_EVENTS) this.#events.shift();
     this.#count++;
@@ -57,6 +61,12 @@ export class EventLog {
     const first = this.#count - this.#events.length;
     if (seen < first) return { items: [], next: this.#place(), reset: true };
     return { items: this.#events.slice(seen - first), next: this.#place(), reset: false };
+  }
+
+  #countEnd({ kind, status, created_at, finished_at }: RunRecord): void {
+    const seconds = (Date.parse(finished_at ?? created_at) - Date.parse(created_at)) / 1000;
+    const known = this.ended.get(`${kind} ${status}`) ?? { kind, status, count: 0, seconds: 0 };
+    this.ended.set(`${kind} ${status}`, { ...known, count: known.count + 1, seconds: known.seconds + seconds });
   }
 
   /** How many changes came before a place; undefined for a place that is unknown or too old. */

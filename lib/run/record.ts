@@ -21,7 +21,7 @@ import {
   type Shape,
   string,
 } from "../core/shape.ts";
-import { RUN_KINDS, RUN_STATUS, RUNS, type RunKind, type RunParams, TIME } from "./protocol.ts";
+import { NO_DEPLOY, type Progress, RUN_KINDS, RUN_STATUS, RUNS, type RunKind, type RunParams, TIME } from "./protocol.ts";
 
 /** The id of a bucket, a run or a revision. */
 export const ID: Shape<string> = {
@@ -290,4 +290,10 @@ export function readRecordHead(layout: Layout, id: string): RunRecord | undefine
     // Missing, damaged or longer: told below.
   }
   return readRecord(layout, id);
+}
+
+/** The progress of a run that waits for a free slot. */
+export function queuedSince(since: string): Progress {
+  const slot = { on: "a free slot", since, until: null, reason: "slot", job: null, worker: null, detail: "" } as const;
+  return { phase: "queued", done: 0, total: 0, waiting: [slot], ...NO_DEPLOY, cancel: null };
 }

@@ -14,7 +14,6 @@ import { EventLog } from "./events.ts";
 import {
   CANCEL_WAIT_MS,
   type FromWorker,
-  NO_DEPLOY,
   type OutcomeMessage,
   type Progress,
   type RunKind,
@@ -28,6 +27,7 @@ import {
   askedBy,
   createRecord,
   isCancelled,
+  queuedSince,
   type RunRecord,
   readRecord,
   runNotFound,
@@ -134,6 +134,11 @@ export class Supervisor {
   activeRun(bucketId: string): string | null {
     for (const run of this.#active.values()) if (run.record.bucket_id === bucketId) return run.record.id;
     return null;
+  }
+
+  /** How many runs are active, and how many of them wait for a free slot. */
+  load(): { active: number; queued: number } {
+    return { active: this.#active.size, queued: this.#queue.size };
   }
 
   /** How far an active run is. */
@@ -341,10 +346,4 @@ export class Supervisor {
     const { actor } = record.audit[0] ?? { actor: { address: "an unknown process" } };
     return new Failure("run_not_active", `run ${runId} was started on the command line by ${actor.address}; stop it there`);
   }
-}
-
-/** The progress of a run that waits for a free slot. */
-function queuedSince(since: string): Progress {
-  const slot = { on: "a free slot", since, until: null, reason: "slot", job: null, worker: null, detail: "" } as const;
-  return { phase: "queued", done: 0, total: 0, waiting: [slot], ...NO_DEPLOY, cancel: null };
 }

@@ -66,7 +66,9 @@ export async function startServer(
   await tellSchemas(root, buckets, log);
   const { guard, ...signIn } = signInOf(config, now);
   const [readers, beside, runList, logReadings] = [new Readers(), new ReadThread(), new RunList(), new LogReadings(launcher)];
-  const services = { root, supervisor, lines: new Lines(), launcher, readers, beside, runList, logReadings, ...signIn };
+  // No request is answered before the server listens.
+  const load = () => listener.load();
+  const services = { load, root, supervisor, lines: new Lines(), launcher, readers, beside, runList, logReadings, ...signIn };
   const listener = await listen({
     host,
     port,

@@ -3,6 +3,7 @@ import type { Sessions } from "../auth/session.ts";
 import type { TotpCodes } from "../auth/totp.ts";
 import { findBucket, type RootBucket } from "../bucket/source/root.ts";
 import type { Launcher } from "../core/spawn.ts";
+import type { Listener } from "../http/listen.ts";
 import type { Answer } from "../http/message.ts";
 import type { Call, QueryFields, Route } from "../http/router.ts";
 import type { Supervisor } from "../run/supervisor.ts";
@@ -29,6 +30,8 @@ export interface Services {
   /** For all others. */
   beside: ReadThread;
   runList: RunList;
+  /** What goes on in the HTTP server now. */
+  load: Listener["load"];
   /** For logs, which processes of their own read. */
   logReadings: LogReadings;
 }

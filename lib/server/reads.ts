@@ -8,7 +8,7 @@ import { knownFacts, validPlan } from "../bucket/catalog/info.ts";
 import { jobMap, mapCell } from "../bucket/catalog/map.ts";
 import { cursorOf, type PageOf } from "../bucket/catalog/pages.ts";
 import { prometheusRows, scrapeConfigs } from "../bucket/catalog/scrape.ts";
-import { bucketSummary } from "../bucket/catalog/summary.ts";
+import { bucketNumbers, bucketSummary } from "../bucket/catalog/summary.ts";
 import { catalogView, type ViewName, type ViewQuery } from "../bucket/catalog/views.ts";
 import { KvStore } from "../bucket/kv/kv.ts";
 import { fingerprintsOf, loadKvKey } from "../bucket/kv/kv-access.ts";
@@ -24,11 +24,20 @@ import { readRecord, readRecordHead, runNotFound } from "../run/record.ts";
 import { requireNames } from "../run/request.ts";
 import { Drifts, firstDrifted, recentRuns } from "./glance.ts";
 import { Readers } from "./reading.ts";
-import { RunList, type RunQuery, shownRun } from "./run-list.ts";
+import { type RunInShort, RunList, type RunQuery, shownRun } from "./run-list.ts";
 
 const readers = new Readers();
 const runList = new RunList();
 const drifts = new Drifts();
+
+/** What the metrics of a bucket tell. Times are RFC 3339. */
+export interface BucketNumbers extends ReturnType<typeof bucketNumbers> {
+  is_active: boolean;
+  /** What the last drift run found; null where there was none. */
+  drifted: number | null;
+  last_drift: string | null;
+  last_deploy: string | null;
+}
 
 interface PlanAnswer {
   valid: boolean;
@@ -104,6 +113,24 @@ export const READS = {
       next_cert: found.next_cert,
       drifted: last_drift ? drifts.of(layout, last_drift.id).allocations.length : 0,
       ...runs,
+    };
+  },
+
+  /** The numbers of a bucket that its metrics are made of. */
+  async numbers(layout: Layout, _: undefined): Promise<BucketNumbers> {
+    let [deploy, drift, isActive]: [RunInShort | undefined, RunInShort | undefined, boolean] = [undefined, undefined, false];
+    for await (const run of runList.inShort(layout)) {
+      isActive ||= run.status === "running";
+      if (run.kind === "deploy" && run.status === "succeeded" && !run.dry_run) deploy ??= run;
+      if (run.kind === "drift" && run.status !== "running") drift ??= run;
+    }
+    const found = await readers.read(layout, bucketNumbers);
+    return {
+      ...found,
+      is_active: isActive,
+      drifted: drift ? drifts.of(layout, drift.id).allocations.length : null,
+      last_drift: drift?.created_at ?? null,
+      last_deploy: deploy?.finished_at ?? null,
     };
   },
 

@@ -3,6 +3,7 @@ import { bucketInfo } from "./info.ts";
 import { type Listing, readPage } from "./pages.ts";
 import { type Problem, problemsOf } from "./problems.ts";
 import { allocationsIn, countColumns, inStates } from "./states.ts";
+import { catalogView } from "./views.ts";
 
 /** The bytes of JSON that each list of a summary has at most, and the characters of a reason. */
 const LIST_BYTES = 10 * 1024;
@@ -86,6 +87,21 @@ export function bucketSummary(db: Database, activeRun: string | null): BucketSum
     next_cert: withoutKeys(readPage(db, ENDING, { limit: 1 }).rows)[0] ?? null,
     totals: { jobs, workers, ...db.get(TOTALS), kv: keysIn(db) },
   };
+}
+
+/** The allocations of a bucket by state and by trouble, and its certificates. */
+export function bucketNumbers(db: Database) {
+  const { failed, unreachable, ...states } = (db.get(`SELECT ${countColumns("1")}`) ?? {}) as Record<string, number>;
+  const certs = catalogView(db, "certs", {}, { limit: Number.MAX_SAFE_INTEGER }).items.map((row) => ({
+    scope: String(row.scope),
+    job: String(row.job),
+    worker: String(row.worker),
+    cert: String(row.cert),
+    common_name: String(row.common_name),
+    status: String(row.status),
+    not_after: String(row.not_after),
+  }));
+  return { states, outcomes: { failed: failed ?? 0, unreachable: unreachable ?? 0 }, certs };
 }
 
 const knownKeys = new WeakMap<Database, { versions: number; keys: number; sinceMs: number }>();

@@ -1,5 +1,5 @@
 import { Failure, type Problem } from "../../core/errors.ts";
-import { quote, type Schema } from "../../core/shape.ts";
+import type { Schema } from "../../core/shape.ts";
 import { isRepeatable, parametersOf, RUNS, type RunKind, type RunParams } from "../../run/protocol.ts";
 import {
   BUCKET_DIR,
@@ -13,6 +13,7 @@ import {
   type Parsed,
   wantsJson,
 } from "../base/flags.ts";
+import { DETACH_FLAG, RESULT_AS_JSON, WAIT_FLAG, waitOf } from "../base/start-flags.ts";
 import { jsonText } from "../base/terminal.ts";
 import type { RunView } from "../bucket/output.ts";
 import type { RemoteBucket } from "../remote/remote-bucket.ts";
@@ -43,22 +44,11 @@ interface RunCommand {
   summarise?: RunView["show"];
 }
 
-const RESULT_AS_JSON: Flag = { name: "json", help: "Print the result of the run as JSON; Activity goes to stderr" };
-
 const RETRY_FLAG: Flag = {
   name: "retry",
   value: "RUN",
   help: "Repeat this run where it failed, was unreachable or never started; goes alone",
 };
-
-const WAIT_FLAG: Flag = {
-  name: "wait",
-  value: "TIME",
-  mayLack: true,
-  help: "Where the bucket is busy, wait in line until it is free, or for that time, such as 5m",
-};
-const LONGEST_WAIT_MS = 24 * 3_600_000;
-const DETACH_FLAG: Flag = { name: "detach", help: "On a server: print the id of the run and end; the run goes on" };
 
 /**
  * The command that carries out runs of a kind, here or on a server. Its flags are the parameters of the kind (`run/protocol.ts`), with dashes for
@@ -180,16 +170,6 @@ async function repeatedHere(kind: RunKind, dir: string, id: string): Promise<Run
   const { repeated } = await import("../../run/request.ts");
   const { initialisedBucket } = await import("../bucket/bucket.ts");
   return await repeated(await initialisedBucket(dir), kind, id);
-}
-
-/** How long a run may wait for its bucket; undefined for not at all. */
-async function waitOf({ values, switches }: Parsed): Promise<number | undefined> {
-  if (!switches.has(WAIT_FLAG.name)) return undefined;
-  const text = values.get(WAIT_FLAG.name);
-  const { parseDurationMs } = await import("../../codec/config/number.ts");
-  const ms = text === undefined ? LONGEST_WAIT_MS : parseDurationMs(text);
-  if (ms !== undefined && ms <= LONGEST_WAIT_MS) return ms;
-  throw new Failure("usage", `--wait: expected a time up to 24h, such as 5m, 1h30m or 90s, found ${quote(text ?? "")}`);
 }
 
 /** The names of a bucket here. */

@@ -3,6 +3,7 @@ import { type ControlKind, JOB_CONTROL } from "../../run/protocol.ts";
 import { BUCKET_DIR, bucketDir, type Command, EXIT, type Flag, type Parsed } from "../base/flags.ts";
 import { runCommand } from "./run-command.ts";
 
+const AS_JSON: Flag = { name: "json", help: "Print JSON" };
 const WORKERS_SHORT = { workers: "w", labels: "l", concurrency: "c" };
 
 const GENERATE: Flag[] = [
@@ -70,8 +71,8 @@ export const RUN_COMMANDS: readonly Command[] = [
   {
     name: "init",
     summary: "Make the current folder a bucket, or upgrade its database",
-    flags: [BUCKET_DIR],
-    run: async (input) => (await import("../bucket/bucket.ts")).initCommand(bucketDir(input)),
+    flags: [BUCKET_DIR, AS_JSON],
+    run: async (input) => (await import("../bucket/bucket.ts")).initCommand(input),
   },
   runCommand("build", { name: "build" }),
   runCommand("deploy", {
@@ -118,6 +119,7 @@ export const RUN_COMMANDS: readonly Command[] = [
         choices: ["service", "systemd", "compose"],
         help: "A folder of templates/, or service, systemd, compose",
       },
+      AS_JSON,
     ],
     run: async (input) => (await import("../bucket/workspace.ts")).createJobCommand(input),
   },

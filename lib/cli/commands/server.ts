@@ -1,4 +1,5 @@
 import { type Command, type Flag, type Operand, SERVER_FLAGS } from "../base/flags.ts";
+import { DETACH_FLAG, RESULT_AS_JSON, WAIT_FLAG } from "../base/start-flags.ts";
 
 const SECRET_FILE = { name: "totp-secret-file", value: "FILE" };
 const ISSUER: Flag = { name: "totp-issuer", value: "NAME", help: "The issuer in the authenticator app (default ops)" };
@@ -142,6 +143,9 @@ export const SERVER_COMMANDS: readonly Command[] = [
     flags: [
       { name: "dir", value: "DIR", help: "The local bucket (default: the current folder)" },
       { name: "note", value: "TEXT", help: "Why the source changes: one line of at most 200 characters" },
+      WAIT_FLAG,
+      DETACH_FLAG,
+      RESULT_AS_JSON,
       ...OF_SERVER,
     ],
     run: async (input) => (await import("../remote/push.ts")).pushCommand(input),
@@ -156,6 +160,9 @@ export const SERVER_COMMANDS: readonly Command[] = [
         value: "ID",
         help: "The revision; the beginning or end of its id is enough (default: the last successful one)",
       },
+      WAIT_FLAG,
+      DETACH_FLAG,
+      RESULT_AS_JSON,
       ...OF_SERVER,
     ],
     run: async (input) => (await import("../remote/push.ts")).rollbackCommand(input),

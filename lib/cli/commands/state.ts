@@ -1,5 +1,6 @@
 import { RUN_KINDS } from "../../run/protocol.ts";
 import { BUCKET_DIR, bucketDir, type Command, type Flag, type Operand, type Parsed } from "../base/flags.ts";
+import { DETACH_FLAG, RESULT_AS_JSON, WAIT_FLAG } from "../base/start-flags.ts";
 import type { BucketAccess } from "../state/access.ts";
 import { RETRY_COMMAND } from "./run-command.ts";
 
@@ -112,6 +113,13 @@ export const STATE_COMMANDS: readonly Command[] = [
     },
     async () => (await import("../state/revisions.ts")).diffRevisions,
   ),
+  {
+    name: "revisions rollback",
+    summary: "Roll the source of a bucket on a server back to a revision, as `ops push rollback` does",
+    operands: [{ ...REVISION, help: `${REVISION.help} (default: the last successful one)`, optional: true }],
+    flags: [WAIT_FLAG, DETACH_FLAG, RESULT_AS_JSON],
+    remote: async (input, target) => (await import("../remote/push.ts")).rollBackTo(input, target),
+  },
   inBucket(
     { name: "ssh-key show", summary: "Show the public part of the key with which workers are reached", flags: [AS_JSON] },
     async () => (await import("../state/ssh-key.ts")).showSshKey,

@@ -42,7 +42,7 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
   {
     name: "fmt",
     summary: "Format manifest.json of jobs and templates, workers.json and disabled.json, and print the files that change",
-    flags: [BUCKET_DIR, { name: "check", help: "Change nothing; exit with 1 where a file would change" }],
+    flags: [BUCKET_DIR, { name: "check", help: "Change nothing; exit with 1 where a file would change" }, AS_JSON],
     run: async (input) => (await import("../bucket/workspace.ts")).formatCommand(input),
   },
   {
@@ -81,7 +81,7 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
     name: "snapshot delete",
     summary: "Remove a snapshot of the bucket",
     operands: [{ name: "snapshot", help: "Its name as `ops snapshot list` shows it" }],
-    flags: [BUCKET_DIR],
+    flags: [BUCKET_DIR, AS_JSON],
     run: async (input) => (await import("../bucket/upkeep.ts")).deleteSnapshotCommand(input),
     remote: async (input, target) => (await import("../remote/views.ts")).remoteDeleteSnapshot(input, target),
   },

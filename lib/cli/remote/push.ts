@@ -7,15 +7,26 @@ import { byteSize, counted } from "../../core/plain-text.ts";
 import { boolean, type Infer, list, optional, string } from "../../core/shape.ts";
 import { Launcher } from "../../core/spawn.ts";
 import { START_PATHS } from "../../server/routes/start-paths.ts";
-import { EXIT, type Parsed } from "../base/flags.ts";
-import { stopRequest, textTable, toStderr, toStdout } from "../base/terminal.ts";
+import { EXIT, type Parsed, type Target, wantsJson } from "../base/flags.ts";
+import { DETACH_FLAG, waitOf } from "../base/start-flags.ts";
+import { printJson, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
 import { EXIT_OF } from "../bucket/output.ts";
+import { revisionTable } from "../state/revisions.ts";
 import { type Follower, followRun, type StartRequest, startOnServer } from "./follow.ts";
 import { answerWith, expectAnswer, openRemoteBucket, type RemoteBucket } from "./remote-bucket.ts";
 import { targetOf } from "./target.ts";
 
+/** How the run of a change of the source is started. */
+interface Change {
+  waitMs?: number | undefined;
+  /** Print the id of the run and end. */
+  isDetached?: boolean;
+  /** Print what was started, and how it ended, as JSON. */
+  isJson?: boolean;
+}
+
 /** What a push sends: the source of the bucket in `dir`, and a note that is stored with the revision. */
-interface Push {
+interface Push extends Change {
   dir: string;
   note?: string | undefined;
 }
@@ -36,24 +47,43 @@ const REVISIONS = answerWith({ items: list(REVISION) });
 
 /** `ops push [base_url]` (control-plane.md, Source push). */
 export async function pushCommand(input: Parsed): Promise<number> {
-  const sent = { dir: realPlace(input.values.get("dir") ?? "."), note: input.values.get("note") };
-  return await onServer(input, (bucket, follower) => push(bucket, sent, follower));
+  const sent = { dir: realPlace(input.values.get("dir") ?? "."), note: input.values.get("note"), ...(await changeOf(input)) };
+  return await onServer(input, (bucket, follower) => push(bucket, sent, follower), sent.dir);
 }
 
 /** `ops push rollback [base_url]`. */
 export async function rollbackCommand(input: Parsed): Promise<number> {
-  return await onServer(input, (bucket, follower) => rollback(bucket, input.values.get("revision"), follower));
+  const asked = { revision: input.values.get("revision"), ...(await changeOf(input)) };
+  return await onServer(input, (bucket, follower) => rollback(bucket, asked, follower));
 }
 
-async function onServer(input: Parsed, work: (bucket: RemoteBucket, follower: Follower) => Promise<number>): Promise<number> {
+async function changeOf(input: Parsed): Promise<Change> {
+  return { waitMs: await waitOf(input), isDetached: input.switches.has(DETACH_FLAG.name), isJson: wantsJson(input) };
+}
+
+/** `ops revisions rollback [revision]`. */
+export async function rollBackTo(input: Parsed, target: Target): Promise<number> {
+  const asked = { revision: input.operands[0], ...(await changeOf(input)) };
+  return await followed(input, target, (bucket, follower) => rollback(bucket, asked, follower));
+}
+
+/** Works on the server that the command line, the environment or the ops.conf in `dir` names. */
+async function onServer(input: Parsed, work: Work, dir?: string): Promise<number> {
   const [address] = input.operands;
   if (address !== undefined && input.values.has("server")) throw new Failure("usage", "give base_url or --server, not both");
   if (address !== undefined) input.values.set("server", address);
-  const target = await targetOf(input);
+  const target = await targetOf(input, dir);
   if (!target)
     throw new Failure("usage", "base_url is missing: give it, set OPS_SERVER, or name it in the table [server] of ops.conf");
+  return await followed(input, target, work);
+}
+
+type Work = (bucket: RemoteBucket, follower: Follower) => Promise<number>;
+
+async function followed(input: Parsed, target: Target, work: Work): Promise<number> {
   using stop = stopRequest();
-  return await work(await openRemoteBucket(target), { ...stop, tell: (text) => toStderr(`${text}\n`), output: toStdout });
+  const output = wantsJson(input) ? toStderr : toStdout;
+  return await work(await openRemoteBucket(target), { ...stop, tell: (text) => toStderr(`${text}\n`), output });
 }
 
 /**
@@ -61,34 +91,37 @@ async function onServer(input: Parsed, work: (bucket: RemoteBucket, follower: Fo
  * the exit code: 0 the build succeeded, 1 the build failed, 130 the build or the push was cancelled. Without an outcome,
  * throws `usage`, `bucket_busy`, `invalid_source` for a source that cannot be packed, else `failed`.
  */
-export async function push(bucket: RemoteBucket, { dir, note }: Push, follower: Follower): Promise<number> {
+export async function push(bucket: RemoteBucket, { dir, note, ...how }: Push, follower: Follower): Promise<number> {
   if (!/^[^\p{C}\p{Zl}\p{Zp}]{1,200}$/u.test(note ?? "-"))
     throw new Failure("usage", "--note: expected one line of at most 200 characters");
-  return await change(bucket, "accepted", follower, () => upload(dir, note, follower));
+  return await change(bucket, "accepted", follower, async () => ({ ...(await upload(dir, note, follower)), ...how }));
 }
 
 /**
  * Rolls the source on the server back to a revision, by default the last successful one; otherwise like {@link push}. Where
  * that is the source already, nothing is started: the revisions are shown.
  */
-export async function rollback(bucket: RemoteBucket, given: string | undefined, follower: Follower): Promise<number> {
+export async function rollback(
+  bucket: RemoteBucket,
+  { revision: given, ...how }: Change & { revision: string | undefined },
+  follower: Follower,
+): Promise<number> {
   return await change(bucket, "rolled back", follower, async () => {
     const revisions = expectAnswer(REVISIONS, { items: await bucket.all("/source/revisions") }).items;
     const last = revisions.find((one) => one.last_successful);
-    if (given === undefined && last?.current) return void follower.output(unchangedSource(revisions));
+    if (given === undefined && last?.current) {
+      follower.output(unchangedSource(revisions));
+      if (how.isJson) printJson({ run_id: null, status: null, error: null, result: null });
+      return undefined;
+    }
     const ids = revisions.map((one) => one.id);
     const id = given === undefined ? undefined : idNamed(given, ids, "revision");
-    return { path: START_PATHS.rollback, json: { revision_id: id } };
+    return { path: START_PATHS.rollback, json: { revision_id: id }, ...how };
   });
 }
 
 function unchangedSource(revisions: Infer<typeof REVISIONS>["items"]): string {
-  const rows = revisions.map(({ id, created_at, build_status, note, commit, current, last_successful }) => {
-    const marks = [...(current ? ["current"] : []), ...(last_successful ? ["last successful"] : [])];
-    return [id, created_at, build_status, commit?.replace(/^(.{8})[^-]*/, "$1") ?? null, note ?? null, marks.join(", ")];
-  });
-  const columns = ["revision", "created_at", "build", "commit", "note", ""];
-  return `nothing is changed: the last successful revision is the source; others are named with --revision\n${textTable(columns, rows, process.stdout.columns)}`;
+  return `nothing is changed: the last successful revision is the source; another one has to be named\n${revisionTable(revisions)}`;
 }
 
 /** Starts the run that changes the source and follows it to its end. */
@@ -96,15 +129,20 @@ async function change(
   bucket: RemoteBucket,
   done: string,
   follower: Follower,
-  request: () => Promise<StartRequest | undefined>,
+  request: () => Promise<(StartRequest & Change) | undefined>,
 ): Promise<number> {
   try {
     const start = await request();
     if (!start) return EXIT.done;
-    const id = await startOnServer(bucket, start, follower);
+    const { isDetached, isJson, ...sent } = start;
+    const id = await startOnServer(bucket, sent, follower);
     follower.tell(`the source was ${done}; run ${id} builds it`);
-    const { status, error } = await followRun(bucket, id, follower);
+    if (isDetached && isJson) printJson({ run_id: id });
+    else if (isDetached) follower.output(`${id}\n`);
+    if (isDetached) return EXIT.done;
+    const { status, error, result } = await followRun(bucket, id, follower);
     follower.tell(`the build ${status}${error === undefined ? "" : `: ${error}`}`);
+    if (isJson) printJson({ run_id: id, status, error: error ?? null, result });
     return EXIT_OF[status];
   } catch (error) {
     if (follower.signal.aborted) return EXIT.cancelled;

@@ -5,10 +5,11 @@ import { bucketDir, type Parsed, type Target } from "../base/flags.ts";
 import type { ApiClient } from "./client.ts";
 
 /**
- * The server that a command works on: of the flags, of the environment, or of the table `[server]` of ops.conf. Undefined
+ * The server that a command works on: of the flags, of the environment, or of the table `[server]` of the ops.conf in `dir`. Undefined
  * where nothing names one, and with `--local`: the command works here. Throws `usage` for a bucket without a server.
  */
-export async function targetOf(input: Parsed, env: NodeJS.ProcessEnv = process.env): Promise<Target | undefined> {
+export async function targetOf(input: Parsed, dir = bucketDir(input)): Promise<Target | undefined> {
+  const { env } = process;
   const { values, switches } = input;
   const own = ["server", "bucket", "token-file", "ca-file", "totp"].filter((name) => values.has(name));
   if (switches.has("local")) {
@@ -16,7 +17,7 @@ export async function targetOf(input: Parsed, env: NodeJS.ProcessEnv = process.e
     return undefined;
   }
   const named = values.get("server") ?? (env.OPS_SERVER || undefined);
-  const found = named === undefined ? await serverTable(bucketDir(input)) : undefined;
+  const found = named === undefined ? await serverTable(dir) : undefined;
   const address = named ?? found?.url;
   const bucket = values.get("bucket") ?? (env.OPS_BUCKET || undefined) ?? found?.bucket;
   if (address !== undefined)

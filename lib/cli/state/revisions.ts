@@ -7,7 +7,8 @@ import type { BucketAccess, RevisionDiff } from "./access.ts";
 import { factLines, timeOf } from "./shown.ts";
 
 /** What a list shows of a revision. */
-type Listed = Pick<Revision, "id" | "created_at" | "build_status" | "current" | "last_successful"> & {
+type Listed = Pick<Revision, "id" | "created_at" | "current" | "last_successful"> & {
+  build_status: string;
   note?: string | null | undefined;
   commit?: string | null | undefined;
 };

@@ -7,6 +7,7 @@ import { BUCKET_ROUTES } from "./buckets.ts";
 import { CATALOG_ROUTES } from "./catalog.ts";
 import { FILE_ROUTES } from "./files.ts";
 import { LOG_ROUTES } from "./logs.ts";
+import { METRIC_ROUTES } from "./metrics.ts";
 import { JOB_ROUTES, OPERATION_ROUTES } from "./operations.ts";
 import { RUN_ROUTES } from "./runs.ts";
 import { SECRET_ROUTES } from "./secrets.ts";
@@ -24,6 +25,7 @@ export const ROUTE_GROUPS: Readonly<Record<string, readonly ServerRoute[]>> = {
   Snapshots: SNAPSHOT_ROUTES,
   Runs: [...RUN_ROUTES, ...LOG_ROUTES],
   Catalog: CATALOG_ROUTES,
+  Metrics: METRIC_ROUTES,
   "This description": descriptionRoutes(),
 };
 
