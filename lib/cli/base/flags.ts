@@ -73,6 +73,9 @@ export interface Parsed {
 /** The flag of every command that works in a bucket. */
 export const BUCKET_DIR: Flag = { name: "bucket-dir", value: "DIR", help: "The bucket (default: the current folder)" };
 
+/** Prints JSON in place of text for people. */
+export const AS_JSON: Flag = { name: "json", help: "Print JSON" };
+
 /** The flags of every command that works on a server, too. Each says where else the value may come from. */
 export const SERVER_FLAGS: readonly Flag[] = [
   { name: "server", value: "URL", help: "Work on this server (or OPS_SERVER, or url in the table [server] of ops.conf)" },

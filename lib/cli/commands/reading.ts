@@ -1,8 +1,7 @@
 import { LAST_OUTCOMES, STATES } from "../../bucket/catalog/states.ts";
 import type { ViewName } from "../../bucket/catalog/views.ts";
-import { BUCKET_DIR, type Command, type Flag } from "../base/flags.ts";
+import { AS_JSON, BUCKET_DIR, type Command, type Flag } from "../base/flags.ts";
 
-const AS_JSON: Flag = { name: "json", help: "Print JSON" };
 const TABLE_AS_JSON: Flag = { name: "json", help: "Print JSON instead of a table" };
 const ONLY_JOBS: Flag = { name: "jobs", value: "A,B", help: "Only entries of these jobs" };
 const ONLY_WORKERS: Flag = { name: "workers", value: "A,B", help: "Only entries of these workers" };

@@ -1,9 +1,8 @@
 import { Failure } from "../../core/errors.ts";
 import { type ControlKind, JOB_CONTROL } from "../../run/protocol.ts";
-import { BUCKET_DIR, bucketDir, type Command, EXIT, type Flag, type Parsed } from "../base/flags.ts";
+import { AS_JSON, BUCKET_DIR, bucketDir, type Command, EXIT, type Flag, type Parsed } from "../base/flags.ts";
 import { runCommand } from "./run-command.ts";
 
-const AS_JSON: Flag = { name: "json", help: "Print JSON" };
 const WORKERS_SHORT = { workers: "w", labels: "l", concurrency: "c" };
 
 const GENERATE: Flag[] = [

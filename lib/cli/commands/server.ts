@@ -1,4 +1,4 @@
-import { type Command, type Flag, type Operand, SERVER_FLAGS } from "../base/flags.ts";
+import { AS_JSON, type Command, type Flag, type Operand, SERVER_FLAGS } from "../base/flags.ts";
 import { DETACH_FLAG, RESULT_AS_JSON, WAIT_FLAG } from "../base/start-flags.ts";
 
 const SECRET_FILE = { name: "totp-secret-file", value: "FILE" };
@@ -10,8 +10,6 @@ const BASE_URL = {
   optional: true,
 };
 const OF_SERVER = SERVER_FLAGS.filter(({ name }) => name !== "local");
-
-const AS_JSON: Flag = { name: "json", help: "Print JSON" };
 
 const ROOT: Flag = { name: "root", value: "DIR", help: "Folder of the buckets (or OPS_SERVE_ROOT); made if it is missing" };
 /** The flags of a server besides its root and its secrets. */

@@ -1,10 +1,9 @@
 import { RUN_KINDS } from "../../run/protocol.ts";
-import { BUCKET_DIR, bucketDir, type Command, type Flag, type Operand, type Parsed } from "../base/flags.ts";
+import { AS_JSON, BUCKET_DIR, bucketDir, type Command, type Flag, type Operand, type Parsed } from "../base/flags.ts";
 import { DETACH_FLAG, RESULT_AS_JSON, WAIT_FLAG } from "../base/start-flags.ts";
 import type { BucketAccess } from "../state/access.ts";
 import { RETRY_COMMAND } from "./run-command.ts";
 
-const AS_JSON: Flag = { name: "json", help: "Print JSON" };
 const SOME_RUN: Operand = { name: "run", help: "Its id, or the beginning or end of it (default: the newest)", optional: true };
 const ONE_RUN: Operand = { name: "run", help: "Its id, or the beginning or end of it" };
 const TAIL: Flag = { name: "tail", value: "N", help: "Only the last lines, at most 1000" };
@@ -12,10 +11,10 @@ const REVISION: Operand = { name: "revision", help: "Its id, or the beginning or
 const STATUSES = ["running", "succeeded", "failed", "cancelled"];
 
 /** What a command does in a bucket, be it here or on a server. */
-type Work = (bucket: BucketAccess, input: Parsed) => Promise<number>;
+type BucketWork = (bucket: BucketAccess, input: Parsed) => Promise<number>;
 
 /** A command that does the same in a bucket here and on a server. `load` answers its work. */
-function inBucket(command: Omit<Command, "run" | "remote">, load: () => Promise<Work>): Command {
+function inBucket(command: Omit<Command, "run" | "remote">, load: () => Promise<BucketWork>): Command {
   return {
     ...command,
     flags: [BUCKET_DIR, ...command.flags],

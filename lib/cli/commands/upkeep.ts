@@ -1,7 +1,6 @@
-import { BUCKET_DIR, bucketDir, type Command, EXIT, type Flag, type Operand } from "../base/flags.ts";
+import { AS_JSON, BUCKET_DIR, bucketDir, type Command, EXIT, type Flag, type Operand } from "../base/flags.ts";
 import { runCommand } from "./run-command.ts";
 
-const AS_JSON: Flag = { name: "json", help: "Print JSON" };
 const OF_SERVER: Flag[] = [
   { name: "server", help: "Examine a server: its root and what it is started with (default: the service of this machine)" },
   { name: "root", value: "DIR", help: "With --server: the folder of the buckets" },

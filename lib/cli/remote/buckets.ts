@@ -4,7 +4,7 @@ import { quote } from "../../core/shape.ts";
 import { askedOnTerminal } from "../base/ask.ts";
 import { EXIT, type Parsed, type Target, wantsJson } from "../base/flags.ts";
 import { printJson, printTable, shortId, toStdout } from "../base/terminal.ts";
-import { timeOf } from "../state/shown.ts";
+import { shownTime } from "../state/shown.ts";
 import type { ApiClient } from "./client.ts";
 import { allItems, bucketNamed, type Item, openRemoteBucket } from "./remote-bucket.ts";
 import { openServer } from "./target.ts";
@@ -34,7 +34,7 @@ function stateOf({ initialized, failed_allocations: failed, active_run: active }
 }
 
 function lastRun(run: Item | null): (string | null)[] {
-  return run ? [`${run.kind} ${run.status} ${shortId(String(run.id))}`, timeOf(String(run.created_at))] : [null, null];
+  return run ? [`${run.kind} ${run.status} ${shortId(String(run.id))}`, shownTime(String(run.created_at))] : [null, null];
 }
 
 /** The two parts of `project/name`. Throws `usage`. */

@@ -68,7 +68,7 @@ export async function rollBackTo(input: Parsed, target: Target): Promise<number>
 }
 
 /** Works on the server that the command line, the environment or the ops.conf in `dir` names. */
-async function onServer(input: Parsed, work: Work, dir?: string): Promise<number> {
+async function onServer(input: Parsed, work: ServerWork, dir?: string): Promise<number> {
   const [address] = input.operands;
   if (address !== undefined && input.values.has("server")) throw new Failure("usage", "give base_url or --server, not both");
   if (address !== undefined) input.values.set("server", address);
@@ -78,9 +78,9 @@ async function onServer(input: Parsed, work: Work, dir?: string): Promise<number
   return await followed(input, target, work);
 }
 
-type Work = (bucket: RemoteBucket, follower: Follower) => Promise<number>;
+type ServerWork = (bucket: RemoteBucket, follower: Follower) => Promise<number>;
 
-async function followed(input: Parsed, target: Target, work: Work): Promise<number> {
+async function followed(input: Parsed, target: Target, work: ServerWork): Promise<number> {
   using stop = stopRequest();
   const output = wantsJson(input) ? toStderr : toStdout;
   return await work(await openRemoteBucket(target), { ...stop, tell: (text) => toStderr(`${text}\n`), output });

@@ -5,7 +5,6 @@ import { diffRevisions } from "../../bucket/source/source-view.ts";
 import { loadOpsConf } from "../../bucket/workspace/settings.ts";
 import { describeSshKey, removeSshKey, type SshKeyInfo, sshKeyFile, storeSshKey } from "../../bucket/workspace/ssh-key.ts";
 import { idNamed, uuidV7 } from "../../codec/uuid.ts";
-import { sleep } from "../../core/async.ts";
 import { Failure } from "../../core/errors.ts";
 import { bootId, isAlive, signalProcess } from "../../core/process.ts";
 import { Launcher } from "../../core/spawn.ts";
@@ -112,12 +111,9 @@ export async function accessHere(dir: string): Promise<BucketAccess> {
 
 /** Throws `failed` for a run that goes on according to its record, while no process carries it out. */
 async function nextText(layout: Layout, id: string, after: number, signal: AbortSignal): Promise<LogChunk> {
-  const read = (timeoutMs: number) => readActivity(layout, id, { after, timeoutMs, signal });
-  const chunk = await read(POLL_MS);
-  if (chunk.data !== "" || chunk.done || signal.aborted || (await holderOf(layout, id))) return chunk;
-  await sleep(SETTLED_MS, signal);
-  const again = await read(0);
-  if (again.data !== "" || again.done || (await holderOf(layout, id))) return again;
+  const isHeld = (await holderOf(layout, id)) !== undefined;
+  const chunk = await readActivity(layout, id, { after, timeoutMs: isHeld ? POLL_MS : SETTLED_MS, signal });
+  if (isHeld || chunk.data !== "" || chunk.done || signal.aborted) return chunk;
   throw new Failure("failed", `run ${id} was killed: no process carries it out; the next run in the bucket settles it`);
 }
 
@@ -132,7 +128,7 @@ async function interrupt(layout: Layout, id: string): Promise<void> {
   const record = readRecord(layout, id);
   if (!record) throw runNotFound(id);
   const refused = (why: string) => new Failure("run_not_active", `Cannot cancel run ${id}: ${why}`);
-  if (record.status !== "running") throw refused(`it has ${record.status}`);
+  if (record.status !== "running") throw new Failure("run_not_active", `run ${id} has already ended: ${record.status}`);
   if (record.origin === "server") throw refused("a server carries it out: give --server with the server's address, and --bucket");
   const lock = await holderOf(layout, id);
   const [owner] = lock?.holders ?? [];

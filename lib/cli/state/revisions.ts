@@ -4,7 +4,7 @@ import { byteSize, counted } from "../../core/plain-text.ts";
 import { EXIT, type Parsed, wantsJson } from "../base/flags.ts";
 import { diffColours, isColoured, printJson, textTable, toStdout } from "../base/terminal.ts";
 import type { BucketAccess, RevisionDiff } from "./access.ts";
-import { factLines, timeOf } from "./shown.ts";
+import { factLines, shownTime } from "./shown.ts";
 
 /** What a list shows of a revision. */
 type Listed = Pick<Revision, "id" | "created_at" | "current" | "last_successful"> & {
@@ -17,13 +17,13 @@ type Listed = Pick<Revision, "id" | "created_at" | "current" | "last_successful"
 export function revisionTable(revisions: readonly Listed[]): string {
   const rows = revisions.map(({ id, created_at, build_status, note, commit, ...marks }) => [
     id,
-    timeOf(created_at),
+    shownTime(created_at),
     build_status,
     commit?.replace(/^(.{8})[^-]*/, "$1") ?? null,
-    marksOf(marks),
+    marksOf(marks) || null,
     note ?? null,
   ]);
-  return textTable(["revision", "pushed", "build", "commit", "", "note"], rows, process.stdout.columns);
+  return textTable(["revision", "pushed", "build", "commit", "is", "note"], rows, process.stdout.columns);
 }
 
 function marksOf({ current, last_successful }: Pick<Revision, "current" | "last_successful">): string {

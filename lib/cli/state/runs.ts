@@ -13,11 +13,11 @@ import { foldedText } from "../bucket/fold.ts";
 import { activityPrinter, EXIT_OF, Lines } from "../bucket/output.ts";
 import { deploySummary, factsTable, sysstatTable, uptimeTable } from "../bucket/results.ts";
 import type { BucketAccess, RunDetail } from "./access.ts";
-import { factLines, spanOf, timeOf } from "./shown.ts";
+import { factLines, shownTime, spanOf } from "./shown.ts";
 
 const RUNS_SHOWN = 20;
-const MOST_LINES = 1_000;
-const LOOK_MS = 200;
+const LONGEST_TAIL = 1_000;
+const LOOK_AGAIN_MS = 200;
 const CANCEL_MS = 300_000;
 
 /** `ops runs list`. */
@@ -30,7 +30,7 @@ export async function listRuns(bucket: BucketAccess, input: Parsed): Promise<num
   else {
     const rows = runs.map((run) => {
       const { id, kind, status, created_at, duration_ms } = run;
-      return [id, kind, status, whoOf(run), timeOf(created_at), spanOf(duration_ms), whatOf(run)];
+      return [id, kind, status, whoOf(run), shownTime(created_at), spanOf(duration_ms), whatOf(run)];
     });
     printTable(["id", "kind", "status", "who", "started", "took", "what"], rows);
   }
@@ -146,7 +146,7 @@ export async function followRun(bucket: BucketAccess, input: Parsed): Promise<nu
       const chunk = await bucket.log(run.id, after, stop.signal);
       lines.add(chunk.data);
       ({ next: after, done: isDone } = chunk);
-      if (!isDone && chunk.data === "") await sleep(LOOK_MS, stop.signal);
+      if (!isDone && chunk.data === "") await sleep(LOOK_AGAIN_MS, stop.signal);
     }
   } catch (error) {
     if (!stop.signal.aborted) throw error;
@@ -162,8 +162,8 @@ export async function followRun(bucket: BucketAccess, input: Parsed): Promise<nu
 
 function linesWanted(input: Parsed): number | undefined {
   const tail = flagNumber(input, "tail");
-  if (tail === undefined || tail <= MOST_LINES) return tail;
-  throw new Failure("usage", `--tail: expected at most ${MOST_LINES} lines`);
+  if (tail === undefined || tail <= LONGEST_TAIL) return tail;
+  throw new Failure("usage", `--tail: expected at most ${LONGEST_TAIL} lines`);
 }
 
 /** The byte at which the last lines of a log begin. */
@@ -194,7 +194,7 @@ export async function printLog(bucket: BucketAccess, input: Parsed): Promise<num
 async function printLines(bucket: BucketAccess, id: string, tail: number | undefined): Promise<number> {
   if (tail === 0) return EXIT.done;
   for (let after: string | undefined; ; ) {
-    const wanted = tail === undefined ? { after, limit: MOST_LINES } : ({ tail: true, limit: tail } as const);
+    const wanted = tail === undefined ? { after, limit: LONGEST_TAIL } : ({ tail: true, limit: tail } as const);
     const { lines, next } = await bucket.lines(id, wanted);
     for (const line of lines) toStdout(`${jsonLine(line)}\n`);
     if (tail !== undefined || lines.length === 0) return EXIT.done;
@@ -213,7 +213,7 @@ export async function cancelRun(bucket: BucketAccess, input: Parsed): Promise<nu
   let run = await bucket.run(id);
   while (run.status === "running" && performance.now() < until && !stop.signal.aborted) {
     confirmed = run.progress?.cancel ?? confirmed;
-    await sleep(LOOK_MS, stop.signal).catch(() => {});
+    await sleep(LOOK_AGAIN_MS, stop.signal).catch(() => {});
     run = await bucket.run(id);
   }
   const { status } = run;

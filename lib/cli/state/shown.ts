@@ -29,6 +29,6 @@ export function ago(at: string, now = Date.now()): string {
 }
 
 /** A time in UTC: whole in a pipe, without year and seconds on a terminal. */
-export function timeOf(at: string): string {
+export function shownTime(at: string): string {
   return process.stdout.isTTY ? at.slice(5, 16).replace("T", " ") : at;
 }

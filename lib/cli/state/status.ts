@@ -5,7 +5,7 @@ import { shortNames } from "../bucket/fold.ts";
 import type { BucketAccess, Summary, WaitingStart } from "./access.ts";
 import { ago, factLines, spanOf } from "./shown.ts";
 
-const MOST_PROBLEMS = 10;
+const LISTED_PROBLEMS = 10;
 const MOST_OTHERS = 5;
 const COUNTED = ["promoted", "new", "update", "disabled"] as const;
 
@@ -31,7 +31,7 @@ export async function statusCommand(bucket: BucketAccess, input: Parsed): Promis
 /** A line for each problem, with the command that shows more. */
 function problemsText({ problems: { items, total } }: Summary): string {
   if (total === 0) return "";
-  const rows = items.slice(0, MOST_PROBLEMS).map(({ job, action, kind, workers, worker_count, reason, run_id }) => {
+  const rows = items.slice(0, LISTED_PROBLEMS).map(({ job, action, kind, workers, worker_count, reason, run_id }) => {
     const names = shortNames(workers) + (worker_count > workers.length ? ` and ${worker_count - workers.length} more` : "");
     // What failed is told by the name already; the end of the sentence says why.
     const why = reason.split("\n")[0]?.replace(/^.* failed: (?:exit code \d+: (?=.))?/, "") || action;
