@@ -1,5 +1,6 @@
 import { Readable, type Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
+import { Failure } from "./errors.ts";
 
 /** What a command gets on its standard input. */
 export type Input = string | Uint8Array | AsyncIterable<Uint8Array>;
@@ -31,6 +32,25 @@ async function* watchedSource(source: Iterable<Uint8Array> | AsyncIterable<Uint8
     if (!handedOut) trouble.abort(error);
     throw error;
   }
+}
+
+/** No text may have a longer line. */
+const MOST_LINE_CHARACTERS = 64 * 1024 * 1024;
+
+/**
+ * The lines of a text in UTF-8 that comes in pieces. Only a line feed ends a line; the last line may lack it. Throws `failed`
+ * for a line of more than 64 Mi characters.
+ */
+export async function* linesOf(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
+  const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+  let rest = "";
+  for await (const piece of pieces) {
+    const lines = (rest + decoder.decode(piece, { stream: true })).split("\n");
+    rest = lines.pop() ?? "";
+    if (rest.length > MOST_LINE_CHARACTERS) throw new Failure("failed", "Cannot read a line of more than 64 Mi characters");
+    yield* lines;
+  }
+  if (rest !== "") yield rest;
 }
 
 /** How an output of a command is taken. */

@@ -8,6 +8,8 @@ export interface DemandJob {
   /** As in the manifest; empty where the manifest has none. */
   version: string;
   hooks: readonly DemandHook[];
+  /** The jobs that `after` in the manifest names. */
+  after: readonly string[];
 }
 
 /** A hook and the upstream hook that it demands; both names are empty where it demands nothing. */
@@ -18,7 +20,7 @@ interface DemandHook {
   demandConfig: Readonly<Record<string, unknown>>;
 }
 
-/** One broken demand: the job whose manifest is wrong and the place in it. */
+/** One broken demand or name in `after`: the job whose manifest is wrong and the place in it. */
 interface DemandProblem {
   code: FailureCode;
   job: string;
@@ -26,29 +28,32 @@ interface DemandProblem {
   message: string;
 }
 
-/** Jobs by name, each with the names of the jobs that it demands. */
+/** Jobs by name, each with the names of the jobs that come before it. */
 export type DemandGraph = ReadonlyMap<string, ReadonlySet<string>>;
 
 const MISSING_VERSION = "is missing: a job that demands another or is demanded needs a version";
 
 /**
- * Checks every version and every demand of a bucket, after all jobs are read: a job may demand a job that is read later
- * (hook-runtime.md, Command demands). Demands on the jobs in `unreadable` are not judged: the problems of those jobs
- * are reported elsewhere. {@link deploymentSequence} finds cycles.
+ * Checks every version, every demand and every `after` of a bucket, after all jobs are read: a job may demand a job that
+ * is read later (hook-runtime.md, Command demands). Demands on the jobs in `unreadable` are not judged: the problems of
+ * those jobs are reported elsewhere. {@link deploymentSequence} finds cycles.
  */
 export function checkDemands(jobs: readonly DemandJob[], unreadable: ReadonlySet<string> = new Set()): DemandProblem[] {
   const known = new Map(jobs.map((job) => [job.name, job]));
   const problems: DemandProblem[] = [];
-  for (const job of jobs)
+  for (const job of jobs) {
     for (const hook of job.hooks) if (!unreadable.has(hook.demandJob)) problems.push(...checkHook(job, hook, known));
+    const isThere = (name: string) => known.has(name) || unreadable.has(name);
+    problems.push(...checkAfter(job, isThere));
+  }
   return [...checkVersions(jobs), ...problems];
 }
 
-/** The graph of the demands between different, known jobs: an edge leads from the dependent to its upstream. */
+/** The graph of `after` and of the demands between different, known jobs: an edge leads from the dependent to its upstream. */
 export function demandGraph(jobs: readonly DemandJob[]): DemandGraph {
   const names = new Set(jobs.map((job) => job.name));
-  const upstream = ({ name, hooks }: DemandJob) =>
-    hooks.map((hook) => hook.demandJob).filter((one) => one !== name && names.has(one));
+  const upstream = ({ name, hooks, after }: DemandJob) =>
+    [...hooks.map((hook) => hook.demandJob), ...after].filter((one) => one !== name && names.has(one));
   return new Map(jobs.map((job) => [job.name, new Set(upstream(job))]));
 }
 
@@ -60,6 +65,14 @@ function checkVersions(jobs: readonly DemandJob[]): DemandProblem[] {
     const missing = taking.has(name) ? MISSING_VERSION : undefined;
     const message = version === "" ? missing : wrongVersion(version);
     return message === undefined ? [] : [{ code: "ErrInvalidJobVersion", job: name, path: "version", message }];
+  });
+}
+
+function checkAfter({ name: job, after }: DemandJob, isThere: (name: string) => boolean): DemandProblem[] {
+  return after.flatMap((name, index) => {
+    if (name !== job && isThere(name)) return [];
+    const message = name === job ? "a job cannot come after itself" : `there is no job ${quote(name)}`;
+    return [{ code: "ErrInvalidHookDemand", job, path: join("after", String(index)), message }];
   });
 }
 
@@ -126,8 +139,8 @@ type DeploymentSequence =
   | { levels: undefined; cycle: readonly string[] };
 
 /**
- * Gives every job its `deployment_seq`: the length of the longest path of demands below it, so 0 for a job that
- * demands nothing (hook-runtime.md, deployment_seq). Takes time in proportion to jobs and demands, and no recursion.
+ * Gives every job its `deployment_seq`: the length of the longest path below it, so 0 for a job that comes after no
+ * other (hook-runtime.md, deployment_seq). Takes time in proportion to jobs and edges, and no recursion.
  */
 export function deploymentSequence(graph: DemandGraph): DeploymentSequence {
   const levels = new Map<string, number>();
@@ -154,7 +167,7 @@ function levelAbove(graph: DemandGraph, levels: ReadonlyMap<string, number>, job
 }
 
 /**
- * Follows demands among the jobs without a level: each has an upstream without a level, so a job must come up again.
+ * Follows the edges among the jobs without a level: each has an upstream without a level, so a job must come up again.
  */
 function findCycle(graph: DemandGraph, levels: ReadonlyMap<string, number>): string[] {
   const next = (jobs: Iterable<string>) => [...jobs].filter((job) => !levels.has(job)).sort()[0] as string;

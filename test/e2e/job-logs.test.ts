@@ -7,7 +7,7 @@ import { acquireLock } from "../../lib/bucket/base/lock.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { signalProcess } from "../../lib/core/process.ts";
 import { type CommandOutcome, Launcher } from "../../lib/core/spawn.ts";
-import { COMMAND, ops } from "../../scripts/local-server.ts";
+import { COMMAND, LocalServer, ops } from "../../scripts/local-server.ts";
 import { dial } from "../helpers/http.ts";
 import { TestServer, TOKEN } from "../helpers/server.ts";
 import { SshFleet } from "../helpers/ssh-fleet.ts";
@@ -45,12 +45,14 @@ async function setUp(t: TestContext, makefile?: string) {
   const log = path.join(jobFolder("127.0.0.1"), "logs/web.log");
   appendFileSync(log, `one\ntwo ${SECRET}\n\u001b[31mthree\n`);
   const logs = (...flags: string[]) => ops(["logs", "web", "--bucket-dir", bucket.folder, ...flags]);
+  const remote = (...flags: string[]) =>
+    ops(["logs", "web", "--server", server.url, "--bucket", bucket.id, ...flags], { env: { OPS_SERVE_TOKEN: TOKEN } });
   const runs = () => readdirSync(layout.runs).length;
-  return { fleet, server, bucket, layout, log, logs, jobFolder, runs };
+  return { fleet, server, bucket, layout, log, logs, remote, jobFolder, runs };
 }
 
 /** An answer that goes on, with all that has come of it, over a connection that can be paused and left. */
-function following(t: TestContext, server: TestServer, target: string) {
+function following(t: TestContext, server: { url: string }, target: string) {
   const socket = dial(t, Number(new URL(server.url).port));
   const told = { socket, text: "" };
   socket.on("data", (chunk: Buffer) => {
@@ -61,7 +63,7 @@ function following(t: TestContext, server: TestServer, target: string) {
 }
 
 test("CP-471 the ends of a job's logs come from every worker; who cannot be reached is one error, and nothing is written", async (t) => {
-  const { fleet, server, bucket, layout, logs, jobFolder, runs } = await setUp(t);
+  const { fleet, server, bucket, layout, logs, remote, jobFolder, runs } = await setUp(t);
   const before = [runs(), ...fleet.hosts.map((host) => readdirSync(jobFolder(host), { recursive: true }))];
   await using _ = await acquireLock(layout, uuidV7(), "deploy");
   const { status, text } = await server.call("GET", `${bucket.path}/jobs/web/logs?tail=2`);
@@ -84,6 +86,11 @@ test("CP-471 the ends of a job's logs come from every worker; who cannot be reac
   );
   const one = await logs("--worker", "127.0.0.1");
   assert.deepEqual([one.code, one.stdout, one.stderr], [0, "one\ntwo ***\n\\x1b[31mthree\n", ""]);
+  assert.deepEqual(await remote("--worker", "127.0.0.1"), one);
+  assert.deepEqual(
+    await remote("--worker", "127.0.0.1,127.0.0.2", "--json"),
+    await logs("--worker", "127.0.0.1,127.0.0.2", "--json"),
+  );
   const asJson = await logs("--worker", "127.0.0.1", "--tail", "1", "--json");
   assert.deepEqual(JSON.parse(asJson.stdout), { worker: "127.0.0.1", stream: "stdout", text: "\u001b[31mthree" });
   assert.deepEqual([runs(), ...fleet.hosts.map((host) => readdirSync(jobFolder(host), { recursive: true }))], before);
@@ -104,7 +111,7 @@ test("CP-471 where the Makefile has the target logs it decides, and learns how m
 });
 
 test("CP-471 unknown names are refused as JSON before anything begins, wrong flags as wrong usage", async (t) => {
-  const { server, bucket, logs } = await setUp(t);
+  const { server, bucket, logs, remote } = await setUp(t);
   const refused = async (rest: string) => {
     const { status, body } = await server.call("GET", `${bucket.path}/jobs/${rest}`);
     return [status, body.error];
@@ -113,6 +120,11 @@ test("CP-471 unknown names are refused as JSON before anything begins, wrong fla
   assert.deepEqual(await refused("lone/logs"), [404, "not_found"]);
   assert.deepEqual(await refused("web/logs?worker=10.9.9.9"), [400, "unknown_name"]);
   assert.deepEqual(await refused("web/logs?tail=-1"), [400, "invalid_request"]);
+  for (const flags of [
+    ["--worker", "10.9.9.9"],
+    ["--run", "x"],
+  ])
+    assert.deepEqual(await remote(...flags), await logs(...flags));
   for (const [flags, sentence] of [
     [["--run", "x"], "--run goes without a job"],
     [["--format", "raw"], "--format goes without a job"],
@@ -135,7 +147,17 @@ test("CP-472 a followed log goes on; when the client leaves, nothing is left on 
   await until("the end of it all on the worker", () => fleet.processes.length === 0);
 });
 
-test("CP-472 when the process that reads is killed, or the server stops, nothing is left on the worker", async (t) => {
+test("CP-472 a lost connection ends the reading there as an error, and nothing is left on the worker", async (t) => {
+  const { fleet, server, bucket } = await setUp(t, SILENT);
+  const told = following(t, server, `${bucket.path}/jobs/web/logs?worker=127.0.0.1&follow=true`);
+  await until("the end of the log", () => told.text.includes("three\n"));
+  fleet.cut();
+  await until("the end of the answer", () => told.text.includes("end: 1\n"));
+  assert.match(told.text, /^error: web on 127\.0\.0\.1: .+$/m);
+  await until("the end of it all on the worker", () => fleet.processes.length === 0);
+});
+
+test("CP-472 when the process that reads is killed, or the server stops or is killed, nothing is left on the worker", async (t) => {
   const { fleet, server, bucket } = await setUp(t, SILENT);
   const target = `${bucket.path}/jobs/web/logs?worker=127.0.0.1&follow=true`;
   const first = following(t, server, target);
@@ -148,6 +170,12 @@ test("CP-472 when the process that reads is killed, or the server stops, nothing
   await server.stop();
   await until("the end of it all on the worker", () => fleet.processes.length === 0);
   assert.deepEqual(readers(), []);
+  const killed = await LocalServer.start(server.root, { token: TOKEN, quiet: true });
+  t.after(() => killed.process.kill("SIGKILL"));
+  const third = following(t, killed, target);
+  await until("the end of the log once more", () => third.text.includes("three\n"));
+  killed.process.kill("SIGKILL");
+  await until("the end of it all on the worker", () => fleet.processes.length === 0);
 });
 
 /** An error without the number of tries. */
@@ -192,10 +220,11 @@ test("CP-472 a client that does not read stops the log, and nothing is left when
 });
 
 test("CP-472 Ctrl-C and a kill of `ops logs -f` leave nothing on the worker", async (t) => {
-  const { fleet, bucket } = await setUp(t, SILENT);
-  const follow = async (signal: NodeJS.Signals): Promise<CommandOutcome> => {
-    const launcher = new Launcher(process.env);
-    const argv = [...COMMAND, "logs", "web", "--worker", "127.0.0.1", "-f", "--bucket-dir", bucket.folder] as const;
+  const { fleet, server, bucket } = await setUp(t, SILENT);
+  const here = ["--bucket-dir", bucket.folder];
+  const follow = async (signal: NodeJS.Signals, where = here): Promise<CommandOutcome> => {
+    const launcher = new Launcher({ ...process.env, OPS_SERVE_TOKEN: TOKEN });
+    const argv = [...COMMAND, "logs", "web", "--worker", "127.0.0.1", "-f", ...where] as const;
     const onLine = (line: string) => {
       if (line.endsWith("three")) for (const { pgid } of launcher.groups) signalProcess(pgid, signal);
     };
@@ -206,4 +235,8 @@ test("CP-472 Ctrl-C and a kill of `ops logs -f` leave nothing on the worker", as
   const stopped = await follow("SIGINT");
   assert.deepEqual([stopped.exitCode, stopped.stderr], [130, "ops: cancelled\n"]);
   assert.equal((await follow("SIGKILL")).signal, "SIGKILL");
+  const there = ["--server", server.url, "--bucket", bucket.id];
+  const cancelled = await follow("SIGINT", there);
+  assert.deepEqual([cancelled.exitCode, cancelled.stderr], [130, "ops: cancelled\n"]);
+  assert.equal((await follow("SIGKILL", there)).signal, "SIGKILL");
 });

@@ -11,11 +11,11 @@ const up = { executed_on: ["cli"] };
 const tolerate = (share: string) => ({ tolerate: { unreachable: share } });
 const EVENTS = ["pre_deploy", "after_allocation_started", "health_check", "post_deploy", "after_allocation_stopped"];
 
-/** Jobs of every kind: with and without gate, hooks, demands and tolerance, wide and narrow, restored or left. */
+/** Jobs of every kind: with and without gate, hooks, demands, order and tolerance, wide and narrow, restored or left. */
 const JOBS: Record<string, Record<string, unknown>> = {
   base: { ...CHECK, ...tolerate("20%"), max_concurrent_starts: 2, max_concurrent_upgrades: 2, hooks: { up } },
   plain: { ...tolerate("40%"), max_concurrent_starts: 0, max_concurrent_upgrades: 3 },
-  quiet: { restart_policy: "never" },
+  quiet: { restart_policy: "never", after: ["plain"] },
   store: {
     ...CHECK,
     on_failure: "restore",

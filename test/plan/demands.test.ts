@@ -3,11 +3,14 @@ import { test } from "node:test";
 import { checkDemands, type DemandGraph, type DemandJob, demandGraph, deploymentSequence } from "../../lib/plan/demands.ts";
 import { SEED, seeded } from "../helpers/random.ts";
 
+const after = (name: string, ...jobs: string[]): DemandJob => ({ name, version: "", hooks: [], after: jobs });
+
 /** A job whose hooks are given as `name`, `name -> job.hook`, or `name -> job.hook` with a config. */
 function job(name: string, version: string, hooks: Record<string, string | [string, object]> = {}): DemandJob {
   return {
     name,
     version,
+    after: [],
     hooks: Object.entries(hooks).map(([hook, demand]) => {
       const [target, config] = typeof demand === "string" ? [demand, {}] : demand;
       const [demandJob = "", demandHook = ""] = target.split(".");
@@ -116,6 +119,12 @@ const CASES: { name: string; jobs: DemandJob[]; wrong: string[] }[] = [
     jobs: [job("a", "1", { x: "up.check", y: "nope.z", z: "up.nope" }), up("1")],
     wrong: ["ErrInvalidHookDemand a hooks/y/demands/job", "ErrInvalidHookDemand a hooks/z/demands/hook"],
   },
+  { name: "HR-341 after needs no version and no hook", jobs: [after("a", "z"), after("z")], wrong: [] },
+  {
+    name: "HR-342 after names a job that is not there, or the job itself: ErrInvalidHookDemand",
+    jobs: [after("a", "z", "nope", "a"), after("z")],
+    wrong: ["ErrInvalidHookDemand a after/1", "ErrInvalidHookDemand a after/2"],
+  },
 ];
 
 for (const { name, jobs, wrong } of CASES)
@@ -124,9 +133,15 @@ for (const { name, jobs, wrong } of CASES)
   });
 
 test("a demand on a job that could not be read is not judged twice", () => {
-  const jobs = [job("a", "1", { x: "up.check" })];
+  const jobs = [job("a", "1", { x: "up.check" }), after("b", "up")];
   assert.deepEqual(codes(jobs, ["up"]), []);
-  assert.equal(codes(jobs).length, 1);
+  assert.equal(codes(jobs).length, 2);
+});
+
+test("HR-341 after makes edges beside those of demands", () => {
+  const web = { ...job("web", "1", { y: "db.check" }), after: ["cache", "nope", "web"] };
+  const found = demandGraph([web, job("db", "1", { check: "" }), after("cache")]);
+  assert.deepEqual([...(found.get("web") ?? [])], ["db", "cache"]);
 });
 
 test("HR-089 the graph leads from the dependent to its upstream, without loops and unknown jobs", () => {

@@ -2,14 +2,23 @@ import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
+import { Launcher } from "../../lib/core/spawn.ts";
+import type { StreamedBody } from "../../lib/http/message.ts";
+import { LogReadings } from "../../lib/server/log-readings.ts";
 import { ops } from "../../scripts/local-server.ts";
-import { TestServer } from "../helpers/server.ts";
+import { TestServer, TOKEN } from "../helpers/server.ts";
 import { makeWorkspace } from "../helpers/workspace.ts";
 
 const [FIRST, SECOND] = ["0190a5e8-0000-7000-8000-000000000001", "0190a5e9-0000-7000-8000-000000000002"];
 
 function line(second: number, run: string, rest: string): string {
   return `ts=2026-01-01T00:00:0${second}.000Z level=info run=${run} ops=deploy ${rest}\n`;
+}
+
+const TOKEN_ENV = { env: { OPS_SERVE_TOKEN: TOKEN } };
+
+function serverFlags(server: TestServer, { id }: { id: string }): string[] {
+  return ["--server", server.url, "--bucket", id];
 }
 
 /** A server with a bucket in which two runs have logged. */
@@ -40,6 +49,21 @@ test("CP-470 the structured lines of a bucket come as they were written, in the 
   assert.equal(local.stdout, lines.join(""));
 });
 
+test("CP-470 `ops logs` of a server prints what it prints where the bucket is, in each form", async (t) => {
+  const { server, bucket } = await withLogs(t);
+  const both = async (...words: string[]) => {
+    const local = await ops(["logs", ...words, "--bucket-dir", bucket.folder]);
+    assert.deepEqual(await ops(["logs", ...words, ...serverFlags(server, bucket)], TOKEN_ENV), local);
+    return local.stdout;
+  };
+  assert.notEqual(await both(), "");
+  assert.notEqual(await both("--json", "--worker", "10.0.0.1,-"), "");
+  assert.notEqual(await both("--format", "raw", "--tail", "2"), "");
+  assert.notEqual(await both("--run", SECOND.slice(0, 8)), "");
+  assert.equal(await both("--run", "ffff"), "");
+  assert.equal(await both("--follow"), "");
+});
+
 test("CP-470 filters, the last lines and one run are chosen as `ops logs` does", async (t) => {
   const { lines, get } = await withLogs(t);
   const [first, second, third] = lines;
@@ -55,6 +79,19 @@ test("CP-470 a run that is not there, and a filter without a name, are refused",
   const { get } = await withLogs(t);
   assert.deepEqual([(await get("?run=ffff")).status, (await get("?run=ffff")).body.error], [404, "run_not_found"]);
   assert.deepEqual([(await get("?job=a,,b")).status, (await get("?tail=x")).status], [400, 400]);
+});
+
+test("CP-470 only so many logs are read at a time; who has left makes room, also before anything was sent", async (t) => {
+  const { bucket } = await withLogs(t);
+  const readings = new LogReadings(new Launcher(process.env), 1);
+  const task = { name: "run_logs", bucketDir: bucket.folder, bucketId: bucket.id, input: { filter: {} } } as const;
+  const { signal } = new AbortController();
+  const first = await readings.answer(task, signal);
+  await assert.rejects(readings.answer(task, signal), { code: "rate_limited", details: { retry_after_s: 10 } });
+  await (first.body as StreamedBody).close();
+  await assert.rejects(readings.answer(task, AbortSignal.abort()), { code: "cancelled" });
+  await ((await readings.answer(task, signal)).body as StreamedBody).close();
+  await readings.closed();
 });
 
 test("what the jobs have for Prometheus is what `ops cat prometheus` shows; secrets stay hidden", async (t) => {
@@ -79,4 +116,23 @@ test("what the jobs have for Prometheus is what `ops cat prometheus` shows; secr
   assert.deepEqual(found.body.items, await local("scrape"));
   assert.match(found.text, /<secret>/);
   assert.equal((await get("/scrape?jobs=none")).body.error, "unknown_name");
+  const both = async (...words: string[]) => {
+    const here = await ops(["cat", "prometheus", ...words, "--bucket-dir", bucket.folder]);
+    assert.deepEqual(await ops(["cat", "prometheus", ...words, ...serverFlags(server, bucket)], TOKEN_ENV), here);
+    return here.code;
+  };
+  const codes = [];
+  for (const words of [
+    "",
+    "--jobs api",
+    "scrape",
+    "get API runbooks/a.md",
+    "get api runbooks/../b",
+    "get api b.md",
+    "get none a",
+  ])
+    codes.push(await both(...words.split(" ").filter(Boolean)));
+  assert.deepEqual(codes, [0, 0, 0, 0, 1, 1, 1]);
+  const reveal = await ops(["cat", "prometheus", "scrape", "--reveal", ...serverFlags(server, bucket)], TOKEN_ENV);
+  assert.deepEqual([reveal.code, /a server sends no secret back/.test(reveal.stderr)], [2, true]);
 });

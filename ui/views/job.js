@@ -187,11 +187,11 @@ function definitionOf(page, look) {
     );
     return { ...look.definition, lists };
   };
-  const draw = ({ lists, version, deployment_seq: wave, selectors, ...one }) => [
+  const draw = ({ lists, version, deployment_seq: wave, after, selectors, ...one }) => [
     el("h2", "Manifest"),
     facts([
       ["Version", said(version)],
-      ["Wave", number(wave)],
+      ["Wave", [number(wave), after && ` · after ${plain(after.replaceAll(",", ", "))}`]],
       ["Selectors", said(selectors?.replaceAll(",", ", "))],
       ["CPU", one.cpu_mhz > 0 && `${number(one.cpu_mhz)} MHz, by ${one.cpu_source}`],
       ["Memory", one.memory_mb > 0 && `${number(one.memory_mb)} MB, by ${one.memory_source}`],

@@ -68,6 +68,8 @@ export const JOB = {
     id: column.plain<string>("job_id"),
     /** The version in the manifest, or `unknown`. */
     version: column.plain<string>("version"),
+    /** The jobs that `after` in the manifest names; those that hooks demand come before the job as well. */
+    after: column.json<string[]>("after_jobs"),
     deploymentSeq: column.plain<number>("deployment_seq"),
     maxConcurrentUpgrades: column.plain<number>("max_concurrent_upgrades"),
     /** 0 = all new allocations in one batch. */

@@ -2,7 +2,7 @@ import { LARGEST_ROW_BYTES } from "./contents.ts";
 import { ADD_STATES, ADD_TROUBLE } from "./states.ts";
 
 /** The schema this program writes. */
-export const SCHEMA_VERSION = 5;
+export const SCHEMA_VERSION = 6;
 
 /**
  * Each entry takes the schema from its index to the next version; all of them run in one transaction. `set_aside` puts
@@ -99,4 +99,5 @@ export const MIGRATIONS = [
   DROP TABLE old_contents;
   `,
   ADD_TROUBLE,
+  `ALTER TABLE job ADD COLUMN after_jobs TEXT NOT NULL DEFAULT '[]'`,
 ];

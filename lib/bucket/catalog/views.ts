@@ -58,6 +58,7 @@ const DEFINITIONS: Record<ViewName, Definition> = {
   jobs: {
     // Without removed allocations, all others are in one of the four states.
     columns: `name AS job, version, deployment_seq,
+      (SELECT group_concat(value, ',') FROM json_each(after_jobs)) AS after,
       current_cpu_mhz AS cpu_mhz, current_cpu_source AS cpu_source,
       current_memory_mb AS memory_mb, current_memory_source AS memory_source,
       (SELECT group_concat(selector, ',' ORDER BY selector) FROM job_selectors s WHERE s.job = j.name) AS selectors,

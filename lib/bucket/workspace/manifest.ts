@@ -60,6 +60,7 @@ const MANIFEST = fields(
   {
     $schema: SCHEMA_KEY,
     version: described(withDefault(line(100), ""), "Such as 1.2.3 or 2.0-rc1; needed by jobs that demand or are demanded"),
+    after: described(withDefault(list(name), []), "Jobs that are deployed in an earlier wave than this one"),
     selectors: described(withDefault(list(blank(name)), []), "A worker must carry all of these labels (default: the job's name)"),
     max_concurrent_upgrades: described(positive(Number.MAX_SAFE_INTEGER, 1), "Width of the batches of all but first starts"),
     max_concurrent_starts: described(withDefault(integer(), 0), "Width of the batches of first starts; 0 means all at once"),
@@ -102,8 +103,8 @@ const WHOLE: typeof MANIFEST = {
 };
 
 /**
- * Checks the parsed manifest.json of a job; undefined when it cannot be used. Versions and demands are judged when all
- * jobs are known. Failures: `ErrInvalidManifest`, `ErrInvalidHookConfiguration`, `ErrPortKeyFormat`,
+ * Checks the parsed manifest.json of a job; undefined when it cannot be used. Versions, demands and `after` are judged
+ * when all jobs are known. Failures: `ErrInvalidManifest`, `ErrInvalidHookConfiguration`, `ErrPortKeyFormat`,
  * `ErrInvalidManifestPort`.
  */
 export function checkManifest(job: string, value: unknown, found: FileProblems): Manifest | undefined {
@@ -133,6 +134,8 @@ function manifestOf(job: string, given: Infer<typeof WHOLE>) {
   return {
     /** Empty where the manifest has none. */
     version: given.version,
+    /** The jobs that come before this one, beside those that its hooks demand. */
+    after: given.after,
     /** A worker must carry all of them as labels. */
     selectors: selectors.size > 0 ? [...selectors] : [job],
     maxConcurrentUpgrades: given.max_concurrent_upgrades,

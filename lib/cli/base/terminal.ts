@@ -79,7 +79,7 @@ export function jsonLine(value: unknown): string {
 }
 
 function terminalSafe(json: string): string {
-  return json.replace(/[^\P{C}\n]/gu, (character) =>
+  return json.replace(/(?!\n)[\p{C}\p{Zl}\p{Zp}]/gu, (character) =>
     character.replace(/[\s\S]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`),
   );
 }

@@ -26,7 +26,7 @@ const LONG: readonly string[] = ["namespace", "key", "value", "last_reason"];
 const VALUE_LENGTH = 50;
 /** Columns that a table does without; `--json` has them. */
 const LEFT_OUT: Partial<Record<ViewName, readonly string[]>> = {
-  jobs: ["deployment_seq", "cpu_source", "memory_source"],
+  jobs: ["deployment_seq", "after", "cpu_source", "memory_source"],
   deployments: ["allocation_id", "current_hash", "previous_hash", "disabled", "removed", "last_run"],
 };
 /** Short heads for long names. */
@@ -132,7 +132,11 @@ export function noKey(namespace: string, key: string): Failure {
 export async function prometheusCommand(input: Parsed): Promise<number> {
   const jobs = flagList(input, "jobs");
   using db = await openBucket(layoutOf(bucketDir(input)));
-  const rows = prometheusRows(db, jobs);
+  return showPrometheus(prometheusRows(db, jobs), input);
+}
+
+/** Shows what each job has for Prometheus. Throws `ErrNotFound` without rows. */
+export function showPrometheus(rows: readonly Record<string, Cell>[], input: Parsed): number {
   const columns = Object.keys(rows[0] ?? {});
   if (wantsJson(input)) printJson(rows);
   else if (rows.length === 0) throw new Failure("ErrNotFound", "no job has anything below _prometheus/");
@@ -141,7 +145,7 @@ export async function prometheusCommand(input: Parsed): Promise<number> {
       columns,
       rows.map((row) => columns.map((column) => row[column] ?? null)),
     );
-  return 0;
+  return EXIT.done;
 }
 
 /**
@@ -152,9 +156,19 @@ export async function prometheusGetCommand(input: Parsed): Promise<number> {
   using db = await openBucket(layoutOf(bucketDir(input)));
   const [{ name }] = jobsNamed(catalogJobs(db), [job]) as [CatalogJob];
   const found = catalogFile(db, name, `_prometheus/${file}`);
-  if (!found) throw new Failure("ErrNotFound", `job ${job} has no file ${quote(file)} below _prometheus/`);
-  printText(bytesOf(found.content));
-  return 0;
+  if (!found) throw noPrometheusFile(job, file);
+  return showPrometheusFile(bytesOf(found.content));
+}
+
+/** The failure of asking for a file that the job does not have for Prometheus. */
+export function noPrometheusFile(job: string, file: string): Failure {
+  return new Failure("ErrNotFound", `job ${job} has no file ${quote(file)} below _prometheus/`);
+}
+
+/** Prints a file that a job has for Prometheus. */
+export function showPrometheusFile(content: Buffer): number {
+  printText(content);
+  return EXIT.done;
 }
 
 /** `ops cat prometheus scrape`: the scrape configurations of the jobs in one YAML list. */
@@ -163,10 +177,14 @@ export async function prometheusScrapeCommand(input: Parsed): Promise<number> {
   const layout = layoutOf(bucketDir(input));
   using db = await openBucket(layout);
   const kv = new KvStore(db, await loadKvKey(layout));
-  const configs = scrapeConfigs(db, kv, { jobs, reveal: input.switches.has("reveal") });
+  return showScrape(scrapeConfigs(db, kv, { jobs, reveal: input.switches.has("reveal") }), input);
+}
+
+/** Shows what Prometheus has to scrape. */
+export function showScrape(configs: Parameters<typeof toYaml>[0], input: Parsed): number {
   if (wantsJson(input)) printJson(configs);
   else printText(toYaml(configs));
-  return 0;
+  return EXIT.done;
 }
 
 /** `ops kv set-secret <job> <key>`: stores what stdin holds, sealed, under the bucket's lock. */

@@ -3,19 +3,11 @@ import { Failure, hasErrno } from "../../core/errors.ts";
 import { quote } from "../../core/shape.ts";
 import { Launcher } from "../../core/spawn.ts";
 import { readJobLogs, type WantedJobLogs } from "../../operation/tend/job-logs.ts";
-import {
-  BUCKET_DIR,
-  bucketDir,
-  EXIT,
-  flagList,
-  flagNumber,
-  type Parsed,
-  wantsJson,
-  withoutServerVariables,
-} from "../base/flags.ts";
+import { bucketDir, EXIT, flagList, flagNumber, type Parsed, wantsJson, withoutServerVariables } from "../base/flags.ts";
 import { jsonLine, stopRequest, toStderr, visible, writeWhole } from "../base/terminal.ts";
 
-const OF_JOB: readonly string[] = ["worker", "tail", "follow", "json", BUCKET_DIR.name];
+/** What is about the lines of runs alone. */
+const OF_RUNS: readonly string[] = ["run", "job", "phase", "event", "run-dir", "format"];
 const TAIL = 100;
 /** The most lines of a log. */
 const MOST_LINES = 1_000_000;
@@ -39,7 +31,7 @@ export async function jobLogsCommand(input: Parsed): Promise<number> {
 
 /** What the words of `ops logs <job>` ask for. Throws `usage` for flags that go without a job. */
 export function wantedJobLogs(input: Parsed): WantedJobLogs {
-  const other = [...input.values.keys(), ...input.switches].find((name) => !OF_JOB.includes(name));
+  const other = OF_RUNS.find((name) => input.values.has(name));
   if (other !== undefined)
     throw new Failure("usage", `--${other} goes without a job: it is about the lines of runs (see \`ops logs --help\`)`);
   const tail = flagNumber(input, "tail") ?? TAIL;
@@ -52,6 +44,8 @@ export class JobLogPrinter {
   /** The command's, once the last line has come. */
   exitCode: number = EXIT.done;
   readonly #asJson: boolean;
+  /** True once the last line has come. */
+  hasEnded = false;
   #isOne = false;
 
   constructor(asJson: boolean) {
@@ -63,7 +57,7 @@ export class JobLogPrinter {
     const [word = ""] = line.split(" ", 1);
     const rest = line.slice(word.length + 1);
     if (word === "asked:") this.#isOne = !rest.includes(" ");
-    else if (word === "end:") this.exitCode = rest === "0" ? EXIT.done : EXIT.failed;
+    else if (word === "end:") [this.hasEnded, this.exitCode] = [true, rest === "0" ? EXIT.done : EXIT.failed];
     else if (word === "error:") toStderr(`ops: ${rest}\n`);
     else if (word !== "alive:") writeWhole(`${this.#shown(word, rest)}\n`);
   }

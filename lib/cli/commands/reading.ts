@@ -68,6 +68,7 @@ export const READING_COMMANDS: readonly Command[] = [
     summary: "Show which jobs have scrape configurations, alerts, runbooks and dashboards for Prometheus",
     flags: [BUCKET_DIR, ONLY_JOBS, TABLE_AS_JSON],
     run: async (input) => (await import("../bucket/catalog.ts")).prometheusCommand(input),
+    remote: async (input, target) => (await import("../remote/views.ts")).remotePrometheus(input, target),
   },
   {
     name: "cat prometheus get",
@@ -78,6 +79,7 @@ export const READING_COMMANDS: readonly Command[] = [
     ],
     flags: [BUCKET_DIR],
     run: async (input) => (await import("../bucket/catalog.ts")).prometheusGetCommand(input),
+    remote: async (input, target) => (await import("../remote/views.ts")).remotePrometheusFile(input, target),
   },
   {
     name: "cat prometheus scrape",
@@ -89,6 +91,7 @@ export const READING_COMMANDS: readonly Command[] = [
       { name: "json", help: "Print JSON instead of YAML" },
     ],
     run: async (input) => (await import("../bucket/catalog.ts")).prometheusScrapeCommand(input),
+    remote: async (input, target) => (await import("../remote/views.ts")).remoteScrape(input, target),
   },
   {
     name: "kv set-secret",
@@ -137,6 +140,10 @@ export const READING_COMMANDS: readonly Command[] = [
     async run(input) {
       if (input.operands.length > 0) return (await import("../bucket/job-logs.ts")).jobLogsCommand(input);
       return (await import("../bucket/logs.ts")).logsCommand(input);
+    },
+    async remote(input, target) {
+      const logs = await import("../remote/logs.ts");
+      return input.operands.length > 0 ? logs.remoteJobLogs(input, target) : logs.remoteLogs(input, target);
     },
   },
 ];

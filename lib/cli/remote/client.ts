@@ -69,6 +69,8 @@ export interface Proof {
   caFile?: string | undefined;
   /** Asks a person for a TOTP code; undefined where nobody is there. */
   askCode?: (() => Promise<string | undefined>) | undefined;
+  /** Gets the sessions, as a `Cookie` header, once a code has opened one. */
+  verified?: ((cookies: string) => Promise<void>) | undefined;
 }
 
 /** A whole answer. */
@@ -85,19 +87,21 @@ interface Server {
   /** By name: the sessions, once there are some. */
   cookies: Map<string, string>;
   askCode: () => Promise<string | undefined>;
+  verified: (cookies: string) => Promise<void>;
 }
 
 /** A client. Throws `usage` for a token or a file of certificates that cannot be used. */
-export async function openClient(base: URL, { token, cookies = "", caFile, askCode }: Proof): Promise<ApiClient> {
+export async function openClient(base: URL, { cookies = "", caFile, ...proof }: Proof): Promise<ApiClient> {
+  const { token, askCode = async () => undefined, verified = async () => {} } = proof;
   if (token !== undefined && !/^[\x21-\x7e]+$/.test(token))
     throw new Failure("usage", "Cannot use the token: it is empty or has characters that a token cannot have");
   const certificates = caFile === undefined ? undefined : [...getCACertificates("default"), await readCertificates(caFile)];
-  const server: Server = { base, token, certificates, cookies: new Map(), askCode: askCode ?? (async () => undefined) };
+  const server: Server = { base, token, certificates, cookies: new Map(), askCode, verified };
   keepCookies(server, cookies.split("; "));
   return {
     base,
     call: async (method, path, options = {}) => {
-      const { status, text } = await askedReply(server, method, path, options);
+      const { status, text } = await afterCode(server, options, () => acceptedReply(server, method, path, options));
       const body = status === 204 ? {} : parseObject(text);
       if (body) return body;
       throw refusalOf(server, status, undefined);
@@ -108,17 +112,17 @@ export async function openClient(base: URL, { token, cookies = "", caFile, askCo
   };
 }
 
-/** The answer to a request; where the server wants a code and a person is there, after the code. */
-async function askedReply(server: Server, method: string, path: string, options: CallOptions): Promise<Reply> {
+/** What a request answers; where the server wants a code and a person is there, after the code. */
+async function afterCode<T>(server: Server, options: CallOptions, ask: () => Promise<T>): Promise<T> {
   try {
-    return await acceptedReply(server, method, path, options);
+    return await ask();
   } catch (error) {
     // A body that was produced once cannot be sent again.
     if (!(error instanceof Failure) || error.code !== "totp_required" || options.body) throw error;
     const code = await server.askCode();
     if (code === undefined) throw error;
     await verifyTotp(server, code, options.signal);
-    return await acceptedReply(server, method, path, options);
+    return await ask();
   }
 }
 
@@ -126,6 +130,7 @@ async function verifyTotp(server: Server, code: string, signal?: AbortSignal): P
   if (!/^[0-9]{6}$/.test(code)) throw new Failure("usage", "Cannot use the TOTP code: it has 6 digits");
   const sent = { json: { code }, ...(signal && { signal }) };
   const { text } = await acceptedReply(server, "POST", "/api/auth/totp/verify", sent);
+  await server.verified(cookieHeader(server));
   return String(parseObject(text)?.expires_at ?? "");
 }
 
@@ -151,17 +156,21 @@ async function acceptedReply(server: Server, method: string, path: string, optio
 }
 
 async function* streamedBody(server: Server, method: string, path: string, options: CallOptions): AsyncGenerator<Buffer> {
-  const request = startRequest(server, method, path, options);
+  let request: ClientRequest | undefined;
   try {
-    const response = await responseTo(request, options);
-    const { statusCode: status = 0 } = response;
-    if (status !== 200) throw refusalOf(server, status, parseObject(await readText(response)));
+    const response = await afterCode(server, options, async () => {
+      request = startRequest(server, method, path, options);
+      const given = await responseTo(request, options);
+      const { statusCode: status = 0 } = given;
+      if (status !== 200) throw refusalOf(server, status, parseObject(await readText(given)));
+      return given;
+    });
     yield* response;
   } catch (error) {
     if (error instanceof Failure) throw error;
     throw options.signal?.aborted ? cancelledFailure() : unreachable(server.base, error);
   } finally {
-    request.destroy();
+    request?.destroy();
   }
 }
 

@@ -37,6 +37,11 @@ export class RemoteBucket {
     return await this.client.call("GET", this.path(path) + queryText(query), options);
   }
 
+  /** Reads a body as it comes. */
+  stream(path: string, query: Query = {}, options: CallOptions = {}): AsyncGenerator<Buffer> {
+    return this.client.stream("GET", this.path(path) + queryText(query), options);
+  }
+
   /** All items of a list that comes in pages. */
   async all(path: string, query: Query = {}): Promise<Item[]> {
     return await allItems(this.client, this.path(path), query);

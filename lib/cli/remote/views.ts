@@ -1,9 +1,22 @@
+import { buffer } from "node:stream/consumers";
 import type { ViewName } from "../../bucket/catalog/views.ts";
 import { Failure } from "../../core/errors.ts";
 import { counted } from "../../core/plain-text.ts";
-import { EXIT, type Parsed, type Target, wantsJson } from "../base/flags.ts";
+import { EXIT, flagList, type Parsed, type Target, wantsJson } from "../base/flags.ts";
 import { type Cell, printJson, toStdout } from "../base/terminal.ts";
-import { noKey, removeSecret, showInfo, showKey, showView, storeSecret, viewQuery } from "../bucket/catalog.ts";
+import {
+  noKey,
+  noPrometheusFile,
+  removeSecret,
+  showInfo,
+  showKey,
+  showPrometheus,
+  showPrometheusFile,
+  showScrape,
+  showView,
+  storeSecret,
+  viewQuery,
+} from "../bucket/catalog.ts";
 import { showSnapshots } from "../bucket/upkeep.ts";
 import { type Item, openRemoteBucket, type RemoteBucket } from "./remote-bucket.ts";
 
@@ -32,13 +45,47 @@ async function viewRows(bucket: RemoteBucket, name: ViewName, query: Partial<Ret
 /** `ops cat kv get <namespace> <key>` on a server, which reveals no secret. */
 export async function remoteKey(input: Parsed, target: Target): Promise<number> {
   const [namespace = "", key = ""] = input.operands;
-  if (input.switches.has("reveal"))
-    throw new Failure("usage", "--reveal: a server sends no secret back; use it where the bucket is");
+  refuseReveal(input);
   const { items } = await viewRows(await openRemoteBucket(target), "kv", {});
   const entry = items.find((one) => one.namespace === namespace && one.key === key);
   if (!entry) throw noKey(namespace, key);
   const { value = null, version = null, ttl = null, created_date = null } = entry;
   return showKey({ namespace, key, value, version, ttl, created_date }, input);
+}
+
+function refuseReveal({ switches }: Parsed): void {
+  if (switches.has("reveal")) throw new Failure("usage", "--reveal: a server sends no secret back; use it where the bucket is");
+}
+
+/** `ops cat prometheus` on a server. */
+export async function remotePrometheus(input: Parsed, target: Target): Promise<number> {
+  const jobs = flagList(input, "jobs");
+  const { items } = await (await openRemoteBucket(target)).get("/prometheus", { jobs });
+  return showPrometheus(items as Record<string, Cell>[], input);
+}
+
+/** `ops cat prometheus get <job> <path>` on a server. */
+export async function remotePrometheusFile(input: Parsed, target: Target): Promise<number> {
+  const [job = "", file = ""] = input.operands;
+  const bucket = await openRemoteBucket(target);
+  // Says so where there is no such job.
+  await bucket.get("/prometheus", { jobs: [job] });
+  const parts = file.split("/");
+  if (parts.some((part) => /^\.{0,2}$/.test(part))) throw noPrometheusFile(job, file);
+  const place = bucket.path("/jobs", job.toLowerCase(), "files", "_prometheus", ...parts);
+  try {
+    return showPrometheusFile(await buffer(bucket.client.stream("GET", place)));
+  } catch (error) {
+    throw error instanceof Failure && error.code === "file_not_found" ? noPrometheusFile(job, file) : error;
+  }
+}
+
+/** `ops cat prometheus scrape` on a server, which reveals no secret. */
+export async function remoteScrape(input: Parsed, target: Target): Promise<number> {
+  const jobs = flagList(input, "jobs");
+  refuseReveal(input);
+  const { items } = await (await openRemoteBucket(target)).get("/prometheus/scrape", { jobs });
+  return showScrape(items as Parameters<typeof showScrape>[0], input);
 }
 
 /** `ops kv set-secret <job> <key>` on a server. */

@@ -1,7 +1,7 @@
 import { counted } from "../../core/plain-text.ts";
+import { shortNames } from "../../core/short-names.ts";
 import { EXIT, type Parsed, wantsJson } from "../base/flags.ts";
 import { printJson, shortId, textTable, toStdout, visible } from "../base/terminal.ts";
-import { shortNames } from "../bucket/fold.ts";
 import type { BucketAccess, Summary, WaitingStart } from "./access.ts";
 import { ago, factLines, spanOf } from "./shown.ts";
 

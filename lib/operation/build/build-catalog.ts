@@ -94,17 +94,18 @@ function buildJobs(bucketId: string, workspace: Workspace, stored: PortNumbers, 
   });
 }
 
-/** Judges versions and demands of all jobs and answers each job's place in the order of deployment. */
+/** Judges versions, demands and `after` of all jobs and answers each job's place in the order of deployment. */
 function checkOrder({ jobs, broken }: Workspace, problems: Problems): ReadonlyMap<string, number> {
   const known = new Map(jobs.map((job) => [job.name, job]));
-  const demands = jobs.map(({ name, manifest }) => ({ name, version: manifest.version, hooks: manifest.hooks }));
+  const demands = jobs.map(({ name, manifest }) => ({ ...manifest, name }));
   for (const { code, job, path, message } of checkDemands(demands, broken))
     problems.error(code, fileOf(known, job), path, message);
   const { levels, cycle } = deploymentSequence(demandGraph(demands));
   if (cycle === undefined) return levels;
-  const [first = ""] = cycle;
+  const [first = "", second = first] = cycle;
   const circle = [...cycle, first].join(" -> ");
-  problems.error("ErrCircularHookDependency", fileOf(known, first), "hooks", `jobs demand each other: ${circle}`);
+  const path = known.get(first)?.manifest.after.includes(second) ? "after" : "hooks";
+  problems.error("ErrCircularHookDependency", fileOf(known, first), path, `jobs come after each other: ${circle}`);
   return new Map();
 }
 

@@ -17,13 +17,19 @@ export interface RolloutPart {
 export interface Driver {
   /** The named part of the deploy begins; the part before has ended. */
   phase(name: string): Awaitable<void>;
+  /**
+   * Comes once, before anything is touched: the workers that are to be touched are asked whether they can be. `due` names
+   * those of reconcile, `jobs` answers the jobs of this and later waves that need work, as far as that is known. Throws
+   * where none of them is of use.
+   */
+  preflight(of: { due: string[]; jobs: () => CatalogJob[] }): Awaitable<void>;
   /** Stops removed and disabled allocations; a failure stays with its allocation (Deploy order 1). */
   reconcile(of: { due: Due[]; neverDeployed: CatalogAllocation[] }): Awaitable<void>;
   /** Drives each of these to its end, several at a time. */
   sideBySide(branches: Steps[]): Awaitable<void>;
   /** Runs the hooks for pre_deploy and stores what they wrote. Throws where one fails; then nothing is stored. */
   preDeploy(job: CatalogJob): Awaitable<void>;
-  /** A job does not start, because one that it demands failed. */
+  /** A job does not start, because a job before it failed. */
   notStarted(of: { job: CatalogJob; upstream: string }): Awaitable<void>;
   /** pre_deploy or the planning of a job failed. Answers true where its rollout is to be assumed all the same. */
   leftOut(of: { job: CatalogJob; error: unknown }): Awaitable<boolean>;

@@ -109,17 +109,17 @@ function environmentOf(host: ScriptHost, script: Script): Record<string, string>
   });
 }
 
-/** The jobs that a job's hooks demand. */
+/** The jobs that a job's hooks demand: scripts and templates of the job may read their keys. */
 export function upstreamOf(job: CatalogJob): string[] {
   return [...new Set(job.hooks.map((hook) => hook.demandJob).filter((name) => name !== ""))];
 }
 
-/** The jobs that a job demands, directly or through others. */
+/** The jobs that come before a job, by demands or `after`, directly or through others. */
 export function allUpstreamOf(job: CatalogJob, jobs: readonly CatalogJob[]): string[] {
-  const found = new Set(upstreamOf(job));
+  const before = (one: CatalogJob) => [...upstreamOf(one), ...one.after];
+  const found = new Set(before(job));
   // What is added on the way is visited too.
-  for (const name of found)
-    for (const upstream of jobs.filter((one) => one.name === name).flatMap(upstreamOf)) found.add(upstream);
+  for (const name of found) for (const upstream of jobs.filter((one) => one.name === name).flatMap(before)) found.add(upstream);
   return [...found];
 }
 

@@ -7,7 +7,7 @@ import { route, type Services } from "../context.ts";
 import type { BucketNumbers } from "../reads.ts";
 
 /** The kinds of metrics of Prometheus that are used here. */
-type Kind = "counter" | "gauge" | "summary";
+type MetricKind = "counter" | "gauge" | "summary";
 type Labels = Readonly<Record<string, string>>;
 /** A line of a metric: the value, its labels, and for a summary the end of its name. */
 type Sample = readonly [value: number, labels?: Labels, suffix?: string];
@@ -92,74 +92,55 @@ interface BucketRow {
   found: BucketNumbers | undefined;
 }
 
+type Told = (found: BucketNumbers) => readonly Sample[];
+const counts = (label: string, all: Readonly<Record<string, number>>) =>
+  Object.entries(all).map(([name, count]): Sample => [count, { [label]: name }]);
+const time = (text: string | null): Sample[] => (text === null ? [] : [[Date.parse(text) / 1000]]);
+
+/** What is told of a bucket that can be read. */
+const OF_BUCKET: readonly (readonly [name: string, help: string, told: Told])[] = [
+  ["ops_bucket_runs_active", "Whether a run is active in the bucket", ({ is_active }) => [[is_active ? 1 : 0]]],
+  ["ops_allocations", "Allocations by state", ({ states }) => counts("state", states)],
+  ["ops_allocations_in_trouble", "Allocations by the outcome of the last action", ({ outcomes }) => counts("outcome", outcomes)],
+  [
+    "ops_drifted_allocations",
+    "Allocations whose files the last drift run found changed",
+    ({ drifted }) => (drifted === null ? [] : [[drifted]]),
+  ],
+  ["ops_last_drift_timestamp_seconds", "When the last drift run began", ({ last_drift }) => time(last_drift)],
+  [
+    "ops_last_deploy_success_timestamp_seconds",
+    "When the last deploy that succeeded has ended",
+    ({ last_deploy }) => time(last_deploy),
+  ],
+  [
+    "ops_cert_not_after_seconds",
+    "When a certificate ends",
+    ({ certs }) => certs.map(({ not_after, ...labels }): Sample => [Date.parse(not_after) / 1000, labels]),
+  ],
+];
+
 async function bucketMetrics(services: Services): Promise<string[]> {
-  const ids = await bucketIds(services.root);
   const rows: BucketRow[] = [];
   // One after the other: a scrape must not take the read thread from people.
-  for (const id of ids) {
+  for (const id of await bucketIds(services.root)) {
     const row = await bucketRow(services, id);
     if (row) rows.push(row);
   }
   const all = (samples: (row: BucketRow) => readonly Sample[]) =>
     rows.flatMap((row) => samples(row).map(([value, labels]): Sample => [value, { ...row.labels, ...labels }]));
-  const each = (samples: (found: BucketNumbers) => readonly Sample[]) => all(({ found }) => (found ? samples(found) : []));
-  const counted = (label: string, counts: Readonly<Record<string, number>>) =>
-    Object.entries(counts).map(([name, count]): Sample => [count, { [label]: name }]);
-  const times = (time: string | null): Sample[] => (time === null ? [] : [[Date.parse(time) / 1000]]);
+  const readable = all(({ found }) => [[found ? 1 : 0]]);
+  const waiting = all(({ queue }) => [[queue]]);
   return [
-    ...metric(
-      "ops_bucket_readable",
-      "gauge",
-      "Whether the bucket can be read",
-      all(({ found }) => [[found ? 1 : 0]]),
-    ),
-    ...metric(
-      "ops_starts_waiting",
-      "gauge",
-      "Starts that wait in line for the bucket",
-      all(({ queue }) => [[queue]]),
-    ),
-    ...metric(
-      "ops_bucket_runs_active",
-      "gauge",
-      "Whether a run is active in the bucket",
-      each(({ is_active }) => [[is_active ? 1 : 0]]),
-    ),
-    ...metric(
-      "ops_allocations",
-      "gauge",
-      "Allocations by state",
-      each(({ states }) => counted("state", states)),
-    ),
-    ...metric(
-      "ops_allocations_in_trouble",
-      "gauge",
-      "Allocations by the outcome of the last action on them",
-      each(({ outcomes }) => counted("outcome", outcomes)),
-    ),
-    ...metric(
-      "ops_drifted_allocations",
-      "gauge",
-      "Allocations whose files the last drift run found changed",
-      each(({ drifted }) => (drifted === null ? [] : [[drifted]])),
-    ),
-    ...metric(
-      "ops_last_drift_timestamp_seconds",
-      "gauge",
-      "When the last drift run began",
-      each(({ last_drift }) => times(last_drift)),
-    ),
-    ...metric(
-      "ops_last_deploy_success_timestamp_seconds",
-      "gauge",
-      "When the last deploy that succeeded has ended",
-      each(({ last_deploy }) => times(last_deploy)),
-    ),
-    ...metric(
-      "ops_cert_not_after_seconds",
-      "gauge",
-      "When a certificate ends",
-      each(({ certs }) => certs.map(({ not_after, ...labels }): Sample => [Date.parse(not_after) / 1000, labels])),
+    ...metric("ops_bucket_readable", "gauge", "Whether the bucket can be read", readable),
+    ...metric("ops_starts_waiting", "gauge", "Starts that wait in line for the bucket", waiting),
+    ...OF_BUCKET.flatMap(([name, help, told]) =>
+      metric(
+        name,
+        "gauge",
+        help,
+        all(({ found }) => (found ? told(found) : [])),
+      ),
     ),
   ];
 }
@@ -180,7 +161,7 @@ async function bucketRow({ root, beside, lines }: Services, id: string): Promise
   }
 }
 
-function metric(name: string, kind: Kind, help: string, samples: readonly Sample[]): string[] {
+function metric(name: string, kind: MetricKind, help: string, samples: readonly Sample[]): string[] {
   if (samples.length === 0) return [];
   const lines = samples.map(([value, labels = {}, suffix = ""]) => {
     const pairs = Object.entries(labels).map(([label, text]) => `${label}="${escaped(text)}"`);

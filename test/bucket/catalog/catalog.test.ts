@@ -37,6 +37,7 @@ function job(name: string, more: Partial<BuiltJob> = {}): BuiltJob {
     name,
     id: `id of ${name}`,
     version: "1.0.0",
+    after: [],
     deploymentSeq: 0,
     maxConcurrentUpgrades: 1,
     maxConcurrentStarts: 0,

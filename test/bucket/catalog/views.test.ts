@@ -24,6 +24,7 @@ const JOBS = {
   },
   site: {
     version: "2.0.0",
+    after: ["store"],
     selectors: ["web"],
     resources: { memory: { min: "64 mb", max: "128 mb" } },
     hooks: { wait: { executed_on: ["pre_deploy"], demands: { job: "store", hook: "ready", config: { min_version: "1" } } } },
@@ -46,10 +47,13 @@ test("each view shows what was built, in a fixed order", async (t) => {
     ["10.0.0.2", "two", "b", 4000, 2048, "web,worker"],
     ["10.0.0.1", null, "a", 0, 1024, "db,web,worker"],
   ]);
-  assert.deepEqual(cells("jobs", ["job", "version", "disabled", "deployment_seq", "memory_mb", "memory_source", "selectors"]), [
-    ["site", "2.0.0", 0, 1, 128, "manifest", "web"],
-    ["store", "1.2.0", 0, 0, 0, "manifest", "db"],
-  ]);
+  assert.deepEqual(
+    cells("jobs", ["job", "version", "disabled", "deployment_seq", "after", "memory_mb", "memory_source", "selectors"]),
+    [
+      ["site", "2.0.0", 0, 1, "store", 128, "manifest", "web"],
+      ["store", "1.2.0", 0, 0, null, 0, "manifest", "db"],
+    ],
+  );
   assert.deepEqual(cells("allocations", ["job", "worker_ip", "zone", "disabled", "removed"]), [
     ["site", "10.0.0.2", "b", false, false],
     ["site", "10.0.0.1", "a", false, false],
@@ -85,7 +89,7 @@ test("HR-144 HR-145 HR-233 deployments tell how far each allocation is", async (
   promote(db, { job: "site", id: one }, "2.0.0");
   makeWorkspace(dir, {
     workers: WORKERS.filter(({ host }) => host === "10.0.0.1"),
-    jobs: { site: { ...JOBS.site, version: "2.1.0", hooks: {} } },
+    jobs: { site: { ...JOBS.site, version: "2.1.0", after: [], hooks: {} } },
     files: { "workspace/disabled.json": JSON.stringify({ jobs: { site: {} } }) },
   });
   await build(context(), {});
@@ -225,7 +229,7 @@ test("CP-380 CP-381 states and outcomes follow what is recorded, and are counted
   promote(db, { job: "site", id: two }, "2.0.0");
   makeWorkspace(dir, {
     workers: [...WORKERS].reverse(),
-    jobs: { site: { ...JOBS.site, version: "2.1.0", hooks: {} } },
+    jobs: { site: { ...JOBS.site, version: "2.1.0", after: [], hooks: {} } },
     files: { "workspace/disabled.json": JSON.stringify({ jobs: { site: { allocations: ["10.0.0.1"] } } }) },
   });
   await build(context(), {});

@@ -43,6 +43,7 @@ test("an empty manifest has the defaults", async (t) => {
   assert.equal(job.file, "workspace/jobs/web/manifest.json");
   assert.deepEqual(job.manifest, {
     version: "",
+    after: [],
     selectors: ["web"],
     maxConcurrentUpgrades: 1,
     maxConcurrentStarts: 0,
@@ -66,6 +67,7 @@ test("an empty manifest has the defaults", async (t) => {
 test("HR-159 HR-160 HR-161 every field is taken", async (t) => {
   const { job, errors, warnings } = await web(t, {
     version: " v1.2 ",
+    after: ["DB", "cache"],
     selectors: ["Front", "", "front", "eu"],
     max_concurrent_upgrades: 3,
     max_concurrent_starts: 2,
@@ -91,6 +93,7 @@ test("HR-159 HR-160 HR-161 every field is taken", async (t) => {
   const free = { demandJob: "", demandHook: "", demandConfig: {} };
   assert.deepEqual(job.manifest, {
     version: "v1.2",
+    after: ["db", "cache"],
     selectors: ["front", "eu"],
     maxConcurrentUpgrades: 3,
     maxConcurrentStarts: 2,

@@ -17,6 +17,8 @@ const RAW: Readonly<Record<string, number>> = {
   "server/server.ts": 2,
   // The stack of a hook's own error, which is output of a hook.
   "server/hook-run.ts": 1,
+  // A fixed question, and the end of its line.
+  "base/ask.ts": 2,
   // A file, byte for byte, to a pipe.
   "bucket/catalog.ts": 1,
   // A fixed sentence of a process that loads no more than it needs.

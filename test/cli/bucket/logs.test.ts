@@ -91,6 +91,15 @@ test("a run that ops logs does not find is an error; a run without a line of a j
   assert.deepEqual(await logs("--run", FIRST, "--job", "other"), { code: 0, stdout: "", stderr: "" });
 });
 
+test("only a line feed ends a line of a log, none of the other characters that end lines elsewhere", async (t) => {
+  const { dir, layout } = await makeBucket(t);
+  mkdirSync(layout.logs, { recursive: true });
+  const text = "a\u2028b\u2029c\u0085d";
+  writeFileSync(path.join(layout.logs, "ops.log"), `ts=2026-01-01T00:00:00.000Z run=${FIRST} msg=${JSON.stringify(text)}\n`);
+  const { stdout } = await ops(["logs", "--json", "--bucket-dir", dir]);
+  assert.equal(JSON.parse(stdout).msg, text);
+});
+
 test("wrong flags of ops logs are wrong usage", async (t) => {
   const logs = await withLogs(t);
   for (const flags of [

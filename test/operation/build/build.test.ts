@@ -202,7 +202,18 @@ test("HR-082 a circle of demands fails the build and is shown", async (t) => {
     },
   });
   assert.deepEqual(codes, ["ErrCircularHookDependency"]);
-  assert.match(message, /workspace\/jobs\/a\/manifest\.json: hooks: jobs demand each other: a -> b -> a$/);
+  assert.match(message, /workspace\/jobs\/a\/manifest\.json: hooks: jobs come after each other: a -> b -> a$/);
+});
+
+test("HR-343 a circle through after fails the build and is shown", async (t) => {
+  const { codes, message } = await problems(await makeBucket(t), {
+    jobs: {
+      a: { version: "1", after: ["b"], hooks: { w: cli() } },
+      b: { version: "1", hooks: { z: cli({ job: "a", hook: "w" }) } },
+    },
+  });
+  assert.deepEqual(codes, ["ErrCircularHookDependency"]);
+  assert.match(message, /workspace\/jobs\/a\/manifest\.json: after: jobs come after each other: a -> b -> a$/);
 });
 
 test("a demand on a job that has problems of its own is not reported as unknown", async (t) => {

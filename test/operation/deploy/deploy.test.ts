@@ -113,6 +113,20 @@ test("a rendered file that reads a secret has the job's secret_mode on the worke
   }
 });
 
+test("HR-341 HR-344 a job that comes after another deploys in a later wave, and does not start where that one failed", async (t) => {
+  const deploys = await Deploys.make(t);
+  const after = (...jobs: string[]) => ({ manifest: { after: jobs, hooks: {}, version: "" } });
+  await deploys.build({ web: after("cache"), cache: after(), last: after("web") }, { hosts: [A] });
+  const repair = deploys.fail("cache", "start", A);
+  const failed = await deploys.deploy();
+  assert.deepEqual(outcomes(failed), { cache: "failed", last: "not_started", web: "not_started" });
+  repair();
+  const done = await deploys.deploy();
+  assert.deepEqual(outcomes(done), { cache: "deployed", last: "deployed", web: "deployed" });
+  const waves = [...done.text.matchAll(/wave (\d): (\w+) /g)].map(([, seq, job]) => `${seq} ${job}`);
+  assert.deepEqual(waves, ["0 cache", "1 web", "2 last"]);
+});
+
 test("HR-104 HR-105 HR-116 a job that fails keeps what demands it from starting, through others too; the rest goes on and stays", async (t) => {
   const { deploys } = await chain(t);
   const repair = deploys.fail("store", "start", B);
@@ -120,7 +134,7 @@ test("HR-104 HR-105 HR-116 a job that fails keeps what demands it from starting,
   assert.equal(failed.error?.code, "failed");
   assert.deepEqual(outcomes(failed), { api: "not_started", other: "deployed", store: "failed", web: "not_started" });
   const web = failed.jobs.find((job) => job.job === "web");
-  assert.equal(web?.reason, "not started: job store, which it demands directly or through others, failed in this deploy");
+  assert.equal(web?.reason, "not started: job store, which it follows directly or through others, failed in this deploy");
   assert.deepEqual(
     failed.jobs.find((job) => job.job === "store")?.allocations.map((one) => [one.worker, one.action, one.outcome]),
     [
@@ -198,7 +212,7 @@ test("a worker that cannot be reached fails its own allocations, and only those"
   const { deploys } = await chain(t);
   const reach = await deploys.cutOff(B);
   const { jobs, error } = await deploys.deploy({ jobs: ["other", "store"] });
-  assert.match(error?.message ?? "", /other: job other failed on 1 worker: 127\.0\.0\.2: /);
+  assert.match(error?.message ?? "", /other: job other failed on 1 worker: Cannot connect to worker 127\.0\.0\.2: /);
   assert.deepEqual(
     jobs.map((job) => job.allocations.map((one) => `${one.worker} ${one.outcome}`)),
     [

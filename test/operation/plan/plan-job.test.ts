@@ -141,18 +141,19 @@ test("what was begun, stopped or enabled again is not complete", async (t) => {
   assert.deepEqual(actions(plan()), ["start", "start"]);
 });
 
-test("HR-089 T-31 the upstream of a job reaches through others, by every way", async (t) => {
+test("HR-089 HR-341 HR-345 T-31 the upstream of a job reaches through others, by every way", async (t) => {
   const { db } = await setUp(t, {
     base: {},
     store: { demands: "base" },
     api: { demands: "store" },
-    web: { demands: "api" },
+    web: { demands: "api", manifest: { after: ["late"] } },
+    late: { manifest: { after: ["other"] } },
     other: {},
   });
   const jobs = catalogJobs(db);
   const job = (name: string) => jobs.find((one) => one.name === name) as (typeof jobs)[number];
   assert.deepEqual(upstreamOf(job("web")), ["api"]);
-  assert.deepEqual(allUpstreamOf(job("web"), jobs), ["api", "store", "base"]);
+  assert.deepEqual(allUpstreamOf(job("web"), jobs), ["api", "late", "store", "other", "base"]);
   assert.deepEqual([allUpstreamOf(job("base"), jobs), allUpstreamOf(job("other"), jobs)], [[], []]);
 });
 
