@@ -169,17 +169,19 @@ export class LocalServer {
   }
 }
 
-/** Runs the program with a command line and answers how it ended. */
+/** Runs the program with a command line and answers how it ended. Without `input` its stdin is empty. */
 export async function ops(
   args: string[],
-  options: { cwd?: string; env?: Record<string, string>; onText?: (text: string) => void } = {},
+  options: { cwd?: string; env?: Record<string, string>; input?: string; onText?: (text: string) => void } = {},
 ): Promise<Ended> {
   const [file, ...before] = COMMAND;
   const child = spawn(file, [...before, ...args], {
     cwd: options.cwd,
     env: { ...process.env, ...options.env },
-    stdio: ["ignore", "pipe", "pipe"],
+    stdio: ["pipe", "pipe", "pipe"],
   });
+  // A program that reads no stdin may have ended before this.
+  child.stdin.on("error", () => {}).end(options.input);
   const result: Ended = { code: null, stdout: "", stderr: "" };
   child.stdout.on("data", (chunk: Buffer) => {
     result.stdout += chunk;

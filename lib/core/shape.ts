@@ -37,6 +37,21 @@ export function check<T>(shape: Shape<T>, value: unknown): Checked<T> {
   return problems.length === 0 ? { ok: true, value: result, warnings } : { ok: false, problems, warnings };
 }
 
+/** The value of a text of JSON; undefined for any other text. */
+export function parsedJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** The value of a text of JSON that has this shape; undefined for any other text. */
+export function valueIn<T>(shape: Shape<T>, text: string): T | undefined {
+  const checked = check(shape, parsedJson(text));
+  return checked.ok ? checked.value : undefined;
+}
+
 /** The type of a JSON value in words. A float or date of TOML stands for itself. */
 export function typeName(value: unknown): string {
   if (value === null) return "null";

@@ -1,6 +1,7 @@
 import type { Readable } from "node:stream";
 import { within } from "../core/async.ts";
 import { cancelledFailure, Failure, type FailureCode } from "../core/errors.ts";
+import { counted } from "../core/plain-text.ts";
 import { endGroup, type GroupIdentity, isGroupAlive, signalProcess } from "../core/process.ts";
 import { selfArguments } from "../core/self.ts";
 import type { Channel, Launcher } from "../core/spawn.ts";
@@ -21,10 +22,13 @@ export const LINES_TYPE = "text/plain; charset=utf-8";
  */
 export class LogReadings {
   readonly #launcher: Launcher;
+  readonly #most: number;
   readonly #open = new Set<LogReading>();
 
-  constructor(launcher: Launcher) {
+  /** `most` is the number of readings at a time. */
+  constructor(launcher: Launcher, most = MOST_READINGS) {
     this.#launcher = launcher;
+    this.#most = most;
   }
 
   /**
@@ -32,9 +36,11 @@ export class LogReadings {
    * here, and a task that fails later ends the connection. Throws `rate_limited` where too many are being read.
    */
   async answer(task: Omit<Task, "type">, signal: AbortSignal): Promise<Answer> {
-    if (this.#open.size >= MOST_READINGS) {
+    if (this.#open.size >= this.#most) {
       const details = { retry_after_s: AGAIN_SECONDS };
-      throw new Failure("rate_limited", `${MOST_READINGS} logs are read at a time, and no more: try again later`, { details });
+      throw new Failure("rate_limited", `at most ${counted(this.#most, "log")} can be read at a time: try again later`, {
+        details,
+      });
     }
     const reading = new LogReading();
     this.#open.add(reading);

@@ -7,7 +7,7 @@ import { acquireLock } from "../../lib/bucket/base/lock.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { signalProcess } from "../../lib/core/process.ts";
 import { type CommandOutcome, Launcher } from "../../lib/core/spawn.ts";
-import { COMMAND, ops } from "../../scripts/local-server.ts";
+import { COMMAND, LocalServer, ops } from "../../scripts/local-server.ts";
 import { dial } from "../helpers/http.ts";
 import { TestServer, TOKEN } from "../helpers/server.ts";
 import { SshFleet } from "../helpers/ssh-fleet.ts";
@@ -52,7 +52,7 @@ async function setUp(t: TestContext, makefile?: string) {
 }
 
 /** An answer that goes on, with all that has come of it, over a connection that can be paused and left. */
-function following(t: TestContext, server: TestServer, target: string) {
+function following(t: TestContext, server: { url: string }, target: string) {
   const socket = dial(t, Number(new URL(server.url).port));
   const told = { socket, text: "" };
   socket.on("data", (chunk: Buffer) => {
@@ -147,7 +147,17 @@ test("CP-472 a followed log goes on; when the client leaves, nothing is left on 
   await until("the end of it all on the worker", () => fleet.processes.length === 0);
 });
 
-test("CP-472 when the process that reads is killed, or the server stops, nothing is left on the worker", async (t) => {
+test("CP-472 a lost connection ends the reading there as an error, and nothing is left on the worker", async (t) => {
+  const { fleet, server, bucket } = await setUp(t, SILENT);
+  const told = following(t, server, `${bucket.path}/jobs/web/logs?worker=127.0.0.1&follow=true`);
+  await until("the end of the log", () => told.text.includes("three\n"));
+  fleet.cut();
+  await until("the end of the answer", () => told.text.includes("end: 1\n"));
+  assert.match(told.text, /^error: web on 127\.0\.0\.1: .+$/m);
+  await until("the end of it all on the worker", () => fleet.processes.length === 0);
+});
+
+test("CP-472 when the process that reads is killed, or the server stops or is killed, nothing is left on the worker", async (t) => {
   const { fleet, server, bucket } = await setUp(t, SILENT);
   const target = `${bucket.path}/jobs/web/logs?worker=127.0.0.1&follow=true`;
   const first = following(t, server, target);
@@ -160,6 +170,12 @@ test("CP-472 when the process that reads is killed, or the server stops, nothing
   await server.stop();
   await until("the end of it all on the worker", () => fleet.processes.length === 0);
   assert.deepEqual(readers(), []);
+  const killed = await LocalServer.start(server.root, { token: TOKEN, quiet: true });
+  t.after(() => killed.process.kill("SIGKILL"));
+  const third = following(t, killed, target);
+  await until("the end of the log once more", () => third.text.includes("three\n"));
+  killed.process.kill("SIGKILL");
+  await until("the end of it all on the worker", () => fleet.processes.length === 0);
 });
 
 /** An error without the number of tries. */

@@ -58,10 +58,7 @@ test("over ssh: a plan meets a host that went down and a file that was edited by
   const bringBack = await fleet.takeDown();
   const met = await fleet.run("deploy", "--plan", plan.record.id.slice(-8));
   assert.equal(met.code, 1);
-  assert.match(
-    met.record.error ?? "",
-    /web: job web failed on 1 worker: 127\.0\.0\.1: Cannot connect to worker .* nothing listens/,
-  );
+  assert.match(met.record.error ?? "", /web: job web failed on 1 worker: Cannot connect to worker 127\.0\.0\.1: nothing listens/);
   const inBatches = ["unreachable", "changed", "unreachable", "not_started"];
   assert.deepEqual(grades(met), inBatches);
   const inOne = ["unreachable", "changed", "unreachable", "changed"];

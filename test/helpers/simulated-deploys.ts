@@ -537,6 +537,7 @@ export class SimulatedDeploys {
 
   #effectsOf(): Effects {
     return {
+      reach: async () => {},
       syncWorker: (worker) => this.#begin({ what: `worker files of ${worker}`, worker, result: () => undefined }),
       stage: async () => {},
       drift: (worker, wanted) => {

@@ -2,6 +2,9 @@ import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
+import { Launcher } from "../../lib/core/spawn.ts";
+import type { StreamedBody } from "../../lib/http/message.ts";
+import { LogReadings } from "../../lib/server/log-readings.ts";
 import { ops } from "../../scripts/local-server.ts";
 import { TestServer, TOKEN } from "../helpers/server.ts";
 import { makeWorkspace } from "../helpers/workspace.ts";
@@ -76,6 +79,19 @@ test("CP-470 a run that is not there, and a filter without a name, are refused",
   const { get } = await withLogs(t);
   assert.deepEqual([(await get("?run=ffff")).status, (await get("?run=ffff")).body.error], [404, "run_not_found"]);
   assert.deepEqual([(await get("?job=a,,b")).status, (await get("?tail=x")).status], [400, 400]);
+});
+
+test("CP-470 only so many logs are read at a time; who has left makes room, also before anything was sent", async (t) => {
+  const { bucket } = await withLogs(t);
+  const readings = new LogReadings(new Launcher(process.env), 1);
+  const task = { name: "run_logs", bucketDir: bucket.folder, bucketId: bucket.id, input: { filter: {} } } as const;
+  const { signal } = new AbortController();
+  const first = await readings.answer(task, signal);
+  await assert.rejects(readings.answer(task, signal), { code: "rate_limited", details: { retry_after_s: 10 } });
+  await (first.body as StreamedBody).close();
+  await assert.rejects(readings.answer(task, AbortSignal.abort()), { code: "cancelled" });
+  await ((await readings.answer(task, signal)).body as StreamedBody).close();
+  await readings.closed();
 });
 
 test("what the jobs have for Prometheus is what `ops cat prometheus` shows; secrets stay hidden", async (t) => {

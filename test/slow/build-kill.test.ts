@@ -13,7 +13,7 @@ import { temporaryFolder } from "../helpers/temporary.ts";
 import { makeWorkspace } from "../helpers/workspace.ts";
 
 /** Kills that met a build between its first write and its commit. */
-const HITS = 3;
+const HITS = 2;
 const MISSES_PER_HIT = 15;
 /** About as long as a build goes on after its first write. */
 const STORING_MS = 60;

@@ -13,7 +13,7 @@ import {
   isGroupAlive,
   type ProcessIdentity,
 } from "../../core/process.ts";
-import { check, type Infer, integer, list, object, string } from "../../core/shape.ts";
+import { type Infer, integer, list, object, string, valueIn } from "../../core/shape.ts";
 import type { Layout } from "./layout.ts";
 
 /** control-plane.md, Errors: the sentence of a busy bucket, verbatim. */
@@ -160,15 +160,8 @@ export async function acquireLock(layout: LockPlace, runId: string, command: str
 
 /** What the lock file says now; undefined without one, `unreadable` for what no ops wrote. */
 export async function readLock(layout: LockPlace): Promise<LockContent | "unreadable" | undefined> {
-  try {
-    const bytes = await readBounded(layout.lock, LOCK_BYTES);
-    if (!bytes) return undefined;
-    const checked = check(LOCK, JSON.parse(bytes.toString()));
-    return checked.ok ? checked.value : "unreadable";
-  } catch (error) {
-    if (error instanceof SyntaxError) return "unreadable";
-    throw error;
-  }
+  const bytes = await readBounded(layout.lock, LOCK_BYTES);
+  return bytes && (valueIn(LOCK, bytes.toString()) ?? "unreadable");
 }
 
 /** True when none of the lock's holders can be alive: another start of this machine, or all of them gone. */

@@ -5,7 +5,7 @@ import { APPEND, namesIn, openRegular, openRegularSync, PRIVATE_FOLDER } from ".
 import { byteSize } from "../../core/plain-text.ts";
 import { LOG_SHARE, limitOf } from "../../core/process.ts";
 import type { Redactor } from "../../core/redact.ts";
-import { isObject } from "../../core/shape.ts";
+import { isObject, parsedJson } from "../../core/shape.ts";
 import { linesOf } from "../../core/streams.ts";
 import { type Layout, runLayout } from "./layout.ts";
 import { type About, type LinePlace, prefixOf } from "./line-place.ts";
@@ -234,7 +234,7 @@ export function parseLogLine(text: string): LogEntry | undefined {
 }
 
 function parseJsonLine(text: string): LogEntry | undefined {
-  const value = parsedOr(text, undefined);
+  const value = parsedJson(text);
   if (!isObject(value) || typeof value.ts !== "string") return undefined;
   return Object.fromEntries(Object.entries(value).map(([name, field]) => [name, String(field)]));
 }
@@ -245,17 +245,9 @@ function parsePairs(text: string): LogEntry | undefined {
   while (pair.lastIndex < text.length) {
     const [, name = "", value = ""] = pair.exec(text) ?? [];
     if (name === "") return undefined;
-    entry[name] = value.startsWith('"') ? String(parsedOr(value, value)) : value;
+    entry[name] = value.startsWith('"') ? String(parsedJson(value) ?? value) : value;
   }
   return entry.ts === undefined ? undefined : entry;
-}
-
-function parsedOr(json: string, otherwise: unknown): unknown {
-  try {
-    return JSON.parse(json);
-  } catch {
-    return otherwise;
-  }
 }
 
 /**

@@ -1,4 +1,5 @@
 import { Failure } from "../../core/errors.ts";
+import { parsedJson } from "../../core/shape.ts";
 import type { Database, Row, SqlValue } from "../base/database.ts";
 
 /** The key of the last row of a page: the next page begins behind it. */
@@ -35,13 +36,9 @@ export function cursorOf(key: PageKey | null): string | null {
 /** The key that a cursor stands for. Throws `invalid_request` for a text that is no cursor. */
 export function keyOf(cursor: string | undefined): PageKey | undefined {
   if (cursor === undefined) return undefined;
-  try {
-    const key: unknown = JSON.parse(Buffer.from(cursor, "base64url").toString());
-    const isPart = (part: unknown) => typeof part === "string" || Number.isSafeInteger(part);
-    if (Array.isArray(key) && key.every(isPart)) return key;
-  } catch {
-    // Told below.
-  }
+  const key = parsedJson(Buffer.from(cursor, "base64url").toString());
+  const isPart = (part: unknown) => typeof part === "string" || Number.isSafeInteger(part);
+  if (Array.isArray(key) && key.every(isPart)) return key;
   throw wrongCursor();
 }
 

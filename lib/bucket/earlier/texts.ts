@@ -28,7 +28,7 @@ const VARIABLES = new Set([
 ]);
 
 /** What may be left of the earlier form. Whoever reads the line decides. */
-const LEFT = /maand\w*|\bJOB_COMMAND\w*|\bjob_?commands?\b|(?<!\w)_modules\b|\bjob_ports\b/gi;
+const EARLIER_NAME = /maand\w*|\bJOB_COMMAND\w*|\bjob_?commands?\b|(?<!\w)_modules\b|\bjob_ports\b/gi;
 /** A module's name of its own choice in a script that has the present helper. */
 const OWN_NAME = /\*\s+as\s+maand\b|(?<![\w."'`/-])maand(?=\.\w+\()/g;
 
@@ -48,7 +48,7 @@ export function migratedText(file: string, text: string, hooks: KnownHooks): Mig
   if (isShell) after = shellText(after, hooks);
   if (!/\.(md|txt|rst|html?)$/.test(file)) after = wordsText(after, file, isShell || isScript || /\.(py|tpl)$/.test(file));
   for (const [index, line] of after.split("\n").entries())
-    for (const name of new Set((isScript ? line.replace(OWN_NAME, "") : line).match(LEFT)))
+    for (const name of new Set((isScript ? line.replace(OWN_NAME, "") : line).match(EARLIER_NAME)))
       looks.push({ line: index + 1, message: `"${name}" stays: what this earlier name means here is not known` });
   return { text: after, looks };
 }
@@ -105,7 +105,7 @@ const OLD_PROGRAM = new RegExp(String.raw`${START}maand(?=[ \t]+(?:${SAME})(?![\
 function shellText(text: string, hooks: KnownHooks): string {
   const isHook = (job: string, hook: string) => hooks.get(job.toLowerCase())?.has(hook.toLowerCase()) ?? false;
   return text
-    .replace(OLD_HOOKS, (line, blank: string, one: string, between: string | undefined, two = "") => {
+    .replace(OLD_HOOKS, (line, ...[blank, one = "", between, two = ""]: string[]) => {
       if (between === undefined) return [...hooks.keys()].some((job) => isHook(job, one)) ? `ops hooks${blank}${one}` : line;
       if (isHook(two, one) === isHook(one, two)) return line;
       return isHook(two, one) ? `ops hooks${blank}${one}${between}${two}` : `ops hooks${blank}${two}${between}${one}`;

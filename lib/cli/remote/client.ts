@@ -69,6 +69,8 @@ export interface Proof {
   caFile?: string | undefined;
   /** Asks a person for a TOTP code; undefined where nobody is there. */
   askCode?: (() => Promise<string | undefined>) | undefined;
+  /** Gets the sessions, as a `Cookie` header, once a code has opened one. */
+  verified?: ((cookies: string) => Promise<void>) | undefined;
 }
 
 /** A whole answer. */
@@ -85,14 +87,16 @@ interface Server {
   /** By name: the sessions, once there are some. */
   cookies: Map<string, string>;
   askCode: () => Promise<string | undefined>;
+  verified: (cookies: string) => Promise<void>;
 }
 
 /** A client. Throws `usage` for a token or a file of certificates that cannot be used. */
-export async function openClient(base: URL, { token, cookies = "", caFile, askCode }: Proof): Promise<ApiClient> {
+export async function openClient(base: URL, { cookies = "", caFile, ...proof }: Proof): Promise<ApiClient> {
+  const { token, askCode = async () => undefined, verified = async () => {} } = proof;
   if (token !== undefined && !/^[\x21-\x7e]+$/.test(token))
     throw new Failure("usage", "Cannot use the token: it is empty or has characters that a token cannot have");
   const certificates = caFile === undefined ? undefined : [...getCACertificates("default"), await readCertificates(caFile)];
-  const server: Server = { base, token, certificates, cookies: new Map(), askCode: askCode ?? (async () => undefined) };
+  const server: Server = { base, token, certificates, cookies: new Map(), askCode, verified };
   keepCookies(server, cookies.split("; "));
   return {
     base,
@@ -126,6 +130,7 @@ async function verifyTotp(server: Server, code: string, signal?: AbortSignal): P
   if (!/^[0-9]{6}$/.test(code)) throw new Failure("usage", "Cannot use the TOTP code: it has 6 digits");
   const sent = { json: { code }, ...(signal && { signal }) };
   const { text } = await acceptedReply(server, "POST", "/api/auth/totp/verify", sent);
+  await server.verified(cookieHeader(server));
   return String(parseObject(text)?.expires_at ?? "");
 }
 

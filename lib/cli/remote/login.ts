@@ -1,3 +1,4 @@
+import path from "node:path";
 import { text } from "node:stream/consumers";
 import { Failure } from "../../core/errors.ts";
 import { askedOnTerminal } from "../base/ask.ts";
@@ -16,7 +17,9 @@ const SESSION = "/api/auth/session";
 export async function loginCommand(input: Parsed): Promise<number> {
   const { values } = input;
   const base = parseBaseUrl(addressOf(input));
-  const caFile = values.get("ca-file");
+  const givenCa = values.get("ca-file");
+  // Later commands run in other folders.
+  const caFile = givenCa === undefined ? undefined : path.resolve(givenCa);
   const tokenFile = values.get("token-file");
   const token = tokenFile === undefined ? await givenToken(base.origin) : await readToken(tokenFile);
   const askCode = () => askedOnTerminal("TOTP code: ");

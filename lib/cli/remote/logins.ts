@@ -1,6 +1,6 @@
 import { homedir } from "node:os";
 import path from "node:path";
-import { hasErrno } from "../../core/errors.ts";
+import { Failure, hasErrno, messageOf } from "../../core/errors.ts";
 import { makePrivateFolder, readGuarded, realPlace, writeAtomic } from "../../core/files.ts";
 import { check, type Infer, object, optional, record, string } from "../../core/shape.ts";
 
@@ -49,6 +49,6 @@ async function allLogins(): Promise<Record<string, Login>> {
     return checked.ok ? checked.value : {};
   } catch (error) {
     if (error instanceof SyntaxError || hasErrno(error, "ENOENT", "ENOTDIR")) return {};
-    throw error;
+    throw new Failure("usage", `the sessions in ${loginsFile()} cannot be used: ${messageOf(error)}`);
   }
 }

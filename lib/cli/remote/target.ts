@@ -89,10 +89,12 @@ export async function openServer(target: Target): Promise<ApiClient> {
   if (token === undefined && !login) throw unproven(target, base.origin);
   const cookies = token === undefined ? login?.cookies : undefined;
   const caFile = target.caFile ?? login?.ca_file;
-  const client = await openClient(base, { token, cookies, caFile, askCode: () => askedOnTerminal("TOTP code: ") });
-  if (target.totp !== undefined) await client.verifyTotp(target.totp);
+  const askCode = () => askedOnTerminal("TOTP code: ");
   // The next command needs no code either.
-  if (target.totp !== undefined && login && cookies !== undefined) await keepLogin(base, { ...login, cookies: client.cookies() });
+  const verified = async (all: string) =>
+    void (cookies !== undefined && login && (await keepLogin(base, { ...login, cookies: all })));
+  const client = await openClient(base, { token, cookies, caFile, askCode, verified });
+  if (target.totp !== undefined) await client.verifyTotp(target.totp);
   return client;
 }
 

@@ -5,7 +5,7 @@ import { Launcher } from "../../core/spawn.ts";
 import { LOG_FORMATS, type Log, logLine } from "../../server/access.ts";
 import { startServer } from "../../server/app.ts";
 import { serverConfig, tokenWarning } from "../../server/config.ts";
-import { EXIT, type Parsed } from "../base/flags.ts";
+import { EXIT, type Parsed, withoutServerVariables } from "../base/flags.ts";
 import { stopRequest } from "../base/terminal.ts";
 
 /** The longest wait for systemd-notify. */
@@ -30,8 +30,8 @@ export async function serverCommand(input: Parsed): Promise<number> {
     reloaded = reloaded.then(() => reloadTls());
   };
   using stop = stopRequest(config.tls && onHangUp);
-  // serverConfig() has removed the secrets from the environment: no child process inherits them.
-  const launcher = new Launcher(process.env);
+  // No child process inherits the variables of a server or of its clients.
+  const launcher = new Launcher(withoutServerVariables(process.env));
   const server = await startServer(config, launcher, log);
   reloadTls = server.reloadTls;
   process.stdout.write(`listening on ${server.url}\n`);

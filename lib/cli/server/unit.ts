@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import path from "node:path";
 import { Failure } from "../../core/errors.ts";
 import { PROGRAM_ROOT } from "../../core/self.ts";
-import { check, quote, record, string } from "../../core/shape.ts";
+import { quote, record, string, valueIn } from "../../core/shape.ts";
 
 /** Where the service is. */
 export const SERVICE = {
@@ -53,12 +53,7 @@ export function serviceUnit(settings: ServiceSettings, program: readonly string[
 /** The settings of a unit that {@link serviceUnit} made; undefined for a text that it did not make. */
 export function settingsOfUnit(unit: string): ServiceSettings | undefined {
   const [, json = ""] = /^\[X-Ops\]\nSettings=(.*)$/m.exec(unit) ?? [];
-  try {
-    const checked = check(record(string()), JSON.parse(json));
-    return checked.ok ? checked.value : undefined;
-  } catch {
-    return undefined;
-  }
+  return valueIn(record(string()), json);
 }
 
 /** The settings with full paths of files: the unit starts in another folder. */

@@ -5,7 +5,13 @@ import { Failure } from "../../core/errors.ts";
 import { counted } from "../../core/plain-text.ts";
 import type { Redactor } from "../../core/redact.ts";
 import { localTransport } from "../../transport/base/local.ts";
-import { describeReceipt, type LeftListener, type Receipt, type Transport } from "../../transport/base/transport.ts";
+import {
+  describeReceipt,
+  type LeftListener,
+  type Receipt,
+  type Transport,
+  WorkerFailure,
+} from "../../transport/base/transport.ts";
 import { SshConnections } from "../../transport/ssh/ssh.ts";
 import type { OperationContext } from "./context.ts";
 
@@ -15,6 +21,8 @@ export const JOBS_AT_ONCE = 16;
 export const WORKERS_AT_ONCE = 32;
 /** What a worker needs for deploys. */
 export const TOOLS = ["make", "tar", "find", "sha256sum"];
+/** The packages of Debian that have another name than their tool. */
+const PACKAGES: Readonly<Record<string, string>> = { find: "findutils", sha256sum: "coreutils" };
 const CHECK_LIMIT_MS = 60_000;
 /** The longest time for login, with its repetitions, and check, counted from the worker's turn. */
 const REACH_LIMIT_MS = 120_000;
@@ -98,6 +106,11 @@ export class Fleet {
     );
   }
 
+  /** Lets the next `reach` ask anew whether a worker can be reached. */
+  forget(host: string): void {
+    this.#reached.delete(host);
+  }
+
   /** Tells and answers, for each worker of a cancelled run, what became of the commands there. Call it when they have ended. */
   cancelReceipts(): CancelReceipts {
     const workers = [...this.#receipts].map(([worker, receipt]) => ({ worker, receipt }));
@@ -146,11 +159,14 @@ export class Fleet {
       timeoutMs: CHECK_LIMIT_MS,
       isShort: true,
     });
-    const missing = outcome.stdout.trim();
-    if (outcome.exitCode !== 0)
-      throw new Failure("failed", `Cannot run a script on worker ${host}: ${outcome.stderr.trim() || outcome.reason}`);
-    if (missing !== "") throw new Failure("ErrWorkerPrerequisites", `worker ${host} lacks ${missing}: install it there`);
-    return transport;
+    const { stdout, stderr, reason, exitCode } = outcome;
+    const failed = `Cannot run a script on {workers}: ${stderr.trim() || reason}`;
+    if (exitCode !== 0) throw new WorkerFailure("failed", host, failed, { lasts: reason === "exit" });
+    const missing = stdout.trim().split(" ").filter(Boolean);
+    if (missing.length === 0) return transport;
+    const install = `apt-get install ${missing.map((tool) => PACKAGES[tool] ?? tool).join(" ")}`;
+    const lacking = `Cannot run jobs on {workers}: not installed there: ${missing.join(", ")}; on Debian: \`${install}\``;
+    throw new WorkerFailure("ErrWorkerPrerequisites", host, lacking);
   }
 
   #openSsh(): Promise<SshConnections> {
@@ -173,6 +189,7 @@ export class Fleet {
         useSudo: settings.useSudo,
         reattachSeconds: settings.sshReattachSeconds,
         spoolBytes: settings.runOutputLimit,
+        isServed: Boolean(server),
       },
       workers,
       launcher,

@@ -2,7 +2,9 @@ import { constants } from "node:os";
 import { Failure, type FailureCode, messageOf } from "../../core/errors.ts";
 import { inOneLine } from "../../core/plain-text.ts";
 import type { Redactor } from "../../core/redact.ts";
+import { shortNames } from "../../core/short-names.ts";
 import type { CommandOutcome } from "../../core/spawn.ts";
+import { aboutWorkers, WorkerFailure } from "../../transport/base/transport.ts";
 import type { OperationContext } from "./context.ts";
 import type { Evidence } from "./evidence.ts";
 import type { Fleet } from "./fleet.ts";
@@ -22,6 +24,8 @@ export interface Trouble {
   grade: "failed" | "unreachable" | "cancelled";
   /** For a failed program this includes the last lines of its output, which no other part of a result repeats. */
   message: string;
+  /** Where the worker was of no use. */
+  failure?: WorkerFailure;
   /** What was found there, where a health check failed. */
   evidence?: Evidence | null;
 }
@@ -31,7 +35,17 @@ export function troubleOf(error: unknown): Trouble {
   const code = error instanceof Failure ? error.code : "internal";
   const grade = code === "unreachable" || code === "cancelled" ? code : "failed";
   const { reason = messageOf(error) } = (error instanceof ProgramFailure && error.details) || {};
-  return { grade, message: reason };
+  return { grade, message: reason, ...(error instanceof WorkerFailure && { failure: error }) };
+}
+
+/** The troubles of workers, in one sentence for each cause. */
+export function causesOf(troubles: ReadonlyMap<string, Trouble>): string[] {
+  const causes = Map.groupBy(troubles, ([, { failure, message }]) => failure?.text ?? message);
+  return [...causes.values()].map((same) => {
+    const [[, { failure, message }]] = same as [[string, Trouble]];
+    const hosts = same.map(([host]) => host);
+    return failure ? aboutWorkers(failure.text, hosts) : `${shortNames(hosts)}: ${inOneLine(message)}`;
+  });
 }
 
 /** The exit code of a command that ended by itself, else null; 128 plus the number of the signal where one ended it. */

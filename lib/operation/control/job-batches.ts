@@ -98,23 +98,14 @@ async function runBatch(work: JobWork, batch: Batch, states: readonly ControlSta
     for (const state of states) finish(state, errors.get(state.allocation.worker));
     return;
   }
+  const { effects, target } = work;
+  const how = { job: job.name, target, phase: "job_control", limitSeconds: job.lifecycleTimeoutSeconds };
   const run = (state: ControlState) =>
-    runControlTarget(work, state).then(
+    effects.run({ ...how, worker: workerOf(state), env: versionsOf(state) }).then(
       () => finish(state),
       (error: unknown) => finish(state, error),
     );
   await mapAll(states, states.length, run, context.signal);
-}
-
-async function runControlTarget({ effects, job, target }: JobWork, state: ControlState): Promise<void> {
-  await effects.run({
-    job: job.name,
-    worker: workerOf(state),
-    target,
-    phase: "job_control",
-    limitSeconds: job.lifecycleTimeoutSeconds,
-    env: versionsOf(state),
-  });
 }
 
 /**

@@ -5,7 +5,7 @@ import { promotionsOf } from "../../bucket/catalog/promotions.ts";
 import { mapAll } from "../../core/async.ts";
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
 import { inOneLine, plainLines } from "../../core/plain-text.ts";
-import { anything, check, object } from "../../core/shape.ts";
+import { anything, object, valueIn } from "../../core/shape.ts";
 import { isClosing } from "../../core/trouble-lines.ts";
 import { type ControlKind, parametersOf } from "../../run/protocol.ts";
 import { makeStatus, readWorkerJson } from "../../transport/ask/inspect.ts";
@@ -217,22 +217,14 @@ async function checkWorker(context: OperationContext, fleet: Fleet, host: string
 }
 
 function differenceOf(text: string, { id, syncedSeq }: CatalogWorker, bucketId: string): string | undefined {
-  const found = check(WORKER_JSON, parsedOrNothing(text));
-  if (!found.ok) return "worker.json there cannot be read";
-  const { bucket_id, worker_id, update_seq } = found.value;
+  const found = valueIn(WORKER_JSON, text);
+  if (!found) return "worker.json there cannot be read";
+  const { bucket_id, worker_id, update_seq } = found;
   if (bucket_id !== bucketId) return "worker.json there is that of another bucket";
   if (worker_id !== id) return "worker.json there is that of another worker";
   if (update_seq === syncedSeq) return undefined;
   const seq = Number.isSafeInteger(update_seq) ? String(update_seq) : "no";
   return `worker.json there has update sequence ${seq}, ${syncedSeq} was synced last`;
-}
-
-function parsedOrNothing(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 function notInSync(host: string, why: string, advice: string): Failure {

@@ -1,14 +1,13 @@
 import type { CatalogJob } from "../../bucket/base/model.ts";
-import { catalogWorkers } from "../../bucket/catalog/catalog.ts";
 import { NEVER_PROMOTED } from "../../bucket/catalog/promotions.ts";
 import { mapAll } from "../../core/async.ts";
-import { Failure, messageOf } from "../../core/errors.ts";
+import { cancelledFailure, Failure, messageOf } from "../../core/errors.ts";
 import { parametersOf } from "../../run/protocol.ts";
 import type { Operation } from "../base/context.ts";
-import { Fleet, WORKERS_AT_ONCE } from "../base/fleet.ts";
-import { type Trouble, troubleOf } from "../base/outcome.ts";
+import { WORKERS_AT_ONCE } from "../base/fleet.ts";
+import { endCancelled, type Trouble, troubleOf } from "../base/outcome.ts";
 import { build } from "../build/build.ts";
-import { HookSession, scriptErrors } from "../hooks/hooks.ts";
+import { scriptErrors, withHooks } from "../hooks/hooks.ts";
 import { changeOptionsOf, deployScope } from "../plan/plan-job.ts";
 import { type Rollout, rolloutOf } from "../plan/rollout-state.ts";
 import { effectsOf } from "../reach/effects.ts";
@@ -25,6 +24,7 @@ import {
 } from "./deploy-result.ts";
 import { boundPlanOf, dryRun } from "./dry-run.ts";
 import { deploySteps, updateSeqOf } from "./engine.ts";
+import { preflight } from "./preflight.ts";
 import { type Reconciled, reconcile } from "./reconcile.ts";
 import { type About, type Driver, drive } from "./steps.ts";
 
@@ -41,38 +41,38 @@ export const deploy: Operation = async (context, params) => {
   const bound = given.plan === undefined ? undefined : boundPlanOf(context, given.plan);
   const scope = deployScope(context, bound ? bound.jobs : given.jobs);
   const options = changeOptionsOf(scope, bound?.options ?? given);
-  const fleet = new Fleet(context, catalogWorkers(context.db));
-  const hooks = new HookSession(context, fleet);
-  try {
-    const effects = effectsOf(context, fleet, hooks, scope.allocations);
-    const order = { context, fleet, effects, scope, options };
-    if (!given.dry_run) return await carryOutDeploy({ ...order, bound });
-    const { force_only: forceOnly, with_hooks: withHooks } = given;
-    return await dryRun({ ...order, options: { ...options, forceOnly, withHooks } });
-  } catch (error) {
-    if (!context.signal.aborted || !(error instanceof Failure) || error.details === undefined) throw error;
-    const details = { ...(error.details as DeployResult), cancelled: fleet.cancelReceipts() };
-    throw new Failure("cancelled", "cancelled", { details, cause: error });
-  } finally {
-    await hooks.close();
-    await fleet.close();
-  }
+  return await withHooks(context, async (hooks, fleet) => {
+    try {
+      const effects = effectsOf(context, fleet, hooks, scope.allocations);
+      const order = { context, fleet, effects, scope, options };
+      if (!given.dry_run) return await carryOutDeploy({ ...order, bound });
+      const asked = { forceOnly: given.force_only, withHooks: given.with_hooks };
+      return await dryRun({ ...order, options: { ...options, ...asked } });
+    } catch (error) {
+      const { details } = error as { details?: DeployResult };
+      if (details === undefined) throw error;
+      endCancelled(context.signal, fleet, error, () => details);
+    }
+  });
 };
 
 /** Carries out a deploy, as the plan says where there is one; ends as {@link deploy} does. */
 export async function carryOutDeploy(order: Order): Promise<DeployResult> {
   const { log, signal } = order.context;
   const ongoing = startedWork(order);
-  let error: unknown;
+  let error: Failure | undefined;
   try {
     await drive(deploySteps(order), deployDriver(ongoing));
   } catch (cause) {
-    if (!signal.aborted) throw cause;
+    if (!(cause instanceof Failure)) throw cause;
     error = cause;
   }
   const result = resultOf(ongoing);
   for (const line of result.left_down ?? []) log.warn(line);
-  if (error !== undefined) throw new Failure("cancelled", "cancelled", { details: result, cause: error });
+  if (error) {
+    const { code, message } = signal.aborted ? cancelledFailure() : error;
+    throw new Failure(code, message, { details: result, cause: error });
+  }
   for (const line of describeResult(result)) log.info(line);
   return concludeDeploy(result);
 }
@@ -105,6 +105,7 @@ function deployDriver(ongoing: Ongoing): Driver {
     ...rolloutDriver(ongoing),
     say: (line) => log.info(line),
     phase: (step) => enterPhase(ongoing, step),
+    preflight: (of) => preflight(ongoing, of),
     reconcile: (found) => reconcileAll(ongoing, found),
     async sideBySide(branches) {
       await mapAll(branches, ROLLOUTS_AT_ONCE, (steps) => drive(steps, driver), signal);

@@ -17,7 +17,7 @@ import {
 import { PASSES } from "../../plan/rollout.ts";
 import type { FileDrift } from "../../transport/files/compare.ts";
 import type { OperationContext } from "../base/context.ts";
-import { concluded, masked } from "../base/outcome.ts";
+import { causesOf, concluded, masked, type Trouble } from "../base/outcome.ts";
 import { upstreamOf } from "../hooks/hook-script.ts";
 import { hooksOn } from "../hooks/hooks.ts";
 import { addDrift } from "../plan/drift.ts";
@@ -61,12 +61,11 @@ export async function dryRun(order: DryRunOrder): Promise<DeployPlan> {
   const { log, layout, run, kv } = order.context;
   log.info("PLAN: a dry run, no worker is changed");
   try {
-    const plan = await recordPlan(order);
+    const { plan, silent } = await recordPlan(order);
     const text = `${JSON.stringify(masked(plan, log.redactor), null, 2)}\n`;
     await writeAtomic(runLayout(layout, run.id).plan, text);
     for (const line of describePlan(plan)) log.info(line);
-    for (const { worker, outcome, error } of plan.unreachable)
-      log.warn(`${worker}: ${outcome} now, nothing could be done there: ${error}`, { worker });
+    for (const sentence of causesOf(silent)) log.warn(`nothing could be done there now: ${sentence}`);
     const failed = plan.waves.flatMap(({ jobs }) => jobs).filter(({ outcome }) => outcome === "failed");
     const reasons = failed.map(({ job, reason }) => `${job}: ${reason}`);
     return concluded(abridged(plan, MOST_FILES), "the deploy would not be complete", reasons);
@@ -92,7 +91,8 @@ interface Recording extends DryRunOrder {
   wanted: Map<string, FileDigests>;
 }
 
-async function recordPlan(order: DryRunOrder): Promise<DeployPlan> {
+/** The plan, and by worker why there was no answer. */
+async function recordPlan(order: DryRunOrder): Promise<{ plan: DeployPlan; silent: ReadonlyMap<string, Trouble> }> {
   const { context, effects, options, scope } = order;
   const basis = planBasis(context.db);
   const { build_seq, update_seq } = basis;
@@ -101,9 +101,9 @@ async function recordPlan(order: DryRunOrder): Promise<DeployPlan> {
   await drive(deploySteps(order), recordingDriver(recording));
   const { due, waves } = recording;
   const jobs = waves.flatMap((wave) => wave.jobs);
-  const unreachable = await addDrift(context, effects, jobs, promotedOf(recording, jobs));
+  const silent = await addDrift(context, effects, jobs, promotedOf(recording, jobs));
   const { force, forceOnly, syncOnly, withHooks } = options;
-  return {
+  const plan = {
     basis,
     build_seq,
     update_seq,
@@ -113,8 +113,9 @@ async function recordPlan(order: DryRunOrder): Promise<DeployPlan> {
       return { job, worker, action, hooks: own.flatMap((one) => hooksOn(one, "after_allocation_stopped")) };
     }),
     waves,
-    unreachable,
+    unreachable: [...silent].map(([worker, { grade, message }]) => ({ worker, outcome: grade, error: message })),
   };
+  return { plan, silent };
 }
 
 /** Does no step, answers each step as if it had succeeded, and records the step. */
@@ -125,7 +126,12 @@ function recordingDriver(recording: Recording): Driver {
     recording.events.set(job.name, events.add(event));
   };
   const nothing = () => {};
+  const told = { phase: nothing, say: nothing, begin: nothing, batch: nothing, note: nothing, status: nothing };
+  const done = { checkDrift: nothing, sync: nothing, lifecycle: nothing, promote: nothing, syncAgain: nothing };
   const driver: Driver = {
+    ...told,
+    ...done,
+    preflight: nothing,
     reconcile({ due }) {
       recording.due = due;
     },
@@ -168,17 +174,6 @@ function recordingDriver(recording: Recording): Driver {
       Object.assign(planned.get(rollout.plan.job.name) as PlannedJob, refused);
     },
     waveOver: ({ seq, jobs }) => endWave(recording, seq, jobs),
-    phase: nothing,
-    say: nothing,
-    begin: nothing,
-    batch: nothing,
-    lifecycle: nothing,
-    note: nothing,
-    checkDrift: nothing,
-    sync: nothing,
-    promote: nothing,
-    status: nothing,
-    syncAgain: nothing,
   };
   return driver;
 }

@@ -10,13 +10,15 @@
 // together. How far an allocation came stands in its state, which the driver fills in as the work at it ends.
 import type { CatalogJob } from "../../bucket/base/model.ts";
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
-import { counted, inOneLine } from "../../core/plain-text.ts";
+import { counted } from "../../core/plain-text.ts";
 import type { ChangeOptions } from "../../plan/changes.ts";
 import { type Batch, type Phase, runsTarget } from "../../plan/rollout.ts";
 import type { OperationContext } from "../base/context.ts";
 import type { Fleet } from "../base/fleet.ts";
+import { causesOf, type Trouble } from "../base/outcome.ts";
 import { gateTroubles, hasGate } from "../health/gate.ts";
 import { allUpstreamOf } from "../hooks/hook-script.ts";
+import { hooksOn } from "../hooks/hooks.ts";
 import { type DeployScope, dueForReconcile, hasOpenGate, type JobPlan, planJob, wavesOf } from "../plan/plan-job.ts";
 import {
   type AllocationState,
@@ -46,6 +48,8 @@ interface Walk extends DeployStart {
   updateSeq: number;
   /** Jobs that failed in this deploy. */
   failed: Set<string>;
+  /** The preflight has been. */
+  isChecked: boolean;
 }
 
 /**
@@ -55,10 +59,13 @@ interface Walk extends DeployStart {
 export function* deploySteps(start: DeployStart): Steps {
   const { context, fleet, scope } = start;
   throwIfCancelled(context.signal);
-  yield* ask("phase", "reconcile");
+  const walk = { ...start, updateSeq: updateSeqOf(context), failed: new Set<string>(), isChecked: false };
   const isGone = (host: string) => fleet.worker(host).removed;
-  yield* ask("reconcile", dueForReconcile(context.db, scope.allocations, isGone));
-  const walk = { ...start, updateSeq: updateSeqOf(context), failed: new Set<string>() };
+  const found = dueForReconcile(context.db, scope.allocations, isGone);
+  const due = found.due.filter((one) => !one.isGone).map(({ allocation }) => allocation.worker);
+  if (due.length > 0) yield* preflightSteps(walk, [], -1, due);
+  yield* ask("phase", "reconcile");
+  yield* ask("reconcile", found);
   for (const [seq, jobs] of wavesOf(scope.jobs)) {
     throwIfCancelled(context.signal);
     yield* waveSteps(walk, seq, jobs);
@@ -75,6 +82,9 @@ export function updateSeqOf({ db }: Pick<OperationContext, "db">): number {
 function* waveSteps(walk: Walk, seq: number, jobs: readonly CatalogJob[]): Steps {
   const wave = `wave ${seq}`;
   const startable = yield* withoutFailedUpstream(walk, jobs);
+  const isHooked = (job: CatalogJob) => hooksOn(job, "pre_deploy").length > 0;
+  if (!walk.isChecked && startable.some((job) => isHooked(job) && mayNeedWork(walk, job)))
+    yield* preflightSteps(walk, [], seq - 1);
   yield* ask("phase", `${wave}: pre_deploy`);
   const runnable = yield* preDeploySteps(walk, startable);
   yield* ask("phase", `${wave}: plan`);
@@ -83,6 +93,7 @@ function* waveSteps(walk: Walk, seq: number, jobs: readonly CatalogJob[]): Steps
   const working = planned.filter(({ plan }) => plan?.needsWork ?? true);
   if (working.length === 0) return;
   const workingJobs = working.map(({ job }) => job);
+  yield* preflightSteps(walk, workingJobs, seq);
   walk.updateSeq = yield* ask("raiseSequence", { seq, jobs: workingJobs.map(({ name }) => name) });
   yield* ask("phase", `${wave}: worker files`);
   const allocations = working.flatMap(({ plan }) => plan?.allocations ?? []);
@@ -95,6 +106,24 @@ function* waveSteps(walk: Walk, seq: number, jobs: readonly CatalogJob[]): Steps
   for (const plan of plans) yield* ask("decided", plan);
   const rollouts = plans.filter(({ needsWork }) => needsWork).map((plan) => jobSteps(walk, rolloutOf(plan, unready)));
   yield* ask("sideBySide", rollouts);
+}
+
+/** The preflight, where it has not been: before the first of reconcile, a hook and a change (docs/deploy.md, Preflight). */
+function* preflightSteps(walk: Walk, working: readonly CatalogJob[], seq: number, due: string[] = []): Steps {
+  if (walk.isChecked) return;
+  walk.isChecked = true;
+  yield* ask("phase", "preflight");
+  const later = () => walk.scope.jobs.filter((job) => job.deploymentSeq > seq && mayNeedWork(walk, job));
+  yield* ask("preflight", { due, jobs: () => [...working, ...later()] });
+}
+
+/** Whether a job needs work as far as that is known before its hooks for pre_deploy have run. */
+function mayNeedWork(walk: Walk, job: CatalogJob): boolean {
+  try {
+    return planJob(walk, job, walk.scope.present.get(job.name) ?? [], walk.updateSeq).needsWork;
+  } catch (error) {
+    return error instanceof Failure && error.code === "ErrKeyMissing";
+  }
 }
 
 /** The jobs that no failed job keeps from starting, whether this deploy is about the jobs between them or not. */
@@ -182,10 +211,10 @@ function* rolloutSteps(signal: AbortSignal, rollout: Rollout): Steps {
     yield* ask("hooks", { rollout, states: [], pass: { kind: "post_deploy", job: plan.job, workers } });
     const rest = changing.filter((state) => !runsTarget(state.plan.decision.action));
     yield* ask("promote", part(rest));
-    failIfTroubled({ rollout, states: rest });
+    soundOf({ rollout, states: rest });
     yield* ask("status", rollout);
     yield* ask("syncAgain", part(changing));
-    failIfTroubled({ rollout, states: changing });
+    soundOf({ rollout, states: changing });
   } finally {
     yield* ask("note", rollout);
   }
@@ -216,8 +245,7 @@ function* batchSteps(signal: AbortSignal, part: RolloutPart, phase: Phase, batch
 /** Answers the allocations that have changed. */
 function* targetSteps({ rollout, states }: RolloutPart, { phase }: Phase, batch: Batch): Steps<AllocationState[]> {
   yield* ask("lifecycle", { rollout, states: states.filter(isSound) });
-  failIfTroubled({ rollout, states });
-  const reached = states.filter(isSound);
+  const reached = soundOf({ rollout, states });
   if (reached.length === 0) return [];
   const kind = phase === "new" ? "started" : "updated";
   const pass = { kind, job: rollout.plan.job, batch: { ...batch, workers: workersOf(reached) } } as const;
@@ -227,8 +255,7 @@ function* targetSteps({ rollout, states }: RolloutPart, { phase }: Phase, batch:
 
 /** A batch of a job with hooks for job_control, which run instead of the targets: unchanged workers take part, too. */
 function* controlSteps({ rollout, states }: RolloutPart, batch: Batch): Steps<AllocationState[]> {
-  failIfTroubled({ rollout, states });
-  const reached = states.filter(isSound);
+  const reached = soundOf({ rollout, states });
   if (reached.length === 0) return [];
   const changed = reached.filter(({ plan }) => runsTarget(plan.decision.action));
   const variables = controlVariables(rollout.states.filter(isSound));
@@ -271,11 +298,11 @@ function* gateSteps({ rollout, states }: RolloutPart): Steps {
   }
 }
 
-function failIfTroubled({ rollout, states }: RolloutPart): void {
+/** The allocations that are sound. Throws where one has a trouble that is not tolerated. */
+function soundOf({ rollout, states }: RolloutPart): AllocationState[] {
   const { job } = rollout.plan;
-  const errors = states.flatMap(({ plan, trouble }) =>
-    trouble && !isTolerated(trouble, rollout.states, job) ? [`${plan.allocation.worker}: ${inOneLine(trouble.message)}`] : [],
-  );
-  if (errors.length === 0) return;
-  throw new Failure("failed", `job ${job.name} failed on ${counted(errors.length, "worker")}: ${errors.join("; ")}`);
+  const bad = states.filter(({ trouble }) => trouble && !isTolerated(trouble, rollout.states, job));
+  if (bad.length === 0) return states.filter(isSound);
+  const causes = causesOf(new Map(bad.map(({ plan, trouble }) => [plan.allocation.worker, trouble as Trouble])));
+  throw new Failure("failed", `job ${job.name} failed on ${counted(bad.length, "worker")}: ${causes.join("; ")}`);
 }

@@ -17,6 +17,12 @@ export interface RolloutPart {
 export interface Driver {
   /** The named part of the deploy begins; the part before has ended. */
   phase(name: string): Awaitable<void>;
+  /**
+   * Comes once, before anything is touched: the workers that are to be touched are asked whether they can be. `due` names
+   * those of reconcile, `jobs` answers the jobs of this and later waves that need work, as far as that is known. Throws
+   * where none of them is of use.
+   */
+  preflight(of: { due: string[]; jobs: () => CatalogJob[] }): Awaitable<void>;
   /** Stops removed and disabled allocations; a failure stays with its allocation (Deploy order 1). */
   reconcile(of: { due: Due[]; neverDeployed: CatalogAllocation[] }): Awaitable<void>;
   /** Drives each of these to its end, several at a time. */

@@ -3,11 +3,11 @@ import { allocationsNamed, jobsNamed } from "../../bucket/catalog/choices.ts";
 import { type Promotion, promotionsOf } from "../../bucket/catalog/promotions.ts";
 import { mapAll, runAll } from "../../core/async.ts";
 import { throwIfCancelled } from "../../core/errors.ts";
-import type { AllocationDrift, DeployPlan, DriftedFile, PlannedJob } from "../../plan/deploy-plan.ts";
+import type { AllocationDrift, DriftedFile, PlannedJob } from "../../plan/deploy-plan.ts";
 import { parametersOf } from "../../run/protocol.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
 import { Fleet } from "../base/fleet.ts";
-import { concludeWorkers, gradeOf } from "../base/outcome.ts";
+import { concludeWorkers, gradeOf, type Trouble, troubleOf } from "../base/outcome.ts";
 import { type DriftEffects, describeDrift, driftEffects, driftLooks, type LookAt, type Promoted } from "../reach/tree-drift.ts";
 
 const LOOKS_AT_ONCE = 64;
@@ -88,29 +88,29 @@ function driftLines({ worker, outcome, error, allocations }: WorkerDrift): strin
 }
 
 /**
- * Adds to a plan how the files of its allocations are on their workers. Each worker is asked once. Answers the workers
- * that gave no answer. Throws only `cancelled`.
+ * Adds to a plan how the files of its allocations are on their workers. Each worker is asked once. Answers by
+ * worker why there was no answer. Throws only `cancelled`.
  */
 export async function addDrift(
   context: OperationContext,
   effects: DriftEffects,
   jobs: readonly PlannedJob[],
   promoted: readonly Promoted[],
-): Promise<DeployPlan["unreachable"]> {
+): Promise<ReadonlyMap<string, Trouble>> {
   const planned = new Map(jobs.flatMap(({ job, allocations }) => allocations.map((one) => [`${job}@${one.worker}`, one])));
   const byWorker = [...Map.groupBy(promoted, ({ allocation }) => allocation.worker)];
   const lookAt = driftLooks(context, effects, PLAN_DIFF_BYTES);
   let done = 0;
-  const look = async ([worker, own]: [string, Promoted[]]): Promise<DeployPlan["unreachable"]> => {
+  const look = async ([worker, own]: [string, Promoted[]]): Promise<[string, Trouble][]> => {
     try {
       for (const { job, ...drift } of await lookAt(worker, own)) Object.assign(planned.get(`${job}@${worker}`) ?? {}, { drift });
       return [];
     } catch (error) {
       throwIfCancelled(context.signal);
-      return [{ worker, ...gradeOf(error) }];
+      return [[worker, troubleOf(error)]];
     } finally {
       context.progress.report({ phase: "look at files", done: ++done, total: byWorker.length });
     }
   };
-  return (await mapAll(byWorker, LOOKS_AT_ONCE, look, context.signal)).flat();
+  return new Map((await mapAll(byWorker, LOOKS_AT_ONCE, look, context.signal)).flat());
 }

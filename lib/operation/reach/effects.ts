@@ -24,6 +24,8 @@ const SYNC_LIMIT_MS = 900_000;
  * the worker cannot be reached, `cancelled` once the run is cancelled and what the effect had begun has ended.
  */
 export interface Effects extends DriftEffects {
+  /** Opens the way to a worker and looks for the tools there. */
+  reach(host: string): Promise<void>;
   /** Brings `worker.json`, `jobs.json` and `bin/` of a worker up to date (hook-runtime.md, Deploy order 3). */
   syncWorker(host: string, updateSeq: number): Promise<void>;
   /** Writes the files of an allocation to its staging folder, which then holds nothing else. */
@@ -59,6 +61,9 @@ export function effectsOf(
     return await progress.during({ ...place, reason: "sync", detail: "sync" }, SYNC_LIMIT_MS, work);
   };
   return {
+    async reach(host) {
+      await fleet.reach(host);
+    },
     async syncWorker(host, updateSeq) {
       const files = workerFiles(run.bucketId, fleet.worker(host), allocations, updateSeq);
       await syncing({ job: "", worker: host }, WORKER_TREE, ".", files);

@@ -1,10 +1,9 @@
 import { lstat, mkdir } from "node:fs/promises";
 import { homedir } from "node:os";
 import path from "node:path";
-import { Failure } from "../../core/errors.ts";
 import { exists } from "../../core/files.ts";
 import type { Launcher } from "../../core/spawn.ts";
-import type { Transport, WorkerAddress } from "./transport.ts";
+import { type Transport, type WorkerAddress, WorkerFailure } from "./transport.ts";
 
 const OTHERS_MAY_WRITE = 0o022;
 
@@ -34,10 +33,8 @@ async function prepare(worker: WorkerAddress, folder: string): Promise<void> {
     const found = await lstat(folder);
     if (found.isDirectory() && found.uid === process.getuid?.() && !(found.mode & OTHERS_MAY_WRITE)) return;
   } catch (cause) {
-    throw new Failure("failed", `Cannot make the folder of worker ${worker.host}: ${String(cause)}`, { cause });
+    throw new WorkerFailure("failed", worker.host, `Cannot make the folder of {workers}: ${String(cause)}`);
   }
-  throw new Failure(
-    "failed",
-    `Cannot use ${folder} on worker ${worker.host}: it must be a folder of the user who runs ops, with mode 0755 or less`,
-  );
+  const text = `Cannot use ${folder} on {workers}: it must be a folder of the user who runs ops, with mode 0755 or less`;
+  throw new WorkerFailure("failed", worker.host, text);
 }

@@ -1,3 +1,5 @@
+import { Failure, type FailureCode } from "../../core/errors.ts";
+import { shortNames } from "../../core/short-names.ts";
 import type { CommandOutcome } from "../../core/spawn.ts";
 import type { Uncut } from "../../core/streams.ts";
 
@@ -35,6 +37,29 @@ export interface WorkerAddress {
   sshUser?: string;
   sshPort?: number;
   sshJump?: string;
+}
+
+/** More workers than these are not named one by one in a command. */
+const MOST_NAMED = 5;
+
+/** A worker that is of no use. Workers with the same text have the same trouble. */
+export class WorkerFailure extends Failure {
+  /** See {@link aboutWorkers}. */
+  readonly text: string;
+  /** True for what goes away only when a person changes something. */
+  readonly lasts: boolean;
+
+  constructor(code: FailureCode, host: string, text: string, { lasts = code !== "unreachable", note = "" } = {}) {
+    super(code, aboutWorkers(text, [host]) + note);
+    this.text = text;
+    this.lasts = lasts;
+  }
+}
+
+/** A sentence in which these workers stand for `{workers}`, and the option of a command that names them for `{only}`. */
+export function aboutWorkers(text: string, hosts: readonly string[]): string {
+  const workers = `${hosts.length === 1 ? "worker" : "workers"} ${shortNames(hosts)}`;
+  return text.replace("{workers}", workers).replace("{only}", hosts.length > MOST_NAMED ? "" : ` -w ${hosts.join(",")}`);
 }
 
 /** How a script is run on a worker. */

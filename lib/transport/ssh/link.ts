@@ -1,7 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { sleep, unlessAborted, unlessCut, within } from "../../core/async.ts";
-import { Failure } from "../../core/errors.ts";
-import type { LeftListener, WorkerAddress } from "../base/transport.ts";
+import { type LeftListener, type WorkerAddress, WorkerFailure } from "../base/transport.ts";
 import { type Channel, type ChannelReader, openChannel, type WholeInput } from "./channel.ts";
 import { type handshakeLimit, type Limit, type Patience, type Pool, pauseAfter } from "./limits.ts";
 import type { Master, Masters } from "./masters.ts";
@@ -138,22 +137,22 @@ export class SshLink {
   }
 
   /** A failure that names the worker: `failed` where the worker answers but cannot do its task, else `unreachable`. */
-  failed(what: string, why: string, code: "failed" | "unreachable" = "failed"): Failure {
-    return new Failure(code, `${what} worker ${this.#worker.host}: ${why}`);
+  failed(what: string, why: string, code: "failed" | "unreachable" = "failed"): WorkerFailure {
+    return new WorkerFailure(code, this.#worker.host, `${what} {workers}: ${why}`);
   }
 
   /**
    * The failure for a process group that ended without a result: `unreachable` where the connection was lost, `failed`
    * where the worker closed only the session. `rest` ends the sentence.
    */
-  async broken(started: StartedChannel, rest: string): Promise<Failure> {
+  async broken(started: StartedChannel, rest: string): Promise<WorkerFailure> {
     const isClosed = typeof (await started.channel.closed) === "number";
     if (!isClosed || (await within(started.master.ended, SHORT_WAIT_MS)) !== undefined) return this.lost(started, rest);
     return this.failed("Cannot run commands on", `it closed the session${rest}`);
   }
 
   /** The failure `unreachable` for a lost connection. `rest` ends the sentence. */
-  async lost({ master }: StartedChannel, rest: string): Promise<Failure> {
+  async lost({ master }: StartedChannel, rest: string): Promise<WorkerFailure> {
     const said = await within(master.ended, SHORT_WAIT_MS);
     const why = lastLine(said ?? "") || "ssh ended without a word";
     return this.failed("The connection was lost to", `${why}${rest}`, "unreachable");
@@ -188,7 +187,7 @@ export class SshLink {
     throw this.failed("Cannot run commands on", `it does not answer ${limit}`, "unreachable");
   }
 
-  async #notStarted(started: StartedChannel): Promise<Failure> {
+  async #notStarted(started: StartedChannel): Promise<WorkerFailure> {
     const { channel } = started;
     const said = lastLine(channel.output.messages);
     if ((await channel.ended) === NOT_FOUND) return this.failed("Cannot run commands on", "setsid is not installed there");
@@ -212,13 +211,14 @@ export class SshLink {
         leave(opened.isOld ? "failed" : "opened");
         return opened;
       }
-      const { sentence, retryMs, isDropped } = connectTrouble(opened, this.#worker, settings);
+      const { sentence, retryMs, lasts, isDropped } = connectTrouble(opened, this.#worker, settings);
       leave(isDropped ? "dropped" : "failed");
       const pauseMs = pauseAfter(attempt);
       spentMs += performance.now() - started + pauseMs;
       if (spentMs > retryMs) {
         if (retryMs > 0) this.#connected = undefined;
-        throw new Failure("unreachable", attempt > 1 ? `${sentence} (tried ${attempt} times)` : sentence);
+        const note = attempt > 1 ? ` (tried ${attempt} times)` : "";
+        throw new WorkerFailure("unreachable", host, sentence, { lasts, note });
       }
       await sleep(pauseMs, this.closing);
     }

@@ -24,6 +24,8 @@ export interface SshSettings {
   reattachSeconds: number;
   /** How many bytes of each output of a command a worker keeps for that. */
   spoolBytes: number;
+  /** A server has started the run: its console can do what a sentence asks for. */
+  isServed?: boolean;
 }
 
 /** A host to go through, as `ssh_jump` names it. */
@@ -157,18 +159,21 @@ function section(head: string, lines: readonly string[]): string[] {
 
 /** Why a connection could not be opened. */
 interface ConnectTrouble {
-  /** One sentence: which worker, what happened, what to do. */
+  /** Which worker, what happened, what to do, as a {@link WorkerFailure} takes it. */
   sentence: string;
-  /** For how long it is worth trying again; 0 for what only a person can change. */
+  /** For how long it is worth trying again. */
   retryMs: number;
+  /** True for keys and options, which only a person can change. */
+  lasts: boolean;
   /** The server may have dropped the connection because too many came at a time. */
   isDropped: boolean;
 }
 
 interface ConnectTroubleKind {
   pattern: RegExp;
-  /** Zero by default: only a person can help. */
+  /** Zero by default. */
   retryMs?: number;
+  lasts?: boolean;
   isDropped?: boolean;
   /** `{1}` stands for the first group of the pattern, `{place}` and the like for a name. */
   sentence: string;
@@ -183,27 +188,35 @@ const REFUSED_MS = 3_000;
 const TROUBLES: readonly ConnectTroubleKind[] = [
   {
     pattern: /REMOTE HOST IDENTIFICATION HAS CHANGED/,
+    lasts: true,
     sentence:
-      "Refused to connect to {place}: it shows another host key than the one that is trusted; if that is right, trust the new one: `ops worker trust --force`",
+      "Refused to connect to {place}: another host key is shown there than the one that is trusted; if that is right, trust the new one: `ops worker trust --force{only}`{inWorkers}",
   },
   {
     pattern: /Host key verification failed|No \S+ host key is known/,
-    sentence: "Cannot connect to {place}: its host key is not known; check and record it: `ops worker trust`",
+    lasts: true,
+    sentence: "Cannot connect to {place}: the host key is not known; check and record it: `ops worker trust{only}`{inWorkers}",
   },
-  { pattern: /Load key .*?: (.+)/, sentence: "Cannot sign in on {place}: ssh cannot use the private key secrets/{key}: {1}" },
+  {
+    pattern: /Load key .*?: (.+)/,
+    lasts: true,
+    sentence: "Cannot sign in on {place}: ssh cannot use the private key secrets/{key}: {1}; store another one: {store}",
+  },
   {
     pattern: /Permission denied|Too many authentication failures/,
+    lasts: true,
     sentence:
-      "Cannot sign in on {place} as {user}: it does not accept the key secrets/{key}; put its public part into that user's authorized_keys, or upload the right key",
+      "Cannot sign in on {place} as {user}: the key secrets/{key} is not accepted there; put its public part (`ops ssh-key show`) into that user's authorized_keys, or store the right key: {store}",
   },
   {
     pattern: /Unable to negotiate .*?: (no matching .+? found)|(Bad (?:SSH2 )?\S+ '.+?')/,
+    lasts: true,
     sentence: "Cannot connect to {place}: {1}{2}; see ssh_options in ops.conf",
   },
-  { pattern: /Could not resolve hostname (\S+): (.+)/, sentence: "Cannot connect to {place}: the name {1} has no address: {2}" },
+  { pattern: /Could not resolve hostname (\S+): (.+)/, sentence: "Cannot connect to {place}: the name has no address: {2}" },
   {
     pattern: /open failed: (?:connect failed: )?(.+)/,
-    sentence: "Cannot connect to worker {worker}: its jump host does not get to port {port} there: {1}",
+    sentence: "Cannot connect to {workers}: the jump host does not get to port {port} there: {1}",
   },
   {
     pattern: /connect to host \S+ port (\d+): Connection refused/,
@@ -214,7 +227,7 @@ const TROUBLES: readonly ConnectTroubleKind[] = [
     pattern: /timed out during banner exchange|the login timed out|Connection to \S+ port \d+ timed out/,
     retryMs: TRANSIENT_MS,
     sentence:
-      "Cannot sign in on {place}: port {port} accepts the connection, but the login hangs; does its sshd hang, or is the host out of memory or processes?",
+      "Cannot sign in on {place}: port {port} accepts the connection, but the login hangs; does sshd hang there, or is the host out of memory or processes?",
   },
   {
     pattern: /timed out/,
@@ -224,7 +237,7 @@ const TROUBLES: readonly ConnectTroubleKind[] = [
   {
     pattern: /Connection to \S+ closed by remote host/,
     retryMs: TRANSIENT_MS,
-    sentence: "Cannot connect to {place}: it closes the connection right after the login; see the log of its sshd",
+    sentence: "Cannot connect to {place}: the connection is closed right after the login; see the log of sshd there",
   },
   { pattern: /^\s*$/, retryMs: TRANSIENT_MS, sentence: "Cannot connect to {place}: ssh ended without a word" },
   {
@@ -232,7 +245,7 @@ const TROUBLES: readonly ConnectTroubleKind[] = [
     retryMs: TRANSIENT_MS,
     isDropped: true,
     sentence:
-      "Cannot connect to {place}: it drops the connection before the login is done; its sshd may have too many logins at a time (MaxStartups) or has blocked this machine",
+      "Cannot connect to {place}: the connection is dropped before the login is done; sshd there may have too many logins at a time (MaxStartups) or has blocked this machine",
   },
   { pattern: /connect to host \S+ port \d+: (.+)/, sentence: "Cannot connect to {place}: {1}" },
 ];
@@ -240,24 +253,35 @@ const TROUBLES: readonly ConnectTroubleKind[] = [
 /** What the messages of an ssh mean that could not connect. */
 export function connectTrouble(messages: string, worker: WorkerAddress, settings: SshSettings): ConnectTrouble {
   const names = troubleNames(messages, worker, settings);
-  for (const { pattern, retryMs = 0, isDropped = false, sentence } of TROUBLES) {
+  for (const { pattern, retryMs = 0, lasts = false, isDropped = false, sentence } of TROUBLES) {
     const found = pattern.exec(messages);
     if (!found) continue;
     const words = sentence.replace(/\{(\w+)\}/g, (_, name) => names[name] ?? found[Number(name)] ?? "");
-    return { sentence: words, retryMs, isDropped };
+    return { sentence: words, retryMs, lasts, isDropped };
   }
-  return { sentence: `Cannot connect to ${names.place}: ${lastLine(messages)}`, retryMs: 0, isDropped: false };
+  const sentence = `Cannot connect to ${names.place}: ${lastLine(messages)}`;
+  return { sentence, retryMs: 0, lasts: false, isDropped: false };
 }
 
 /** The names for the sentences. Behind a jump host, messages that name only the jump host are about the jump host. */
 function troubleNames(messages: string, worker: WorkerAddress, settings: SshSettings): Record<string, string> {
   const { host, sshUser = settings.user, sshPort = settings.port } = worker;
   const jump = jumpOf(worker, settings);
-  const key = path.basename(settings.keyFile);
+  const workers = "{workers}";
+  const inWorkers = inConsole(settings, "Trust under Workers");
+  const names = { workers, only: "{only}", key: path.basename(settings.keyFile), store: storeKey(settings), inWorkers };
   if (!jump || !messages.includes(jump.host) || messages.includes(host))
-    return { place: `worker ${host}`, worker: host, user: sshUser, port: String(sshPort), key };
-  const place = `the jump host ${jump.host} of worker ${host}`;
-  return { place, worker: host, user: jump.user, port: String(jump.port), key };
+    return { ...names, place: workers, user: sshUser, port: String(sshPort) };
+  return { ...names, place: `the jump host ${jump.host} of ${workers}`, user: jump.user, port: String(jump.port) };
+}
+
+/** What stores a private key. */
+export function storeKey(settings: SshSettings): string {
+  return `\`ops ssh-key set\`${inConsole(settings, "Secrets")}`;
+}
+
+function inConsole({ isServed }: SshSettings, place: string): string {
+  return isServed ? `, or ${place} in the console` : "";
 }
 
 /** The last line of a text, without a period. */

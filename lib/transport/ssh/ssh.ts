@@ -12,6 +12,7 @@ import {
   type ScriptOptions,
   type Transport,
   type WorkerAddress,
+  WorkerFailure,
 } from "../base/transport.ts";
 import {
   type ChannelReader,
@@ -27,7 +28,7 @@ import { type Keeping, keptMasters } from "./kept-masters.ts";
 import { descriptorRoom, enterAll, handshakeLimit, Limit, Patience, Pool } from "./limits.ts";
 import { SshLink, type SshRun, type StartedChannel } from "./link.ts";
 import { ownMasters } from "./masters.ts";
-import { SSH_FILES, type SshSettings, socketName } from "./openssh.ts";
+import { SSH_FILES, type SshSettings, socketName, storeKey } from "./openssh.ts";
 import { Execution, endRemoteGroup, KeptShell, type ScriptEnd } from "./shell.ts";
 import { Survivor, settleLeft } from "./survivor.ts";
 
@@ -264,11 +265,9 @@ export class SshConnections {
     { keeping, listener }: { keeping?: Keeping | undefined; listener?: LeftListener | undefined } = {},
   ): Promise<SshConnections> {
     const { concurrency, keyFile, knownHostsFile } = settings;
-    if (!(await exists(keyFile)))
-      throw new Failure(
-        "failed",
-        `Cannot reach workers over ssh: there is no private key secrets/${path.basename(keyFile)}; upload one (see docs/ssh.md)`,
-      );
+    const missing = `Cannot reach workers over ssh: there is no private key secrets/${path.basename(keyFile)}`;
+    const advice = `make one: \`ops ssh-key create\`, or store yours: ${storeKey(settings)}`;
+    if (!(await exists(keyFile))) throw new WorkerFailure("failed", "", `${missing}; ${advice}`);
     const setup = { settings, workers, launcher };
     const living = await keptFolders(knownHostsFile);
     const place = (keeping && (await keptMasters({ ...setup, keeping }, living))) ?? (await ownMasters(setup));

@@ -212,7 +212,7 @@ test("a worker that cannot be reached fails its own allocations, and only those"
   const { deploys } = await chain(t);
   const reach = await deploys.cutOff(B);
   const { jobs, error } = await deploys.deploy({ jobs: ["other", "store"] });
-  assert.match(error?.message ?? "", /other: job other failed on 1 worker: 127\.0\.0\.2: /);
+  assert.match(error?.message ?? "", /other: job other failed on 1 worker: Cannot connect to worker 127\.0\.0\.2: /);
   assert.deepEqual(
     jobs.map((job) => job.allocations.map((one) => `${one.worker} ${one.outcome}`)),
     [

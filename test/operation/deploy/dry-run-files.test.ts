@@ -136,7 +136,7 @@ test("a dry run asks each worker once for files changed by hand, missing, or in 
   assert.deepEqual([on(jobIn(plan, "web"), C).drift, plan.unreachable.map(({ worker }) => worker)], [null, [C]]);
   assert.match(run.text, /127\.0\.0\.1: changed by hand\n\s+changed conf\/a\n\s+@@/);
   assert.match(run.text, /127\.0\.0\.2: changed by hand, and stays so: only --force puts it back\n\s+missing a\n/);
-  assert.match(run.text, /warning: 127\.0\.0\.3: unreachable now, nothing could be done there: /);
+  assert.match(run.text, /warning: nothing could be done there now: Cannot connect to worker 127\.0\.0\.3: /);
   back();
 
   const runId = path.basename(run.folder);

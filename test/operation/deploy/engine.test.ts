@@ -62,7 +62,9 @@ test("HR-094 HR-099 HR-110 the engine asks for the steps of a deploy in their or
   const asked = await listen(steps());
   assert.deepEqual(state(), before);
   const wave = (seq: number, job: string, batches: string[]) => [
-    ...[`phase wave ${seq}: pre_deploy`, `preDeploy ${job}`, `phase wave ${seq}: plan`, "raiseSequence"],
+    ...[`phase wave ${seq}: pre_deploy`, `preDeploy ${job}`, `phase wave ${seq}: plan`],
+    ...(seq === 0 ? ["phase preflight", "preflight"] : []),
+    "raiseSequence",
     ...[`phase wave ${seq}: worker files`, "workerFiles", `phase wave ${seq}: roll out`, `decided ${job}`],
     ...[`begin ${job}`, `checkDrift ${job} ${A} ${B}`, `sync ${job} ${A} ${B}`, ...batches],
     ...[`hooks post_deploy ${job}`, `promote ${job}`, `status ${job}`, `syncAgain ${job} ${A} ${B}`],

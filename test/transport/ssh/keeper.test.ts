@@ -93,7 +93,7 @@ const changes: [string, (fleet: SshFleet) => RunOptions, RegExp | undefined][] =
       writeFileSync(keyFile, readFileSync(fleet.strangersKey()), { mode: 0o600 });
       return { settings: { keyFile } };
     },
-    /does not accept the key secrets\/worker\.key/,
+    /the key secrets\/worker\.key is not accepted there/,
   ],
   [
     "another host key",
@@ -101,7 +101,7 @@ const changes: [string, (fleet: SshFleet) => RunOptions, RegExp | undefined][] =
       fleet.trust(fleet.strangersKey());
       return {};
     },
-    /shows another host key than the one that is trusted/,
+    /another host key is shown there than the one that is trusted/,
   ],
   [
     "no host keys",
@@ -109,7 +109,7 @@ const changes: [string, (fleet: SshFleet) => RunOptions, RegExp | undefined][] =
       rmSync(fleet.knownHostsFile);
       return {};
     },
-    /its host key is not known/,
+    /the host key is not known/,
   ],
   ["another option", () => ({ settings: { options: { ServerAliveInterval: "7" } } }), undefined],
   ["another port", (fleet) => ({ workers: fleet.hosts.map((host) => fleet.worker(host, { sshPort: 1 })) }), /port 1 there/],

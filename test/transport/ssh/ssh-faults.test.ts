@@ -17,7 +17,7 @@ const refusals: [string, (fleet: SshFleet, t: TestContext) => Promise<Transport>
   [
     "a key that the worker does not know",
     (fleet, t) => fleet.one(t, { keyFile: fleet.strangersKey() }),
-    /^Cannot sign in on worker 127\.0\.0\.1 as \S+: it does not accept the key secrets\/stranger/,
+    /^Cannot sign in on worker 127\.0\.0\.1 as \S+: the key secrets\/stranger/,
   ],
   [
     "a key that is none",
@@ -33,7 +33,7 @@ const refusals: [string, (fleet: SshFleet, t: TestContext) => Promise<Transport>
       writeFileSync(fleet.knownHostsFile, "");
       return fleet.one(t);
     },
-    /^Cannot connect to worker 127\.0\.0\.1: its host key is not known; check and record it: `ops worker trust`$/,
+    /^Cannot connect to worker 127\.0\.0\.1: the host key is not known; check and record it: `ops worker trust -w 127\.0\.0\.1`$/,
   ],
   [
     "no known host at all",
@@ -41,7 +41,7 @@ const refusals: [string, (fleet: SshFleet, t: TestContext) => Promise<Transport>
       rmSync(fleet.knownHostsFile);
       return fleet.one(t);
     },
-    /^Cannot connect to worker 127\.0\.0\.1: its host key is not known/,
+    /^Cannot connect to worker 127\.0\.0\.1: the host key is not known/,
   ],
   [
     "a changed host key",
@@ -49,7 +49,7 @@ const refusals: [string, (fleet: SshFleet, t: TestContext) => Promise<Transport>
       fleet.trust(fleet.strangersKey());
       return fleet.one(t);
     },
-    /^Refused to connect to worker 127\.0\.0\.1: it shows another host key than the one that is trusted; /,
+    /^Refused to connect to worker 127\.0\.0\.1: another host key is shown there than the one that is trusted; /,
   ],
   [
     "no algorithm in common",

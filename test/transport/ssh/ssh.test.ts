@@ -383,7 +383,8 @@ test("a run without a private key, or for a worker nobody knows, is refused befo
   const fleet = await SshFleet.start(t);
   await assert.rejects(fleet.connect(t, { keyFile: path.join(fleet.folder, "worker.key") }), {
     code: "failed",
-    message: "Cannot reach workers over ssh: there is no private key secrets/worker.key; upload one (see docs/ssh.md)",
+    message:
+      "Cannot reach workers over ssh: there is no private key secrets/worker.key; make one: `ops ssh-key create`, or store yours: `ops ssh-key set`",
   });
   const { connections } = await fleet.connect(t);
   assert.throws(() => connections.transport(fleet.worker("127.0.0.8"), BUCKET_ID), { code: "internal" });
