@@ -142,6 +142,11 @@ function aligned(cell: string, width: number, right: boolean): string {
 
 const DIFF_COLOURS: Record<string, "red" | "green" | "cyan"> = { "-": "red", "+": "green", "@": "cyan" };
 
+/** True where stdout is a terminal that shows colours, and its user wants them. */
+export function hasColours(): boolean {
+  return process.stdout.isTTY && !process.env.NO_COLOR && process.env.TERM !== "dumb";
+}
+
 /** Colours the diffs in a log, indented or not: removed lines red, added lines green, names of files bold. */
 export function diffColours(text: string): string {
   return text.replace(/^( *)((?:@@ |[-+]).*)$/gm, (_, indent: string, line: string) => {

@@ -1,6 +1,6 @@
 import { explain } from "../../core/errors.ts";
 import type { RunKind, RunParams } from "../../run/protocol.ts";
-import { diffColours, toStderr, toStdout } from "../base/terminal.ts";
+import { diffColours, hasColours, toStderr, toStdout } from "../base/terminal.ts";
 
 /** Shows the result of a run on stdout once it has ended. */
 export interface RunView {
@@ -13,8 +13,7 @@ export interface RunView {
 /** Prints Activity: failures on stderr, where scripts look for them, and the rest on stdout unless the view says otherwise. */
 export function activityPrinter(view: RunView | undefined, kind: RunKind, params: RunParams): (text: string) => void {
   const hasDiffs = kind === "drift" || params.dry_run === true;
-  const isColoured = hasDiffs && process.stdout.isTTY && !process.env.NO_COLOR && process.env.TERM !== "dumb";
-  const painted = isColoured ? diffColours : undefined;
+  const painted = hasDiffs && hasColours() ? diffColours : undefined;
   const { meanwhile = "before" } = view ?? {};
   return (text) => {
     if (meanwhile === "quiet" && !/^(error|warning): /.test(text)) return;
