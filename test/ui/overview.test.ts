@@ -280,6 +280,8 @@ test("orders are for the ticked workers; what is dangerous waits until the name 
   const forgotten = await given(() => more("Stop and forget …"), "Stop and forget");
   assert.deepEqual(forgotten, ["jobs/nginx/stop", { ...only, forget: true }]);
   assert.deepEqual(await sent(() => ui.button("Health check").click()), ["health_check", { jobs: ["nginx"] }]);
+  await main().locator(".head .more").click();
+  assert.match((await menu("Logs on the workers").getAttribute("href")) ?? "", /\/jobs\/nginx\/logs\?follow=true$/);
 });
 
 test("CP-177 a bucket is built, renamed and deleted by its name", async () => {

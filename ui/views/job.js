@@ -103,6 +103,7 @@ function jobControls(page, look) {
     orderItem(page, "Status", () => ({ path: pathOf(job, "status"), body: allocationsIn(look) })),
     orderItem(page, "Run target …", () => targetOrder(look)),
     curlItem(page, order("restart")),
+    el("a.item", { href: page.path(pathOf(job, "logs?follow=true")), target: "_blank", role: "menuitem" }, "Logs on the workers"),
     el("hr"),
     orderItem(page, "Stop and forget …", () => controlOrder(look, "stop", { forget: true }), { dangerous: true }),
   ];

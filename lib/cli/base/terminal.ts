@@ -140,12 +140,12 @@ function aligned(cell: string, width: number, right: boolean): string {
   return right ? text.padStart(width) : text.padEnd(width);
 }
 
-/** Whether colours are wanted on stdout. */
-export function isColoured(): boolean {
+const DIFF_COLOURS: Record<string, "red" | "green" | "cyan"> = { "-": "red", "+": "green", "@": "cyan" };
+
+/** True where stdout is a terminal that shows colours, and its user wants them. */
+export function hasColours(): boolean {
   return process.stdout.isTTY && !process.env.NO_COLOR && process.env.TERM !== "dumb";
 }
-
-const DIFF_COLOURS: Record<string, "red" | "green" | "cyan"> = { "-": "red", "+": "green", "@": "cyan" };
 
 /** Colours the diffs in a log, indented or not: removed lines red, added lines green, names of files bold. */
 export function diffColours(text: string): string {

@@ -52,6 +52,12 @@ export function showInfo(info: Record<string, Cell>, input: Parsed): number {
   return EXIT.done;
 }
 
+/** The hooks of all jobs of the bucket in a folder, a row for each event. */
+export async function catalogHooks(dir: string) {
+  using db = await openBucket(layoutOf(dir));
+  return catalogView(db, "hooks", {}, { limit: ALL_ROWS }).items;
+}
+
 /** `ops cat <resource>`. Throws `ErrNotFound` when there is nothing to show. */
 export async function catCommand(name: ViewName, input: Parsed): Promise<number> {
   const layout = layoutOf(bucketDir(input));

@@ -1,7 +1,7 @@
 import { explain } from "../../core/errors.ts";
 import type { RunParams, RunStatus } from "../../run/protocol.ts";
 import { EXIT } from "../base/flags.ts";
-import { diffColours, isColoured, toStderr, toStdout } from "../base/terminal.ts";
+import { diffColours, hasColours, toStderr, toStdout } from "../base/terminal.ts";
 
 /** The exit code for the end of a run. */
 export const EXIT_OF: Readonly<Record<RunStatus, number>> = {
@@ -30,7 +30,7 @@ export function activityPrinter(
   isWhole = false,
 ): (text: string) => void {
   const hasDiffs = kind === "drift" || params.dry_run === true;
-  const painted = hasDiffs && isColoured() ? diffColours : undefined;
+  const painted = hasDiffs && hasColours() ? diffColours : undefined;
   const { meanwhile = "before" } = view ?? {};
   return (text) => {
     if (meanwhile === "quiet" && !/^(error|warning): /.test(text)) return;

@@ -1,6 +1,7 @@
 import { LAST_OUTCOMES, STATES } from "../../bucket/catalog/states.ts";
 import type { ViewName } from "../../bucket/catalog/views.ts";
 import { AS_JSON, BUCKET_DIR, type Command, type Flag } from "../base/flags.ts";
+import { olderSpelling } from "./older.ts";
 
 const TABLE_AS_JSON: Flag = { name: "json", help: "Print JSON instead of a table" };
 const ONLY_JOBS: Flag = { name: "jobs", value: "A,B", help: "Only entries of these jobs" };
@@ -34,6 +35,16 @@ const VIEWS: Record<ViewName, { summary: string; flags: Flag[] }> = {
   certs: { summary: "Show the certificates and when they end", flags: [ONLY_JOBS, ONLY_WORKERS] },
 };
 
+const CATS = Object.entries(VIEWS).map(
+  ([name, { summary, flags }]): Command => ({
+    name: `cat ${name}`,
+    summary,
+    flags: [BUCKET_DIR, ...flags, TABLE_AS_JSON],
+    run: async (input) => (await import("../bucket/catalog.ts")).catCommand(name as ViewName, input),
+    remote: async (input, target) => (await import("../remote/views.ts")).remoteView(name as ViewName, input, target),
+  }),
+);
+
 /** Commands that show the catalog, the key-value store and the logs. They take no lock, but for `kv set-secret`. */
 export const READING_COMMANDS: readonly Command[] = [
   {
@@ -43,15 +54,8 @@ export const READING_COMMANDS: readonly Command[] = [
     run: async (input) => (await import("../bucket/catalog.ts")).infoCommand(input),
     remote: async (input, target) => (await import("../remote/views.ts")).remoteInfo(input, target),
   },
-  ...Object.entries(VIEWS).map(
-    ([name, { summary, flags }]): Command => ({
-      name: `cat ${name}`,
-      summary,
-      flags: [BUCKET_DIR, ...flags, TABLE_AS_JSON],
-      run: async (input) => (await import("../bucket/catalog.ts")).catCommand(name as ViewName, input),
-      remote: async (input, target) => (await import("../remote/views.ts")).remoteView(name as ViewName, input, target),
-    }),
-  ),
+  ...CATS,
+  ...CATS.filter(({ name }) => name === "cat ports").map((ports) => olderSpelling("cat job_ports", ports)),
   {
     name: "cat kv get",
     summary: "Show one key of the key-value store",

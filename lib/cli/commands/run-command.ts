@@ -18,10 +18,12 @@ import { jsonText } from "../base/terminal.ts";
 import type { RunView } from "../bucket/output.ts";
 import type { RemoteBucket } from "../remote/remote-bucket.ts";
 
-/** What a part of a name means, in a bucket here or on a server. Both throw where there is none, and where it may be several. */
+/** What names mean, in a bucket here or on a server. The first two throw where there is none, and where it may be several. */
 export interface Names {
   runNamed(given: string): Promise<string>;
   snapshotNamed(given: string): Promise<string>;
+  /** The hooks of all jobs; one on several events comes several times. */
+  hooks(): Promise<readonly Record<string, unknown>[]>;
 }
 
 /** What the parameters of a kind of run do not tell about its command. */
@@ -178,6 +180,7 @@ async function namesOf(dir: string): Promise<Names> {
   return {
     runNamed: async (given) => (await import("../../run/record.ts")).runNamed(await initialisedBucket(dir), given),
     snapshotNamed: async (given) => (await import("../bucket/upkeep.ts")).snapshotFile(dir, given),
+    hooks: async () => (await import("../bucket/catalog.ts")).catalogHooks(dir),
   };
 }
 

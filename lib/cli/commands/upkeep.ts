@@ -45,6 +45,16 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
     run: async (input) => (await import("../bucket/workspace.ts")).formatCommand(input),
   },
   {
+    name: "migrate",
+    summary: "Show what changes in a workspace of the earlier form, and with --write change it",
+    operands: [{ name: "folder", help: "The folder of the bucket (default: the current folder)", optional: true }],
+    flags: [
+      { name: "write", help: "Change the files" },
+      { name: "dry-run", help: "Only show the differences (default)" },
+    ],
+    run: async (input) => (await import("../bucket/migrate.ts")).migrateCommand(input),
+  },
+  {
     name: "schema",
     summary: "Print the JSON Schema of a file of the workspace, for editors",
     operands: [{ name: "file", help: "Either manifest, workers or disabled", choices: ["manifest", "workers", "disabled"] }],

@@ -63,6 +63,11 @@ export class RemoteBucket {
     return idNamed(given.replace(/\.tar\.gz$/, ""), names, "snapshot");
   }
 
+  /** The hooks of all jobs, a row for each event. */
+  async hooks(): Promise<Item[]> {
+    return await this.all("/cat/hooks");
+  }
+
   /** The whole id of a revision that a beginning or an end of an id names. */
   async revisionNamed(given: string): Promise<string> {
     if (isUuid(given.toLowerCase())) return given.toLowerCase();

@@ -2,7 +2,7 @@ import type { Revision } from "../../bucket/source/revisions.ts";
 import { idNamed } from "../../codec/uuid.ts";
 import { byteSize, counted } from "../../core/plain-text.ts";
 import { EXIT, type Parsed, wantsJson } from "../base/flags.ts";
-import { diffColours, isColoured, printJson, textTable, toStdout } from "../base/terminal.ts";
+import { diffColours, hasColours, printJson, textTable, toStdout } from "../base/terminal.ts";
 import type { BucketAccess, RevisionDiff } from "./access.ts";
 import { factLines, shownTime } from "./shown.ts";
 
@@ -69,7 +69,7 @@ export async function diffRevisions(bucket: BucketAccess, input: Parsed): Promis
   const against = other === undefined ? undefined : await bucket.revisionNamed(other);
   const diff = await bucket.diff(await bucket.revisionNamed(given), against);
   if (wantsJson(input)) printJson(diff);
-  else toStdout(diffText(diff), isColoured() ? diffColours : undefined);
+  else toStdout(diffText(diff), hasColours() ? diffColours : undefined);
   return EXIT.done;
 }
 
