@@ -2,9 +2,8 @@ import type { Revision } from "../../bucket/source/revisions.ts";
 import { idNamed } from "../../codec/uuid.ts";
 import { byteSize, counted } from "../../core/plain-text.ts";
 import { EXIT, type Parsed, wantsJson } from "../base/flags.ts";
-import { diffColours, hasColours, printJson, textTable, toStdout } from "../base/terminal.ts";
+import { diffColours, factLines, hasColours, printJson, shownTime, textTable, toStdout } from "../base/terminal.ts";
 import type { BucketAccess, RevisionDiff } from "./access.ts";
-import { factLines, shownTime } from "./shown.ts";
 
 /** What a list shows of a revision. */
 type Listed = Pick<Revision, "id" | "created_at" | "current" | "last_successful"> & {

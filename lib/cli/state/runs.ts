@@ -8,12 +8,22 @@ import { type Progress, RUN_KINDS, type RunKind, type RunStatus } from "../../ru
 import { askedBy } from "../../run/record.ts";
 import type { ShownRun } from "../../server/run-list.ts";
 import { EXIT, flagNumber, type Parsed, wantsJson } from "../base/flags.ts";
-import { jsonLine, printJson, printTable, shortId, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
+import {
+  factLines,
+  jsonLine,
+  printJson,
+  printTable,
+  shortId,
+  shownTime,
+  spanOf,
+  stopRequest,
+  toStderr,
+  toStdout,
+} from "../base/terminal.ts";
 import { foldedText } from "../bucket/fold.ts";
 import { activityPrinter, EXIT_OF, Lines } from "../bucket/output.ts";
 import { deploySummary, factsTable, sysstatTable, uptimeTable } from "../bucket/results.ts";
 import type { BucketAccess, RunDetail } from "./access.ts";
-import { factLines, shownTime, spanOf } from "./shown.ts";
 
 const RUNS_SHOWN = 20;
 const LONGEST_TAIL = 1_000;

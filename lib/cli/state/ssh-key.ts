@@ -7,9 +7,8 @@ import { Failure } from "../../core/errors.ts";
 import { readBounded, realPlace, remove } from "../../core/files.ts";
 import { Launcher } from "../../core/spawn.ts";
 import { EXIT, type Parsed, wantsJson } from "../base/flags.ts";
-import { printJson, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
+import { factLines, printJson, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
 import type { BucketAccess } from "./access.ts";
-import { factLines } from "./shown.ts";
 
 const KEY_BYTES = 16 * 1024;
 const MAKE_MS = 30_000;

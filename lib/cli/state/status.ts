@@ -1,9 +1,8 @@
 import { counted } from "../../core/plain-text.ts";
 import { shortNames } from "../../core/short-names.ts";
 import { EXIT, type Parsed, wantsJson } from "../base/flags.ts";
-import { printJson, shortId, textTable, toStdout, visible } from "../base/terminal.ts";
+import { ago, factLines, printJson, shortId, spanOf, textTable, toStdout, visible } from "../base/terminal.ts";
 import type { BucketAccess, Summary, WaitingStart } from "./access.ts";
-import { ago, factLines, spanOf } from "./shown.ts";
 
 const LISTED_PROBLEMS = 10;
 const MOST_OTHERS = 5;
