@@ -172,6 +172,8 @@ test("what reconcile is to stop comes after the preflight, and a hook that may f
   );
   assert.deepEqual(outcomes(run), { hooked: "skipped", one: "skipped", two: "failed" });
   assert.equal(traces(deploys.bucket.dir).length, 1);
+  const only = await deploys.deploy({ jobs: ["one"] });
+  assert.equal(only.reconciled[0]?.outcome, "unreachable", "what is only to be stopped is told by reconcile");
 });
 
 test("a worker that is down does not end a deploy; one of a later wave is asked again when its wave comes", async (t) => {
