@@ -53,7 +53,7 @@ export function liveEntries(kv: KvStore, jobs: readonly string[] | undefined, no
 /** The entries as JSON lines, below a line that says how many. Secrets are sealed with the passphrase, if there is one. */
 export async function linesOfEntries(entries: readonly LiveEntry[], passphrase: string | undefined): Promise<string> {
   const salt = randomBytes(SALT_BYTES).toString("base64");
-  const sealKey = passphrase === undefined ? undefined : await keyOf(passphrase, salt);
+  const sealKey = passphrase === undefined ? undefined : await sealKeyOf(passphrase, salt);
   const lines = entries.map(({ namespace, key, value, ...rest }) => {
     const isSealed = sealKey !== undefined && isSecretNamespace(namespace);
     return { namespace, key, ...(isSealed ? { sealed: seal(sealKey, namespace, key, value) } : { value }), ...rest };
@@ -75,7 +75,7 @@ export async function entriesOfLines(text: string, passphrase: string | undefine
   const rest = written.slice(head ? 1 : 0);
   if (head && head.entries !== rest.length)
     throw new Failure("usage", `stdin: the first line tells of ${head.entries} entries, and there are ${rest.length}`);
-  const sealKey = passphrase === undefined || head?.salt === undefined ? undefined : await keyOf(passphrase, head.salt);
+  const sealKey = passphrase === undefined || head?.salt === undefined ? undefined : await sealKeyOf(passphrase, head.salt);
   return rest.map((one) => {
     const { namespace, key, value, sealed = "", ttl } = shaped(LINE, one);
     const wrong = (why: string) => new Failure("usage", `stdin, ${one.place}: ${why}`);
@@ -95,7 +95,7 @@ function shaped<T>(shape: Shape<T>, { line, place }: { line: string; place: stri
   throw new Failure("usage", `stdin, ${place}: ${path === "" ? "" : `${path}: `}${message}`);
 }
 
-async function keyOf(passphrase: string, salt: string): Promise<Buffer> {
+async function sealKeyOf(passphrase: string, salt: string): Promise<Buffer> {
   const derive = promisify(scrypt) as (secret: string, salt: string, length: number, cost: typeof COST) => Promise<Buffer>;
   return await derive(passphrase, salt, KEY_BYTES, COST);
 }

@@ -45,12 +45,12 @@ export async function importKvCommand(input: Parsed): Promise<number> {
   if (text === undefined) throw new Failure("usage", "stdin is not UTF-8 text");
   const entries = await entriesOfLines(text, passphrase);
   await using _ = await takeBucket(layout, uuidV7(), "kv import");
-  await stored(layout, entries);
+  await storeIn(layout, entries);
   toStderr(`imported ${counted(entries.length, "key")}\n`);
   return EXIT.done;
 }
 
-async function stored(layout: Layout, entries: Parameters<typeof storeEntries>[2]): Promise<void> {
+async function storeIn(layout: Layout, entries: Parameters<typeof storeEntries>[2]): Promise<void> {
   using db = openDatabase(layout.database);
   storeEntries(db, new KvStore(db, await loadKvKey(layout)), entries);
 }
