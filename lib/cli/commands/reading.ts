@@ -19,6 +19,11 @@ const STATE: Flag = {
   choices: STATES,
   help: `Only allocations in one of these states: ${STATES.join(", ")}`,
 };
+const PASSPHRASE: Flag = {
+  name: "passphrase-file",
+  value: "FILE",
+  help: "File of the passphrase that secrets are sealed with, of at least 12 characters",
+};
 const DELETED: Flag = { name: "deleted", help: "Show deleted keys too" };
 
 const VIEWS: Record<ViewName, { summary: string; flags: Flag[] }> = {
@@ -45,7 +50,7 @@ const CATS = Object.entries(VIEWS).map(
   }),
 );
 
-/** Commands that show the catalog, the key-value store and the logs. They take no lock, but for `kv set-secret`. */
+/** Commands that show the catalog, the key-value store and the logs. They take no lock, but for those that change secrets. */
 export const READING_COMMANDS: readonly Command[] = [
   {
     name: "info",
@@ -118,6 +123,18 @@ export const READING_COMMANDS: readonly Command[] = [
     flags: [BUCKET_DIR, AS_JSON],
     run: async (input) => (await import("../bucket/catalog.ts")).deleteSecretCommand(input),
     remote: async (input, target) => (await import("../remote/views.ts")).remoteDeleteSecret(input, target),
+  },
+  {
+    name: "kv export",
+    summary: "Print the variables and secrets of jobs that no build writes, as JSON lines for ops kv import",
+    flags: [BUCKET_DIR, ONLY_JOBS, PASSPHRASE, { name: "reveal", help: "Print secrets in clear" }],
+    run: async (input) => (await import("../bucket/kv.ts")).exportKvCommand(input),
+  },
+  {
+    name: "kv import",
+    summary: "Store variables and secrets of jobs from JSON lines on stdin, all or none",
+    flags: [BUCKET_DIR, PASSPHRASE],
+    run: async (input) => (await import("../bucket/kv.ts")).importKvCommand(input),
   },
   {
     name: "logs",

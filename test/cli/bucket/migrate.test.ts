@@ -124,7 +124,7 @@ test("a migrated workspace builds to the same catalog, and its files differ in t
 test("docs/migrate.md: every command does what the page says", async (t) => {
   const folder = temporaryFolder(t);
   const page = blocksOf(path.join(PROGRAM_ROOT, "docs", "migrate.md"));
-  const settings = `export EARLIER=${earlier(t, path.join(folder, "workers"))} BUCKET_ID=${ID}\n`;
+  const settings = `export EARLIER=${earlier(t, path.join(folder, "workers"))} BUCKET_ID=${ID} JOB=app\n`;
   const played = await play(folder, page, settings);
   for (const one of played) {
     const where = `line ${one.block.line}:\n${one.block.commands}\n${one.output}`;
