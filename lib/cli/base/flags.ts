@@ -115,7 +115,7 @@ export function commaList(text: string, what: string): string[] {
 }
 
 /** True where `--json` was given. */
-export function wantsJson(input: Parsed): boolean {
+export function wantsJson(input: Pick<Parsed, "switches">): boolean {
   return input.switches.has("json");
 }
 
