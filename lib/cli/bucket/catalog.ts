@@ -221,6 +221,7 @@ function changeSecretIn(layout: Layout, command: string): ChangeSecret {
 export async function storeSecret(input: Parsed, change: ChangeSecret): Promise<number> {
   const secret = { ...secretOf(input), ttlSeconds: flagNumber(input, "ttl") };
   await change({ ...secret, value: await readSecret() });
+  if (wantsJson(input)) printJson({ job: secret.job, key: secret.key });
   toStderr(`secret ${secret.key} of job ${secret.job} is stored\n`);
   return EXIT.done;
 }
@@ -229,6 +230,7 @@ export async function storeSecret(input: Parsed, change: ChangeSecret): Promise<
 export async function removeSecret(input: Parsed, change: ChangeSecret): Promise<number> {
   const secret = secretOf(input);
   await change(secret);
+  if (wantsJson(input)) printJson({ job: secret.job, key: secret.key });
   toStderr(`secret ${secret.key} of job ${secret.job} is deleted\n`);
   return EXIT.done;
 }

@@ -1,6 +1,6 @@
 import { LAST_OUTCOMES, STATES } from "../../bucket/catalog/states.ts";
 import type { ViewName } from "../../bucket/catalog/views.ts";
-import { BUCKET_DIR, type Command, type Flag } from "../base/flags.ts";
+import { AS_JSON, BUCKET_DIR, type Command, type Flag } from "../base/flags.ts";
 import { olderSpelling } from "./older.ts";
 
 const TABLE_AS_JSON: Flag = { name: "json", help: "Print JSON instead of a table" };
@@ -109,7 +109,7 @@ export const READING_COMMANDS: readonly Command[] = [
       { name: "job", help: "The job that may read it" },
       { name: "key", help: "The key, as templates and hooks ask for it" },
     ],
-    flags: [BUCKET_DIR, { name: "ttl", value: "SECONDS", help: "Delete the secret after that time (default: never)" }],
+    flags: [BUCKET_DIR, { name: "ttl", value: "SECONDS", help: "Delete the secret after that time (default: never)" }, AS_JSON],
     run: async (input) => (await import("../bucket/catalog.ts")).setSecretCommand(input),
     remote: async (input, target) => (await import("../remote/views.ts")).remoteSetSecret(input, target),
   },
@@ -120,7 +120,7 @@ export const READING_COMMANDS: readonly Command[] = [
       { name: "job", help: "Its job" },
       { name: "key", help: "The key" },
     ],
-    flags: [BUCKET_DIR],
+    flags: [BUCKET_DIR, AS_JSON],
     run: async (input) => (await import("../bucket/catalog.ts")).deleteSecretCommand(input),
     remote: async (input, target) => (await import("../remote/views.ts")).remoteDeleteSecret(input, target),
   },

@@ -3,6 +3,7 @@ import { sleep } from "../../core/async.ts";
 import { cancelledFailure, Failure, messageOf } from "../../core/errors.ts";
 import { boolean, type Infer, integer, isObject, optional, string } from "../../core/shape.ts";
 import { type Progress, RUN_STATUS } from "../../run/protocol.ts";
+import { Lines } from "../bucket/output.ts";
 import type { CallOptions } from "./client.ts";
 import { answerWith, expectAnswer, type Item, patiently, type RemoteBucket } from "./remote-bucket.ts";
 
@@ -182,26 +183,4 @@ function aborted(by: Promise<void> | undefined): { signal: AbortSignal } & Dispo
       isOver = true;
     },
   };
-}
-
-/** Text that comes in pieces, handed out in whole lines. */
-class Lines {
-  readonly #output: (text: string) => void;
-  #rest = "";
-
-  constructor(output: (text: string) => void) {
-    this.#output = output;
-  }
-
-  add(text: string): void {
-    const all = this.#rest + text;
-    const end = all.lastIndexOf("\n") + 1;
-    this.#rest = all.slice(end);
-    for (const [line] of all.slice(0, end).matchAll(/.*\n/g)) this.#output(line);
-  }
-
-  end(): void {
-    if (this.#rest !== "") this.#output(`${this.#rest}\n`);
-    this.#rest = "";
-  }
 }

@@ -1,4 +1,4 @@
-import { idNamed, isUuid } from "../../codec/uuid.ts";
+import { idNamed, isUuid, LEAST_LETTERS } from "../../codec/uuid.ts";
 import { sleep } from "../../core/async.ts";
 import { Failure } from "../../core/errors.ts";
 import { check, object, quote, type Shape } from "../../core/shape.ts";
@@ -50,7 +50,9 @@ export class RemoteBucket {
   /** The whole id of a run that a beginning or an end of an id names. Throws `run_not_found`, or `usage` for several. */
   async runNamed(given: string): Promise<string> {
     if (isUuid(given.toLowerCase())) return given.toLowerCase();
-    const { items } = await this.get("/runs", { id: given, limit: MOST_NAMED });
+    // The server looks for none that is this short.
+    const isLong = given.length >= LEAST_LETTERS;
+    const { items } = isLong ? await this.get("/runs", { id: given, limit: MOST_NAMED }) : { items: [] };
     const ids = (items as Item[]).map(({ id }) => String(id));
     return idNamed(given, ids, "run");
   }
