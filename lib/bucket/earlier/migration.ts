@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { rename, stat } from "node:fs/promises";
 import path from "node:path";
 import { textOfFile, unifiedDiff } from "../../codec/diff.ts";
-import { flushFolder, namesIn, readBounded, readRegularSync, writeAtomic } from "../../core/files.ts";
+import { flushFolder, namesIn, readBounded, readRegularSync, remove, requireFolder, writeAtomic } from "../../core/files.ts";
 import { isObject } from "../../core/shape.ts";
 import { readFound, walk } from "../../core/walk.ts";
 import { type Layout, SKIPPED_FOLDERS } from "../base/layout.ts";
@@ -31,6 +31,8 @@ interface SourceFile {
 }
 
 const OLD_CONF = "maand.conf";
+/** In the bucket's folder: what lies beside a file of a job would be a file of the job. */
+const TEMPORARY = ".ops-migrate.tmp";
 const HELPER_COPY = /\/(_modules|_hooks)\/maand\.(py|ts|js)$/;
 
 /** Finds what there is to change, and changes nothing. */
@@ -109,11 +111,19 @@ export function migrationDiff({ edits, renames }: Migration): string {
 }
 
 /**
- * Carries the changes out: each file at once, then the renames. A kill in between leaves whole files, and another
- * migration finds the rest. Throws where a file cannot be written.
+ * Carries the changes out: each file at once, then the renames. A kill in between leaves whole files, none that was not
+ * there in the source, and another migration finds the rest. Throws where a file cannot be written.
  */
 export async function carryOutMigration({ root }: Layout, { edits, renames }: Migration): Promise<void> {
-  for (const { file, after, mode } of edits) await writeAtomic(path.join(root, file), after, mode);
+  const temporary = path.join(root, TEMPORARY);
+  for (const name of await namesIn(root)) if (name.startsWith(`.${TEMPORARY}`)) await remove(path.join(root, name));
+  for (const { file, after, mode } of edits) {
+    const folder = path.dirname(path.join(root, file));
+    await writeAtomic(temporary, after, mode);
+    await requireFolder(folder);
+    await rename(temporary, path.join(root, file));
+    await flushFolder(folder);
+  }
   for (const { from, to } of renames) {
     await rename(path.join(root, from), path.join(root, to));
     await flushFolder(path.dirname(path.join(root, to)));

@@ -93,8 +93,11 @@ function functionsIn(code: string): (text: string) => string {
 
 /** The local name of the module may stay; only the file that is imported has another one. */
 function nodeText(text: string): string {
-  const imported = text.replace(/(\b(?:from|import|require)\s*\(?\s*["'](?:\.\/)?)maand(?=(?:\.[cm]?[jt]s)?["'])/g, "$1ops");
-  const hasHelper = /\b(?:from|import|require)\s*\(?\s*["'](?:\.\/)?ops(?:\.[cm]?[jt]s)?["']/.test(imported);
+  const imported = text.replace(
+    /(\b(?:from|import|require)\s{0,9}\(?\s{0,9}["'](?:\.\/)?)maand(?=(?:\.[cm]?[jt]s)?["'])/g,
+    "$1ops",
+  );
+  const hasHelper = /\b(?:from|import|require)\s{0,9}\(?\s{0,9}["'](?:\.\/)?ops(?:\.[cm]?[jt]s)?["']/.test(imported);
   const renamed = hasHelper ? imported.replace(/(?<=[\s.{,(])(put|get)DeployOrder\b/g, "$1RolloutOrder") : imported;
   return renamed
     .replace(new RegExp(String.raw`(["'\x60])${NAMESPACE}`, "g"), "$1ops")

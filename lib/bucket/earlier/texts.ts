@@ -19,13 +19,16 @@ const FIELDS = {
 };
 const DEMAND_FIELDS = { command: "hook" };
 
-/** Every variable of the present form that has an older name. */
+/** Every variable of scripts that has an older name. */
 const VARIABLES = new Set([
   ...["ALLOCATION_ID", "ALLOCATION_IP", "ALLOCATION_INDEX", "JOB", "EVENT", "COMMAND", "HOOK", "DISABLED"],
   ...["CURRENT_VERSION", "NEW_VERSION", "BATCH_ALLOCATIONS", "BATCH_INDEX", "BATCH_COUNT", "DEPLOY_PHASE"],
   ...["ROLLOUT_ORDER", "ROLLOUT_ORDER_SOURCE", "HOOK_API_HOST", "HOOK_API_PORT", "BUCKET_ROOT", "BUCKET_ID", "WORKER_IP"],
-  ...["NEW_ALLOCATIONS", "UPDATED_ALLOCATIONS", "TARGET", "DRY_RUN", "OPS_SERVE_ROOT", "OPS_SERVE_TOKEN"],
+  ...["NEW_ALLOCATIONS", "UPDATED_ALLOCATIONS", "TARGET", "DRY_RUN"],
 ]);
+const VARIABLE = /\b(MAAND|JOB_COMMAND)_([A-Z][A-Z0-9_]*)\b/g;
+/** The folder of a job by itself, from where the script lies, or below `jobs/<job>/`. */
+const OLD_FOLDER = /(?:(?<![\w./-])|(?<=(?<![\w.])\.{1,2}\/)|(?<=\bjobs\/[\w-]+\/))_modules(?=[/"'`])/g;
 
 /** What may be left of the earlier form. Whoever reads the line decides. */
 const EARLIER_NAME = /maand\w*|\bJOB_COMMAND\w*|\bjob_?commands?\b|(?<!\w)_modules\b|\bjob_ports\b/gi;
@@ -41,16 +44,25 @@ export function migratedText(file: string, text: string, hooks: KnownHooks): Mig
   let after = text;
   if (/^(workspace\/jobs|templates)\/[^/]+\/manifest\.json$/.test(file))
     after = manifestText(text, (at, message) => looks.push({ line: lineOf(text, at), message }));
-  const isScript = /\.[cm]?[jt]s$/.test(file);
-  if (isScript || file.endsWith(".py")) after = scriptText(after, isScript ? "node" : "python");
+  // Only what the server runs has the helper and the variables; a job's other files may use such names for their own.
+  const isHook = /\/(_modules|_hooks)\//.test(file);
+  const isScript = isHook && /\.[cm]?[jt]s$/.test(file);
+  if (isScript || (isHook && file.endsWith(".py"))) after = scriptText(after, isScript ? "node" : "python");
+  if (isHook) after = after.replace(OLD_FOLDER, "_hooks");
+  if (isHook || file === "workspace/command.sh")
+    after = after.replace(VARIABLE, (name, kind, rest) => presentName(kind, rest) ?? name);
   if (file.endsWith(".tpl")) after = templateText(after);
   const isShell = /(^|\/)Makefile[^/]*$|\.(mk|sh|bash)(\.tpl)?$/.test(file) || /^#!.*\b(ba|da|k|z)?sh\b/.test(text);
   if (isShell) after = shellText(after, hooks);
-  if (!/\.(md|txt|rst|html?)$/.test(file)) after = wordsText(after, file, isShell || isScript || /\.(py|tpl)$/.test(file));
+  if (!/\.(md|txt|rst|html?)$/.test(file)) after = wordsText(after, file);
   for (const [index, line] of after.split("\n").entries())
     for (const name of new Set((isScript ? line.replace(OWN_NAME, "") : line).match(EARLIER_NAME)))
       looks.push({ line: index + 1, message: `"${name}" stays: what this earlier name means here is not known` });
   return { text: after, looks };
+}
+
+function presentName(kind: string, rest: string): string | undefined {
+  return [...(kind === "JOB_COMMAND" ? [`HOOK_${rest}`, rest] : [rest, `HOOK_${rest}`])].find((one) => VARIABLES.has(one));
 }
 
 function lineOf(text: string, at: number): number {
@@ -87,15 +99,15 @@ function manifestText(text: string, look: (at: number, message: string) => void)
 
 /** Namespaces that stand as whole strings in the actions of a template. */
 function templateText(text: string): string {
-  return text.replace(/\{\{(?:"(?:\\.|[^"\\\n])*"|`[^`]*`|(?!\}\})[^"`])*\}\}/g, (action) =>
+  return text.replace(/\{\{(?:"(?:\\.|[^"\\\n])*"|`[^`]*`|(?!\}\}|\{\{)[^"`])*\}\}/g, (action) =>
     action
       .replace(/(["`])maand(?=\/(?:bucket|worker|job|prometheus)(?:\/|\1))/g, "$1ops")
       .replace(/\b(get|getOptional|keys)(\s+["`])(?:maand|ops)(?=["`])/g, "$1$2ops/bucket"),
   );
 }
 
-/** Where a shell or a recipe of make begins a command. */
-const START = String.raw`(?<=^[ \t]*[@-]?[ \t]*|[;&|(\x60][ \t]*|\b(?:then|do|else|sudo|exec|time)[ \t]+)`;
+/** Where a shell or a recipe of make begins a command. Bounded, because it is asked for at every place of a text. */
+const START = String.raw`(?<=^[ \t]{0,40}[@-]?[ \t]{0,4}|[;&|(\x60][ \t]{0,4}|\b(?:then|do|else|sudo|exec|time)[ \t]{1,4})`;
 const OLD_HOOKS = new RegExp(String.raw`${START}(?:maand|ops)[ \t]+job_?command([ \t]+)([\w-]+)(?:([ \t]+)([\w-]+))?`, "gm");
 const OLD_PORTS = new RegExp(String.raw`${START}(?:maand|ops)([ \t]+cat[ \t]+)job_ports\b`, "gm");
 const OLD_FACTS = new RegExp(String.raw`${START}maand([ \t]+)worker_facts\b`, "gm");
@@ -116,15 +128,11 @@ function shellText(text: string, hooks: KnownHooks): string {
 }
 
 /** Names that mean one thing wherever they stand. */
-function wordsText(text: string, file: string, isCode: boolean): string {
-  const changed = text
-    .replace(/\b(MAAND|JOB_COMMAND)_([A-Z][A-Z0-9_]*)\b/g, (name, kind, rest) => {
-      const meant = [...(kind === "MAAND" ? [`OPS_${rest}`] : []), `HOOK_${rest}`, rest].find((one) => VARIABLES.has(one));
-      return meant ?? name;
-    })
+function wordsText(text: string, file: string): string {
+  const words = text
+    .replace(/\bMAAND_(?=SERVE_(ROOT|TOKEN)\b)/g, "OPS_")
     .replace(/(?<![\w-])maand\.conf(?![\w-])/g, "ops.conf")
     .replace(/(?<![\w.-])(rules|logs)\/maand(?=\/|\.log\b)/g, "$1/ops");
-  const words = isCode ? changed.replace(/(?<=["'`/])_modules(?=["'`/])|(?<![\w.-])_modules(?=\/)/g, "_hooks") : changed;
   if (!file.includes("/_prometheus/")) return words;
   return words.replace(/(?<![\w-])maand:(?=port\/|job\b)/g, "ops:").replace(/\bmaand_cert_/g, "ops_cert_");
 }

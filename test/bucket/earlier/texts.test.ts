@@ -131,6 +131,26 @@ const CASES: Case[] = [
     looks: [2],
   },
   {
+    name: "folders elsewhere, and names in files that the server does not run, stay and are named",
+    file: `${JOB}/_hooks/go.py`,
+    before: `a = open("./_modules/a"), open("jobs/web/_modules/b"), os.path.join(x, "_modules")\nb = "/srv/_modules/c", f"{x}/_modules/"\n`,
+    after: `a = open("./_hooks/a"), open("jobs/web/_hooks/b"), os.path.join(x, "_hooks")\nb = "/srv/_modules/c", f"{x}/_modules/"\n`,
+    looks: [2],
+  },
+  {
+    name: "a job's own program is no hook",
+    file: `${JOB}/bin.py`,
+    before: `import maand\nx = "maand/job/web"\ny = os.environ["JOB_COMMAND_API_HOST"], "_modules/x"\n`,
+    after: `import maand\nx = "maand/job/web"\ny = os.environ["JOB_COMMAND_API_HOST"], "_modules/x"\n`,
+    looks: [1, 2, 3, 3],
+  },
+  {
+    name: "the variables of run_command and of the server",
+    file: "workspace/command.sh",
+    before: "echo $MAAND_BUCKET_ID $MAAND_SERVE_TOKEN\n",
+    after: "echo $BUCKET_ID $OPS_SERVE_TOKEN\n",
+  },
+  {
     name: "text for people is named only",
     file: `${JOB}/README.md`,
     before: "maand.conf\nx\n",
@@ -165,5 +185,8 @@ test("every variable that each script gets is known under its earlier names", ()
     ...{ sshConfig: undefined, workersFile: "", variables: {} },
   };
   for (const name of Object.keys(scriptEnvironment({}, facts as never)).filter((one) => !one.startsWith("OPS_")))
-    assert.equal(migratedText("x.py", `JOB_COMMAND_${name}`, HOOKS).text.replace("HOOK_", ""), name.replace("HOOK_", ""));
+    assert.equal(
+      migratedText(`${JOB}/_hooks/x.py`, `JOB_COMMAND_${name}`, HOOKS).text.replace("HOOK_", ""),
+      name.replace("HOOK_", ""),
+    );
 });

@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { cpSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
@@ -6,9 +8,10 @@ import { openDatabase } from "../../../lib/bucket/base/database.ts";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { carryOutMigration, planMigration } from "../../../lib/bucket/earlier/migration.ts";
 import { PROGRAM_ROOT } from "../../../lib/core/self.ts";
-import { ops } from "../../../scripts/local-server.ts";
+import { ops, PROGRAM } from "../../../scripts/local-server.ts";
 import { blocksOf, missingLine, play } from "../../../scripts/page.ts";
-import { temporaryFolder } from "../../helpers/temporary.ts";
+import { seeded } from "../../helpers/random.ts";
+import { temporaryFolder, until } from "../../helpers/temporary.ts";
 
 const ID = "6b0f5a3c-7d1e-4b52-9c55-0d6f0f1f2a3b";
 const STORE = "workspace/jobs/store";
@@ -132,6 +135,38 @@ test("docs/migrate.md: every command does what the page says", async (t) => {
     assert.equal(missingLine(one), undefined, where);
   }
   assert.equal(played.length, page.length);
+});
+
+test("a migration that is killed at any moment leaves whole files and no other ones", async (t) => {
+  const random = seeded();
+  const [dir, whole] = [earlier(t, "/srv"), earlier(t, "/srv")];
+  const files = Array.from({ length: 300 }, (_, index) => `${APP}/conf/${index}.tpl`);
+  for (const one of [dir, whole]) {
+    mkdirSync(path.join(one, APP, "conf"));
+    for (const file of files) writeFileSync(path.join(one, file), '{{ get "maand/bucket" "x" }}\n');
+  }
+  const sources = (one: string) => treeOf(path.join(one, "workspace")).map((file) => file.replaceAll("_modules", "_hooks"));
+  const before = sources(dir);
+  assert.equal((await ops(["migrate", whole, "--write"])).code, 0);
+  const after = sources(whole);
+  const count = () => files.filter((file) => readFileSync(path.join(dir, file), "utf8").includes("ops/bucket")).length;
+  let cut = 0;
+  for (let round = 0; round < 20 && sources(dir).join() !== after.join(); round++) {
+    const started = count();
+    const child = spawn(process.execPath, [PROGRAM, "migrate", dir, "--write"], { stdio: "ignore" });
+    const closed = once(child, "close");
+    const most = started + 1 + Math.floor(random() * 40);
+    await until("files are changed", () => child.exitCode !== null || count() >= most);
+    child.kill("SIGKILL");
+    await closed;
+    const now = sources(dir);
+    if (now.join() !== after.join()) cut++;
+    for (const [index, file] of now.entries()) assert.ok([before[index], after[index]].includes(file), file);
+    assert.equal(now.length, before.length);
+  }
+  assert.ok(cut > 0, "at least one was cut");
+  assert.equal((await ops(["migrate", dir, "--write"])).code, 0);
+  assert.deepEqual(treeOf(dir), treeOf(whole), "nothing is left of what was cut");
 });
 
 test("a migration that is killed between two files leaves each whole, and the next one does the rest", async (t) => {
