@@ -1,6 +1,6 @@
 import { constants } from "node:os";
 import { Failure, type FailureCode, messageOf } from "../../core/errors.ts";
-import { inOneLine, countOf } from "../../core/plain-text.ts";
+import { countOf, inOneLine } from "../../core/plain-text.ts";
 import type { Redactor } from "../../core/redact.ts";
 import { shortNames } from "../../core/short-names.ts";
 import type { CommandOutcome } from "../../core/spawn.ts";
