@@ -8,6 +8,7 @@ import { fileURLToPath } from "node:url";
 import { within } from "../lib/core/async.ts";
 import { LIMITS } from "../lib/http/node-server.ts";
 import { badWorkers } from "../test/helpers/bad-workers.ts";
+import { cutConnections, killClients, MOMENTS } from "../test/helpers/client-kills.ts";
 import { contend } from "../test/helpers/contention.ts";
 import { fewDescriptors } from "../test/helpers/few-descriptors.ts";
 import { fuzz } from "../test/helpers/fuzz.ts";
@@ -16,7 +17,7 @@ import { installRelease } from "../test/helpers/installed.ts";
 import { killRounds } from "../test/helpers/kill-rounds.ts";
 import { startsOverBuckets } from "../test/helpers/many-buckets.ts";
 import { proveMutants } from "../test/helpers/mutant-run.ts";
-import { SEED } from "../test/helpers/random.ts";
+import { SEED, seeded } from "../test/helpers/random.ts";
 import { SimulatedDeploys } from "../test/helpers/simulated-deploys.ts";
 import { slowClients } from "../test/helpers/slow-clients.ts";
 import { sshKillRounds } from "../test/helpers/ssh-kill-rounds.ts";
@@ -24,6 +25,8 @@ import { takeOverBySnapshot } from "../test/helpers/standby.ts";
 
 /** Node looks for slow connections once a second, and waits one more second for a late request. */
 const TIMEOUT_SLACK_MS = 5_000;
+/** A place in line is kept for 30 s. */
+const PLACE_LIMIT_MS = 60_000;
 /** What a warm server's memory may differ by, whatever it was asked. */
 const MOST_GROWTH_MB = 64;
 
@@ -43,6 +46,14 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
   async kill(folder) {
     const hits = await killRounds(folder, 200, SEED);
     return `seed ${SEED}: killed the server ${hits.server} and the run ${hits.run} times while it worked, each followed by a clean deploy`;
+  },
+  async client() {
+    const [rounds, kills] = [100, 120];
+    const cuts = await cleanly((t) => cutConnections(t, rounds, SEED));
+    const [names, random] = [Object.keys(MOMENTS), seeded(SEED)];
+    const drawn = Array.from({ length: kills }, () => names[Math.floor(random() * names.length)] as string);
+    await cleanly((t) => killClients(t, drawn, SEED, PLACE_LIMIT_MS));
+    return `seed ${SEED}: ${rounds} commands over ${cuts} connections that were cut at random bytes printed their run's Activity byte for byte; ${kills} clients killed (${names.join(", ")}): no run was started twice, nothing was left waiting`;
   },
   async deploys() {
     const count = 3_000;

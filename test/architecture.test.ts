@@ -29,8 +29,8 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
  * A name stands for a folder or for a file.
  */
 const ROOMS: Record<string, readonly string[]> = {
-  bucket: ["base", "kv", "source", "workspace", "catalog", "snapshots"],
-  cli: ["base", "server", "bucket", "remote", "commands", "main"],
+  bucket: ["base", "kv", "source", "earlier", "workspace", "catalog", "snapshots"],
+  cli: ["base", "server", "bucket", "state", "remote", "commands", "main"],
   codec: ["uuid", "version", "glob", "diff", "config", "archive", "crypto", "qr", "template"],
   operation: ["base", "hooks", "reach", "build", "health", "plan", "tend", "control", "deploy", "index"],
   transport: ["base", "ssh", "files", "ask", "trust"],

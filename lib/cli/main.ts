@@ -1,4 +1,4 @@
-import { explain, Failure, hasErrno, messageOf } from "../core/errors.ts";
+import { explain, Failure, hasErrno, messageOf, systemSentence } from "../core/errors.ts";
 import { programRelease } from "../core/self.ts";
 import { quote } from "../core/shape.ts";
 import {
@@ -14,10 +14,11 @@ import {
   programHelp,
   wantsJson,
 } from "./base/flags.ts";
-import { printJson, toStderr, toStdout } from "./base/terminal.ts";
+import { jsonLine, printJson, toStderr, toStdout } from "./base/terminal.ts";
 import { READING_COMMANDS } from "./commands/reading.ts";
 import { RUN_COMMANDS } from "./commands/runs.ts";
 import { SERVER_COMMANDS } from "./commands/server.ts";
+import { STATE_COMMANDS } from "./commands/state.ts";
 import { UPKEEP_COMMANDS } from "./commands/upkeep.ts";
 
 const VERSION: Command = {
@@ -61,6 +62,7 @@ const COMPLETION: readonly Command[] = [
 /** Every command of the program. Each loads its modules when it runs, so that all start fast. */
 export const COMMANDS: readonly Command[] = [
   ...RUN_COMMANDS,
+  ...STATE_COMMANDS,
   ...READING_COMMANDS,
   ...UPKEEP_COMMANDS,
   ...SERVER_COMMANDS,
@@ -96,7 +98,8 @@ async function performCommand(args: readonly string[]): Promise<number> {
     toStdout(commandHelp(command));
     return EXIT.done;
   } catch (error) {
-    toStderr(`ops: ${sentence(error)}\n`);
+    const isJson = args.slice(0, args.includes("--") ? args.indexOf("--") : undefined).includes("--json");
+    toStderr(isJson ? `${jsonLine(asObject(error))}\n` : `ops: ${sentence(error)}\n`);
     return exitCode(error);
   }
 }
@@ -118,6 +121,14 @@ function showHelp(args: readonly string[]): number {
   if (isGroup(args)) toStdout(groupHelp(groupNamed(COMMANDS, args)));
   else toStdout(args.length === 0 ? programHelp(COMMANDS) : commandHelp(findCommand(COMMANDS, args).command));
   return EXIT.done;
+}
+
+/** An error as `--json` prints it: as the API answers errors. */
+function asObject(error: unknown): object {
+  const isSystem = (error as NodeJS.ErrnoException | null)?.syscall !== undefined || systemSentence(error) !== undefined;
+  if (!(error instanceof Failure)) return { error: isSystem ? "failed" : "internal", message: explain(error) };
+  const { code, message, details } = error;
+  return { error: code, message, ...(details !== undefined && { details }) };
 }
 
 function sentence(error: unknown): string {

@@ -27,7 +27,8 @@ export function timeOfUuid(id: string): number {
   return Number.parseInt(id.replaceAll("-", "").slice(0, 12), 16);
 }
 
-const LEAST_LETTERS = 4;
+/** How much of an id has to be given. */
+export const LEAST_LETTERS = 4;
 const MOST_CANDIDATES = 10;
 
 /**

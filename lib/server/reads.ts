@@ -48,7 +48,8 @@ interface PlanAnswer {
 const plans = new Map<string, { version: string; answer: PlanAnswer }>();
 const MOST_PLANS = 100;
 
-const READS = {
+/** The reads, by name: of the thread, and of commands in a bucket. */
+export const READS = {
   /** A page of a view of the catalog. */
   async view(layout: Layout, { name, query, page }: { name: ViewName; query: ViewQuery; page: PageOf }) {
     const fingerprintOf = name === "kv" ? await fingerprintsOf(layout) : undefined;
@@ -223,7 +224,7 @@ function databaseVersion({ database }: Layout): string {
   return states.map((state) => `${state?.ino} ${state?.size} ${state?.mtimeNs}`).join(" ");
 }
 
-/** The reads, by name. */
+/** The type of {@link READS}. */
 export type Reads = typeof READS;
 
 /** A read that is asked for: its number, its name, the folder of the bucket, and what it takes. */

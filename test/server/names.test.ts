@@ -73,7 +73,8 @@ test("a job of the path that the catalog does not have is 404; there is no run",
   const { status, body } = await server.call("POST", `${bucket.path}/jobs/wep/start`);
   assert.deepEqual([status, body.error], [404, "not_found"]);
   const typed = await ops(["job", "start", "wep", "--bucket-dir", bucket.folder]);
-  assert.deepEqual([typed.code, typed.stderr], [1, 'ops: in the catalog there is no job "wep"; did you mean "web"?\n']);
+  assert.deepEqual([typed.code, typed.stderr], [1, `ops: ${body.message}\n`]);
+  assert.equal(body.message, 'in the catalog there is no job "wep"; did you mean "web"?');
   assert.deepEqual(runs(), before);
 });
 

@@ -8,7 +8,7 @@ import type { Layout } from "../base/layout.ts";
 import type { OpsConf } from "./settings.ts";
 
 /** What may be told about the key with which workers are reached. The private part is never told. */
-interface SshKeyInfo {
+export interface SshKeyInfo {
   present: boolean;
   /** null where there is no key, or one that ssh cannot use. */
   type: string | null;

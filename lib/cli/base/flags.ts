@@ -40,6 +40,8 @@ export interface Operand {
   name: string;
   help: string;
   optional?: boolean;
+  /** It takes all words that follow, at least one. Only the last operand can. */
+  many?: true;
   /** The words that it can be, where there are few. */
   choices?: readonly string[];
 }
@@ -70,6 +72,9 @@ export interface Parsed {
 
 /** The flag of every command that works in a bucket. */
 export const BUCKET_DIR: Flag = { name: "bucket-dir", value: "DIR", help: "The bucket (default: the current folder)" };
+
+/** Prints JSON in place of text for people. */
+export const AS_JSON: Flag = { name: "json", help: "Print JSON" };
 
 /** The flags of every command that works on a server, too. Each says where else the value may come from. */
 export const SERVER_FLAGS: readonly Flag[] = [
@@ -110,7 +115,7 @@ export function commaList(text: string, what: string): string[] {
 }
 
 /** True where `--json` was given. */
-export function wantsJson(input: Parsed): boolean {
+export function wantsJson(input: Pick<Parsed, "switches">): boolean {
   return input.switches.has("json");
 }
 
@@ -160,20 +165,30 @@ export function groupNamed(commands: readonly Command[], args: readonly string[]
 /** Commands of other tools, and the command of ops that does the same. */
 export const FOREIGN_COMMANDS: Readonly<Record<string, string>> = {
   apply: "deploy",
-  exec: "run_command",
-  history: "logs",
+  cancel: "runs cancel",
+  diff: "drift",
+  history: "runs list",
+  key: "ssh-key show",
   lint: "check",
+  list: "buckets list",
   ls: "cat jobs",
   plan: "deploy --dry-run",
   ps: "cat allocations",
-  rollback: "push rollback",
+  releases: "revisions list",
+  retry: "runs retry",
+  revert: "revisions rollback",
+  rollback: "revisions rollback",
   secret: "kv set-secret",
   secrets: "cat kv",
-  ssh: "run_command",
-  status: "cat deployments",
+  ssh: "exec",
+  stop: "job stop",
+  tail: "runs follow",
   top: "worker sysstat",
+  undo: "revisions rollback",
   up: "deploy",
   validate: "check",
+  workers: "cat workers",
+  jobs: "cat jobs",
 };
 
 /** Reads the words after a command's name; throws `usage` for anything the command does not know. */
@@ -209,7 +224,7 @@ function checkOperands(command: Command, operands: string[]): void {
   const wanted = command.operands ?? [];
   const missing = wanted[operands.length];
   if (missing && !missing.optional) throw misuse(command, `${missing.name} is missing`);
-  const extra = operands[wanted.length];
+  const extra = wanted.at(-1)?.many ? undefined : operands[wanted.length];
   if (extra !== undefined) throw misuse(command, `${quote(extra)} is not expected here`);
 }
 
@@ -232,13 +247,15 @@ function usage(what: string, close: string | undefined, help: string): Failure {
 
 /** The help of one command. */
 export function commandHelp(command: Command): string {
-  const operands = (command.operands ?? []).map((one) => ` ${operandLabel(one)}`).join("");
+  const labels = (command.operands ?? []).map(operandLabel);
+  // Behind such an operand a flag would be one of its words.
+  const usage = command.operands?.at(-1)?.many ? ["[flags]", ...labels] : [...labels, "[flags]"];
   const rows = [
     ...(command.operands ?? []).map((one) => [operandLabel(one), one.help] as const),
     ...[...command.flags, HELP].map(flagRow),
   ];
   const elsewhere = command.remote ? `\n${whereElse(command)}:\n${helpTable(serverFlags(command).map(flagRow))}` : "";
-  return `${wrapped(command.summary, process.stdout.columns ?? 80).join("\n")}\n\nUsage: ops ${command.name}${operands} [flags]\n\n${helpTable(rows)}${elsewhere}`;
+  return `${wrapped(command.summary, process.stdout.columns ?? 80).join("\n")}\n\nUsage: ops ${command.name} ${usage.join(" ")}\n\n${helpTable(rows)}${elsewhere}`;
 }
 
 function flagRow(flag: Flag): readonly [string, string] {
@@ -255,9 +272,9 @@ export function programHelp(commands: readonly Command[]): string {
   return `ops: deploys and operates stateful services on Linux hosts you own\n\nUsage: ops <command> [flags]\n\n${groupHelp(commands.filter((one) => !one.hidden))}`;
 }
 
-/** How an operand is shown: `<job>`, or `[job]` where it may be left out. */
-export function operandLabel({ name, optional }: Operand): string {
-  return optional ? `[${name}]` : `<${name}>`;
+/** How an operand is shown: `<job>`, `[job]` where it may be left out, `-- <command…>` for all words that follow. */
+export function operandLabel({ name, optional, many }: Operand): string {
+  return optional ? `[${name}]` : many ? `-- <${name}…>` : `<${name}>`;
 }
 
 /** How a flag is shown: `-s, --selectors A,B`; `--wait[=TIME]`. */

@@ -13,6 +13,9 @@ const LONGEST_WAIT_MS = 24 * 3_600_000;
 /** Leaves a run on a server to itself. */
 export const DETACH_FLAG: Flag = { name: "detach", help: "On a server: print the id of the run and end; the run goes on" };
 
+/** The result in place of what the command shows otherwise. */
+export const RESULT_AS_JSON: Flag = { name: "json", help: "Print the result of the run as JSON; Activity goes to stderr" };
+
 /** How long a run may wait for its bucket; undefined for not at all. */
 export async function waitOf({ values, switches }: Parsed): Promise<number | undefined> {
   if (!switches.has(WAIT_FLAG.name)) return undefined;

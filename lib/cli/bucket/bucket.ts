@@ -5,15 +5,15 @@ import { type BucketLock, heldBy } from "../../bucket/base/lock.ts";
 import { uuidV7 } from "../../codec/uuid.ts";
 import { sleep } from "../../core/async.ts";
 import { explain, Failure } from "../../core/errors.ts";
-import { APPEND, exists, openRegularSync } from "../../core/files.ts";
+import { APPEND, exists, openRegularSync, realPlace } from "../../core/files.ts";
 import { Launcher } from "../../core/spawn.ts";
 import { ActivityWriter } from "../../run/activity.ts";
 import type { OutcomeMessage, RunKind, RunParams } from "../../run/protocol.ts";
 import { type Actor, addAudit, askedBy, createRecord, isCancelled, saveRecord, settle } from "../../run/record.ts";
 import { finishRun, takeBucket } from "../../run/recovery.ts";
 import { requireNames } from "../../run/request.ts";
-import { EXIT, withoutServerVariables } from "../base/flags.ts";
-import { type StopRequest, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
+import { bucketDir, EXIT, type Parsed, wantsJson, withoutServerVariables } from "../base/flags.ts";
+import { printJson, type StopRequest, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
 import { liveView } from "./live.ts";
 import { activityPrinter, type RunView, showResult } from "./output.ts";
 
@@ -31,16 +31,22 @@ export interface RunOptions {
 }
 
 /**
- * `ops init`: makes the folder a bucket or upgrades its database. Takes no lock (control-plane.md, Runs 2), unless a
+ * `ops init`: makes the folder a bucket, with this id if one is given, or upgrades its database. Takes no lock (control-plane.md, Runs 2), unless a
  * restore was cut off: that is finished first, so that nothing which it has yet to put back is made anew.
  */
-export async function initCommand(dir: string): Promise<number> {
+export async function initCommand(input: Parsed): Promise<number> {
+  const dir = bucketDir(input);
+  const bucketId = input.values.get("id");
   const layout = layoutOf(dir);
   if (await exists(layout.journal)) await (await takeBucket(layout, uuidV7(), "init")).release();
+  // Below a server root the folder's name is the id.
+  if (bucketId !== undefined && (await exists(layout.bucketJson)) && path.basename(realPlace(dir)) !== bucketId)
+    throw new Failure("invalid_bucket_id", `${dir} is a bucket of a server: its id is the name of its folder`);
   const { initBucket } = await import("../../bucket/workspace/init.ts");
-  const done = await initBucket(dir, { source: true });
-  const what = done.upgraded ? "is ready" : "was up to date";
-  toStdout(`bucket ${done.bucketId} in ${dir} ${what} (schema ${done.schemaVersion})\n`);
+  const done = await initBucket(dir, { ...(bucketId !== undefined && { bucketId }), source: true });
+  const { bucketId: bucket_id, schemaVersion: schema_version, upgraded } = done;
+  if (wantsJson(input)) printJson({ bucket_id, dir, schema_version, upgraded });
+  else toStdout(`bucket ${bucket_id} in ${dir} ${upgraded ? "is ready" : "was up to date"} (schema ${schema_version})\n`);
   return 0;
 }
 

@@ -52,6 +52,12 @@ export function showInfo(info: Record<string, Cell>, input: Parsed): number {
   return EXIT.done;
 }
 
+/** The hooks of all jobs of the bucket in a folder, a row for each event. */
+export async function catalogHooks(dir: string) {
+  using db = await openBucket(layoutOf(dir));
+  return catalogView(db, "hooks", {}, { limit: ALL_ROWS }).items;
+}
+
 /** `ops cat <resource>`. Throws `ErrNotFound` when there is nothing to show. */
 export async function catCommand(name: ViewName, input: Parsed): Promise<number> {
   const layout = layoutOf(bucketDir(input));
@@ -215,6 +221,7 @@ function changeSecretIn(layout: Layout, command: string): ChangeSecret {
 export async function storeSecret(input: Parsed, change: ChangeSecret): Promise<number> {
   const secret = { ...secretOf(input), ttlSeconds: flagNumber(input, "ttl") };
   await change({ ...secret, value: await readSecret() });
+  if (wantsJson(input)) printJson({ job: secret.job, key: secret.key });
   toStderr(`secret ${secret.key} of job ${secret.job} is stored\n`);
   return EXIT.done;
 }
@@ -223,6 +230,7 @@ export async function storeSecret(input: Parsed, change: ChangeSecret): Promise<
 export async function removeSecret(input: Parsed, change: ChangeSecret): Promise<number> {
   const secret = secretOf(input);
   await change(secret);
+  if (wantsJson(input)) printJson({ job: secret.job, key: secret.key });
   toStderr(`secret ${secret.key} of job ${secret.job} is deleted\n`);
   return EXIT.done;
 }

@@ -1,6 +1,15 @@
 import { explain } from "../../core/errors.ts";
-import type { RunKind, RunParams } from "../../run/protocol.ts";
-import { diffColours, toStderr, toStdout } from "../base/terminal.ts";
+import type { RunParams, RunStatus } from "../../run/protocol.ts";
+import { EXIT } from "../base/flags.ts";
+import { diffColours, hasColours, toStderr, toStdout } from "../base/terminal.ts";
+
+/** The exit code for the end of a run. */
+export const EXIT_OF: Readonly<Record<RunStatus, number>> = {
+  succeeded: EXIT.done,
+  failed: EXIT.failed,
+  cancelled: EXIT.cancelled,
+  running: EXIT.failed,
+};
 
 /** Shows the result of a run on stdout once it has ended. */
 export interface RunView {
@@ -10,15 +19,22 @@ export interface RunView {
   meanwhile: "before" | "aside" | "quiet";
 }
 
-/** Prints Activity: failures on stderr, where scripts look for them, and the rest on stdout unless the view says otherwise. */
-export function activityPrinter(view: RunView | undefined, kind: RunKind, params: RunParams): (text: string) => void {
+/**
+ * Prints Activity: failures on stderr, where scripts look for them, and the rest on stdout unless the view says otherwise.
+ * `isWhole` is for a log as a document: all of it goes to stdout.
+ */
+export function activityPrinter(
+  view: RunView | undefined,
+  kind: string,
+  params: RunParams,
+  isWhole = false,
+): (text: string) => void {
   const hasDiffs = kind === "drift" || params.dry_run === true;
-  const isColoured = hasDiffs && process.stdout.isTTY && !process.env.NO_COLOR && process.env.TERM !== "dumb";
-  const painted = isColoured ? diffColours : undefined;
+  const painted = hasDiffs && hasColours() ? diffColours : undefined;
   const { meanwhile = "before" } = view ?? {};
   return (text) => {
     if (meanwhile === "quiet" && !/^(error|warning): /.test(text)) return;
-    const isAside = meanwhile !== "before" || text.startsWith("error: ");
+    const isAside = meanwhile !== "before" || (text.startsWith("error: ") && !isWhole);
     if (isAside) toStderr(text);
     else toStdout(text, painted);
   };
@@ -32,5 +48,29 @@ export async function showResult(view: RunView | undefined, result: unknown): Pr
   } catch (error) {
     toStderr(`error: ${explain(error)}\n`);
     return false;
+  }
+}
+
+/** Text that comes in pieces, handed out in whole lines. */
+export class Lines {
+  readonly #output: (text: string) => void;
+  #rest = "";
+
+  constructor(output: (text: string) => void) {
+    this.#output = output;
+  }
+
+  /** Adds a piece. */
+  add(text: string): void {
+    const all = this.#rest + text;
+    const end = all.lastIndexOf("\n") + 1;
+    this.#rest = all.slice(end);
+    for (const [line] of all.slice(0, end).matchAll(/.*\n/g)) this.#output(line);
+  }
+
+  /** Hands out what is left as a line. */
+  end(): void {
+    if (this.#rest !== "") this.#output(`${this.#rest}\n`);
+    this.#rest = "";
   }
 }

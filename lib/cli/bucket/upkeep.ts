@@ -49,7 +49,8 @@ export async function restoreCommand(input: Parsed): Promise<number> {
   const { bucket_id, created_at } = await restoreBucket(dir, file, stop.signal);
   // A shell that stands in the folder is still in the one that was replaced.
   const hint = dir === realPlace(".") ? `; enter it again: cd ${dir}` : "";
-  toStdout(`bucket ${bucket_id} is restored in ${dir} as it was at ${created_at}${hint}\n`);
+  if (wantsJson(input)) printJson({ bucket_id, dir, created_at });
+  else toStdout(`bucket ${bucket_id} is restored in ${dir} as it was at ${created_at}${hint}\n`);
   return EXIT.done;
 }
 
@@ -62,7 +63,8 @@ export async function deleteSnapshotCommand(input: Parsed): Promise<number> {
     await using _ = await takeBucket(layout, uuidV7(), "snapshot delete");
     await deleteSnapshot(layout, path.basename(file));
   }
-  toStdout(`${file} is removed\n`);
+  if (wantsJson(input)) printJson({ name: path.basename(file, ".tar.gz") });
+  else toStdout(`${file} is removed\n`);
   return EXIT.done;
 }
 

@@ -29,7 +29,9 @@ export async function createJobCommand(input: Parsed): Promise<number> {
   const layout = layoutOf(bucketDir(input));
   (await openBucket(layout)).close();
   await using _ = await takeBucket(layout, uuidV7(), "job create");
-  for (const file of await createJob(layout, job)) toStdout(`${file}\n`);
+  const files = await createJob(layout, job);
+  if (wantsJson(input)) printJson({ job: name, files });
+  else for (const file of files) toStdout(`${file}\n`);
   return 0;
 }
 
@@ -139,7 +141,7 @@ export async function formatCommand(input: Parsed): Promise<number> {
     (await namesIn(folder)).sort().map((name) => path.join(folder, name, "manifest.json")),
   );
   const problems = new Problems();
-  let changed = 0;
+  const changed: string[] = [];
   for (const file of [layout.workersJson, layout.disabledJson, ...(await Promise.all(folders)).flat()]) {
     const found = problems.in(relative(layout, file), "failed");
     if ((await readSource(parseSourceJson, layout, found)) === undefined) continue;
@@ -152,12 +154,15 @@ export async function formatCommand(input: Parsed): Promise<number> {
       found.error("", messageOf(error));
       continue;
     }
-    changed++;
-    toStdout(`${visible(shownPath(file))}\n`);
+    changed.push(shownPath(file));
   }
-  for (const { file, line, column, message } of placedProblems(layout, problems))
-    toStderr(`${visible(`${shownPath(path.join(layout.root, file))}:${line}:${column}: error: ${message}`)}\n`);
-  return problems.errors.length > 0 || (isCheck && changed > 0) ? EXIT.failed : EXIT.done;
+  const wrong = placedProblems(layout, problems).map((one) => ({ ...one, file: shownPath(path.join(layout.root, one.file)) }));
+  if (wantsJson(input)) printJson({ changed, problems: wrong });
+  else {
+    for (const file of changed) toStdout(`${visible(file)}\n`);
+    for (const { file, line, column, message } of wrong) toStderr(`${visible(`${file}:${line}:${column}: error: ${message}`)}\n`);
+  }
+  return wrong.length > 0 || (isCheck && changed.length > 0) ? EXIT.failed : EXIT.done;
 }
 
 /** `ops schema <file>`. Throws `usage` for a file that has none. */

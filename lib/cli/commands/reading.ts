@@ -1,6 +1,7 @@
 import { LAST_OUTCOMES, STATES } from "../../bucket/catalog/states.ts";
 import type { ViewName } from "../../bucket/catalog/views.ts";
-import { BUCKET_DIR, type Command, type Flag } from "../base/flags.ts";
+import { AS_JSON, BUCKET_DIR, type Command, type Flag } from "../base/flags.ts";
+import { olderSpelling } from "./older.ts";
 
 const TABLE_AS_JSON: Flag = { name: "json", help: "Print JSON instead of a table" };
 const ONLY_JOBS: Flag = { name: "jobs", value: "A,B", help: "Only entries of these jobs" };
@@ -18,6 +19,11 @@ const STATE: Flag = {
   choices: STATES,
   help: `Only allocations in one of these states: ${STATES.join(", ")}`,
 };
+const PASSPHRASE: Flag = {
+  name: "passphrase-file",
+  value: "FILE",
+  help: "File of the passphrase that secrets are sealed with, of at least 12 characters",
+};
 const DELETED: Flag = { name: "deleted", help: "Show deleted keys too" };
 
 const VIEWS: Record<ViewName, { summary: string; flags: Flag[] }> = {
@@ -34,7 +40,17 @@ const VIEWS: Record<ViewName, { summary: string; flags: Flag[] }> = {
   certs: { summary: "Show the certificates and when they end", flags: [ONLY_JOBS, ONLY_WORKERS] },
 };
 
-/** Commands that show the catalog, the key-value store and the logs. They take no lock, but for `kv set-secret`. */
+const CATS = Object.entries(VIEWS).map(
+  ([name, { summary, flags }]): Command => ({
+    name: `cat ${name}`,
+    summary,
+    flags: [BUCKET_DIR, ...flags, TABLE_AS_JSON],
+    run: async (input) => (await import("../bucket/catalog.ts")).catCommand(name as ViewName, input),
+    remote: async (input, target) => (await import("../remote/views.ts")).remoteView(name as ViewName, input, target),
+  }),
+);
+
+/** Commands that show the catalog, the key-value store and the logs. They take no lock, but for those that change secrets. */
 export const READING_COMMANDS: readonly Command[] = [
   {
     name: "info",
@@ -43,15 +59,8 @@ export const READING_COMMANDS: readonly Command[] = [
     run: async (input) => (await import("../bucket/catalog.ts")).infoCommand(input),
     remote: async (input, target) => (await import("../remote/views.ts")).remoteInfo(input, target),
   },
-  ...Object.entries(VIEWS).map(
-    ([name, { summary, flags }]): Command => ({
-      name: `cat ${name}`,
-      summary,
-      flags: [BUCKET_DIR, ...flags, TABLE_AS_JSON],
-      run: async (input) => (await import("../bucket/catalog.ts")).catCommand(name as ViewName, input),
-      remote: async (input, target) => (await import("../remote/views.ts")).remoteView(name as ViewName, input, target),
-    }),
-  ),
+  ...CATS,
+  ...CATS.filter(({ name }) => name === "cat ports").map((ports) => olderSpelling("cat job_ports", ports)),
   {
     name: "cat kv get",
     summary: "Show one key of the key-value store",
@@ -100,7 +109,7 @@ export const READING_COMMANDS: readonly Command[] = [
       { name: "job", help: "The job that may read it" },
       { name: "key", help: "The key, as templates and hooks ask for it" },
     ],
-    flags: [BUCKET_DIR, { name: "ttl", value: "SECONDS", help: "Delete the secret after that time (default: never)" }],
+    flags: [BUCKET_DIR, { name: "ttl", value: "SECONDS", help: "Delete the secret after that time (default: never)" }, AS_JSON],
     run: async (input) => (await import("../bucket/catalog.ts")).setSecretCommand(input),
     remote: async (input, target) => (await import("../remote/views.ts")).remoteSetSecret(input, target),
   },
@@ -111,9 +120,21 @@ export const READING_COMMANDS: readonly Command[] = [
       { name: "job", help: "Its job" },
       { name: "key", help: "The key" },
     ],
-    flags: [BUCKET_DIR],
+    flags: [BUCKET_DIR, AS_JSON],
     run: async (input) => (await import("../bucket/catalog.ts")).deleteSecretCommand(input),
     remote: async (input, target) => (await import("../remote/views.ts")).remoteDeleteSecret(input, target),
+  },
+  {
+    name: "kv export",
+    summary: "Print the variables and secrets of jobs that no build writes, as JSON lines for ops kv import",
+    flags: [BUCKET_DIR, ONLY_JOBS, PASSPHRASE, { name: "reveal", help: "Print secrets in clear" }],
+    run: async (input) => (await import("../bucket/kv.ts")).exportKvCommand(input),
+  },
+  {
+    name: "kv import",
+    summary: "Store variables and secrets of jobs from JSON lines on stdin, all or none",
+    flags: [BUCKET_DIR, PASSPHRASE, AS_JSON],
+    run: async (input) => (await import("../bucket/kv.ts")).importKvCommand(input),
   },
   {
     name: "logs",

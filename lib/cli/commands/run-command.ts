@@ -13,14 +13,17 @@ import {
   type Parsed,
   wantsJson,
 } from "../base/flags.ts";
-import { DETACH_FLAG, WAIT_FLAG, waitOf } from "../base/start-flags.ts";
+import { DETACH_FLAG, RESULT_AS_JSON, WAIT_FLAG, waitOf } from "../base/start-flags.ts";
 import { jsonText } from "../base/terminal.ts";
 import type { RunView } from "../bucket/output.ts";
+import type { RemoteBucket } from "../remote/remote-bucket.ts";
 
-/** What a part of a name means, in a bucket here or on a server. Both throw where there is none, and where it may be several. */
+/** What names mean, in a bucket here or on a server. The first two throw where there is none, and where it may be several. */
 export interface Names {
   runNamed(given: string): Promise<string>;
   snapshotNamed(given: string): Promise<string>;
+  /** The hooks of all jobs; one on several events comes several times. */
+  hooks(): Promise<readonly Record<string, unknown>[]>;
 }
 
 /** What the parameters of a kind of run do not tell about its command. */
@@ -43,8 +46,6 @@ interface RunCommand {
   summarise?: RunView["show"];
 }
 
-const RESULT_AS_JSON: Flag = { name: "json", help: "Print the result of the run as JSON; Activity goes to stderr" };
-
 const RETRY_FLAG: Flag = {
   name: "retry",
   value: "RUN",
@@ -60,6 +61,7 @@ export function runCommand(kind: RunKind, command: RunCommand): Command {
   const { properties } = RUNS[kind].parameters.schema as { properties: Record<string, Schema> };
   const placed = new Set(operands.map((operand) => operand.name));
   const named = Object.entries(properties).filter(([parameter]) => !placed.has(parameter));
+  BY_KIND.set(kind, command);
   return {
     name,
     summary: summary ?? RUNS[kind].summary,
@@ -73,26 +75,68 @@ export function runCommand(kind: RunKind, command: RunCommand): Command {
       DETACH_FLAG,
       RESULT_AS_JSON,
     ],
-    async run(input) {
-      if (input.switches.has(DETACH_FLAG.name))
-        throw new Failure("usage", "--detach goes with --server: a run here ends with its command");
-      const dir = bucketDir(input);
-      const { params, retryOf } = await requestOf(kind, command, input, await namesOf(dir));
-      const { runInBucket } = await import("../bucket/bucket.ts");
-      const whole = retryOf === undefined ? params : await repeatedHere(kind, dir, retryOf);
-      return await runInBucket(kind, whole, dir, { view: await runView(input, command), waitMs: await waitOf(input) });
-    },
+    run: (input) => runHere(kind, command, input),
     async remote(input, target) {
       const { openRemoteBucket } = await import("../remote/remote-bucket.ts");
-      const { runOnServer } = await import("../remote/run.ts");
-      const bucket = await openRemoteBucket(target);
-      const { params, retryOf } = await requestOf(kind, command, input, bucket);
-      const asked = retryOf === undefined ? params : { retry_of: retryOf };
-      const view = await runView(input, command);
-      const isDetached = input.switches.has(DETACH_FLAG.name);
-      return await runOnServer(bucket, kind, asked, { view, waitMs: await waitOf(input), isDetached });
+      return await runThere(kind, command, input, await openRemoteBucket(target));
     },
   };
+}
+
+/** The commands of the kinds of runs, for {@link RETRY_COMMAND}. */
+const BY_KIND = new Map<string, RunCommand>();
+
+/** `ops runs retry <run>`: what the command of the run's kind does with `--retry`. */
+export const RETRY_COMMAND: Command = {
+  name: "runs retry",
+  summary: "Repeat a run where it failed, was unreachable or never started",
+  operands: [{ name: "run", help: "Its id, or the beginning or end of it" }],
+  flags: [BUCKET_DIR, WAIT_FLAG, DETACH_FLAG, RESULT_AS_JSON],
+  async run(input) {
+    const { readRecord } = await import("../../run/record.ts");
+    const { initialisedBucket } = await import("../bucket/bucket.ts");
+    const layout = await initialisedBucket(bucketDir(input));
+    const id = await (await namesOf(layout.root)).runNamed(input.operands[0] ?? "");
+    const kind = readRecord(layout, id)?.kind;
+    return await runHere(kind as RunKind, repeatable(kind), retryInput(input, id));
+  },
+  async remote(input, target) {
+    const { openRemoteBucket } = await import("../remote/remote-bucket.ts");
+    const bucket = await openRemoteBucket(target);
+    const id = await bucket.runNamed(input.operands[0] ?? "");
+    const { kind } = await bucket.get(`/runs/${id}`);
+    return await runThere(kind as RunKind, repeatable(kind), retryInput(input, id), bucket);
+  },
+};
+
+function repeatable(kind: unknown): RunCommand {
+  const command = BY_KIND.get(String(kind));
+  if (command && isRepeatable(kind as RunKind)) return command;
+  const advice = command ? `: start it anew with \`ops ${command.name}\`` : "";
+  throw new Failure("retry_impossible", `Cannot repeat a run of the kind ${kind}${advice}`);
+}
+
+function retryInput({ values, switches }: Parsed, id: string): Parsed {
+  return { operands: [], values: new Map([...values, [RETRY_FLAG.name, id]]), switches };
+}
+
+async function runHere(kind: RunKind, command: RunCommand, input: Parsed): Promise<number> {
+  if (input.switches.has(DETACH_FLAG.name))
+    throw new Failure("usage", "--detach goes with --server: a run here ends with its command");
+  const dir = bucketDir(input);
+  const { params, retryOf } = await requestOf(kind, command, input, await namesOf(dir));
+  const { runInBucket } = await import("../bucket/bucket.ts");
+  const whole = retryOf === undefined ? params : await repeatedHere(kind, dir, retryOf);
+  return await runInBucket(kind, whole, dir, { view: await runView(input, command), waitMs: await waitOf(input) });
+}
+
+async function runThere(kind: RunKind, command: RunCommand, input: Parsed, bucket: RemoteBucket): Promise<number> {
+  const { runOnServer } = await import("../remote/run.ts");
+  const { params, retryOf } = await requestOf(kind, command, input, bucket);
+  const asked = retryOf === undefined ? params : { retry_of: retryOf };
+  const view = await runView(input, command);
+  const isDetached = input.switches.has(DETACH_FLAG.name);
+  return await runOnServer(bucket, kind, asked, { view, waitMs: await waitOf(input), isDetached });
 }
 
 /** What a command line asks for: the checked parameters of a run, or the id of the run that is repeated. */
@@ -136,6 +180,7 @@ async function namesOf(dir: string): Promise<Names> {
   return {
     runNamed: async (given) => (await import("../../run/record.ts")).runNamed(await initialisedBucket(dir), given),
     snapshotNamed: async (given) => (await import("../bucket/upkeep.ts")).snapshotFile(dir, given),
+    hooks: async () => (await import("../bucket/catalog.ts")).catalogHooks(dir),
   };
 }
 

@@ -1,7 +1,8 @@
 import { Failure } from "../../core/errors.ts";
-import { type ControlKind, JOB_CONTROL } from "../../run/protocol.ts";
-import { BUCKET_DIR, bucketDir, type Command, type Flag, type Parsed } from "../base/flags.ts";
-import { runCommand } from "./run-command.ts";
+import { type ControlKind, JOB_CONTROL, type RunParams } from "../../run/protocol.ts";
+import { AS_JSON, BUCKET_DIR, bucketDir, type Command, EXIT, type Flag, type Parsed } from "../base/flags.ts";
+import { olderSpelling } from "./older.ts";
+import { type Names, runCommand } from "./run-command.ts";
 
 const WORKERS_SHORT = { workers: "w", labels: "l", concurrency: "c" };
 
@@ -46,13 +47,49 @@ const RUN_COMMAND = runCommand("run_command", {
   },
 });
 
+/** `ops exec <worker> -- <command…>`: one word is a script, several are a command with its arguments. */
+function onOneWorker({ operands: [worker = "", ...words], values, switches }: Parsed): Parsed {
+  const quoted = words.map((word) => (/^[\w.,:@%+=/-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`));
+  const script = words.length === 1 ? (words[0] as string) : quoted.join(" ");
+  return { operands: [script], values: new Map([...values, ["workers", worker]]), switches };
+}
+
+const EXEC: Command = {
+  name: "exec",
+  summary: "Run a command on one worker, as `ops run_command` does, and show its output as it comes",
+  operands: [
+    { name: "worker", help: "The worker" },
+    { name: "command", help: "A command with its arguments; a single word is a script for sh", many: true },
+  ],
+  flags: RUN_COMMAND.flags.filter(({ name }) => !["workers", "labels", "concurrency", "fold", "retry"].includes(name)),
+  run: async (input) => (await RUN_COMMAND.run?.(onOneWorker(input))) ?? EXIT.failed,
+  remote: async (input, target) => (await RUN_COMMAND.remote?.(onOneWorker(input), target)) ?? EXIT.failed,
+};
+
+const HOOKS = {
+  name: "hooks",
+  operands: [
+    { name: "hook", help: "The hook; it must be on the event cli" },
+    { name: "job", help: "Its job (default: the only one that has the hook)", optional: true },
+  ],
+};
+
+/** The earlier form had the job before the hook, too: the catalog tells which is which. */
+async function inEitherOrder(params: RunParams, _: Parsed, names: Names): Promise<void> {
+  const { hook, job } = params;
+  if (job === undefined) return;
+  const hooks = await names.hooks();
+  const isThere = (ofJob: unknown, name: unknown) => hooks.some((one) => one.job === ofJob && one.hook === name);
+  if (!isThere(job, hook) && isThere(hook, job)) Object.assign(params, { hook: job, job: hook });
+}
+
 /** Commands that make a bucket, bring it to its workers and control what runs there: most of them start a run. */
 export const RUN_COMMANDS: readonly Command[] = [
   {
     name: "init",
     summary: "Make the current folder a bucket, or upgrade its database",
-    flags: [BUCKET_DIR],
-    run: async (input) => (await import("../bucket/bucket.ts")).initCommand(bucketDir(input)),
+    flags: [BUCKET_DIR, { name: "id", value: "UUID", help: "Its id, where it was made elsewhere (default: a new one)" }, AS_JSON],
+    run: async (input) => (await import("../bucket/bucket.ts")).initCommand(input),
   },
   runCommand("build", { name: "build" }),
   runCommand("deploy", {
@@ -77,6 +114,7 @@ export const RUN_COMMANDS: readonly Command[] = [
     view: async () => (await import("../bucket/results.ts")).sysstatTable,
   }),
   RUN_COMMAND,
+  EXEC,
   runCommand("health_check", { name: "health_check" }),
   ...(Object.keys(JOB_CONTROL) as ControlKind[]).map((kind) =>
     runCommand(kind, {
@@ -98,16 +136,12 @@ export const RUN_COMMANDS: readonly Command[] = [
         choices: ["service", "systemd", "compose"],
         help: "A folder of templates/, or service, systemd, compose",
       },
+      AS_JSON,
     ],
     run: async (input) => (await import("../bucket/workspace.ts")).createJobCommand(input),
   },
-  runCommand("hooks", {
-    name: "hooks",
-    operands: [
-      { name: "hook", help: "The hook; it must be on the event cli" },
-      { name: "job", help: "Its job (default: the only one that has the hook)", optional: true },
-    ],
-  }),
+  runCommand("hooks", HOOKS),
+  olderSpelling("job_command", runCommand("hooks", { ...HOOKS, complete: inEitherOrder })),
   {
     name: "hook-run",
     summary: "Run a hook's script in TypeScript or JavaScript",

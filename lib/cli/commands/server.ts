@@ -1,5 +1,5 @@
-import { type Command, type Flag, SERVER_FLAGS } from "../base/flags.ts";
-import { DETACH_FLAG, WAIT_FLAG } from "../base/start-flags.ts";
+import { AS_JSON, type Command, type Flag, type Operand, SERVER_FLAGS } from "../base/flags.ts";
+import { DETACH_FLAG, RESULT_AS_JSON, WAIT_FLAG } from "../base/start-flags.ts";
 
 const SECRET_FILE = { name: "totp-secret-file", value: "FILE" };
 const ISSUER: Flag = { name: "totp-issuer", value: "NAME", help: "The issuer in the authenticator app (default ops)" };
@@ -11,8 +11,6 @@ const BASE_URL = {
 };
 const OF_SERVER = SERVER_FLAGS.filter(({ name }) => name !== "local");
 
-const AS_JSON: Flag = { name: "json", help: "Print JSON" };
-
 const ROOT: Flag = { name: "root", value: "DIR", help: "Folder of the buckets (or OPS_SERVE_ROOT); made if it is missing" };
 /** The flags of a server besides its root and its secrets. */
 const SERVING: Flag[] = [
@@ -22,6 +20,66 @@ const SERVING: Flag[] = [
   { name: "totp-session-ttl", value: "TIME", help: "How long a verified code counts, such as 90s or 1h30m (default 30m)" },
   ISSUER,
   { name: "log-format", value: "FORMAT", choices: ["text", "json"], help: "Form of the log: text (default) or json" },
+];
+
+/** The bucket that a command of this group names. */
+const BUCKET: Operand = { name: "bucket", help: "Its name, project/name or id" };
+const LABEL: Operand = { name: "label", help: "PROJECT/NAME, for example shop/live" };
+
+const LIST_BUCKETS: Command = {
+  name: "buckets list",
+  summary: "Show the buckets of a server",
+  flags: [AS_JSON],
+  remote: async (input, target) => (await import("../remote/buckets.ts")).listBuckets(input, target),
+};
+
+/** Commands about the buckets of a server. */
+const BUCKET_COMMANDS: readonly Command[] = [
+  { ...LIST_BUCKETS, name: "buckets" },
+  LIST_BUCKETS,
+  {
+    name: "buckets create",
+    summary: "Make a bucket on a server, and print its id",
+    operands: [LABEL],
+    flags: [AS_JSON],
+    remote: async (input, target) => (await import("../remote/buckets.ts")).createBucket(input, target),
+  },
+  {
+    name: "buckets rename",
+    summary: "Give a bucket of a server another project and name",
+    operands: [BUCKET, LABEL],
+    flags: [AS_JSON],
+    remote: async (input, target) => (await import("../remote/buckets.ts")).renameBucket(input, target),
+  },
+  {
+    name: "buckets delete",
+    summary: "Delete a bucket of a server with all it holds; nothing is done on its workers",
+    operands: [BUCKET],
+    flags: [{ name: "yes", help: "Do not ask for its name" }, AS_JSON],
+    remote: async (input, target) => (await import("../remote/buckets.ts")).deleteBucket(input, target),
+  },
+  {
+    name: "buckets init",
+    summary: "Make or upgrade the database of a bucket of a server",
+    operands: [{ ...BUCKET, help: `${BUCKET.help} (default: as --bucket)`, optional: true }],
+    flags: [AS_JSON],
+    remote: async (input, target) => (await import("../remote/buckets.ts")).initBucket(input, target),
+  },
+  {
+    name: "open",
+    summary: "Print the address of a page of the console: of a bucket, or of something in it",
+    operands: [
+      {
+        name: "what",
+        help: "bucket (default), run, job, worker or revision",
+        choices: ["bucket", "run", "job", "worker", "revision"],
+        optional: true,
+      },
+      { name: "name", help: "Its name or id (default: the list of all)", optional: true },
+    ],
+    flags: [AS_JSON],
+    remote: async (input, target) => (await import("../remote/buckets.ts")).openCommand(input, target),
+  },
 ];
 
 /** The commands of the server, of its clients and of its own processes. */
@@ -55,15 +113,16 @@ export const SERVER_COMMANDS: readonly Command[] = [
       { ...SECRET_FILE, help: "Require TOTP codes too; the file that server totp-enroll writes; needs TLS" },
       ...SERVING,
       { name: "now", help: "Start the server too, or start it again" },
-      { name: "print", help: "Only print the steps and the unit" },
+      { name: "print", help: "Only print the steps and the unit, as text" },
+      AS_JSON,
     ],
     run: async (input) => (await import("../server/install.ts")).installCommand(input),
   },
   {
     name: "server uninstall",
     summary: "Stop and remove the service of systemd; the buckets, the token and the user stay",
-    flags: [],
-    run: async () => (await import("../server/install.ts")).uninstallCommand(),
+    flags: [AS_JSON],
+    run: async (input) => (await import("../server/install.ts")).uninstallCommand(input),
   },
   {
     name: "server totp-enroll",
@@ -85,6 +144,7 @@ export const SERVER_COMMANDS: readonly Command[] = [
       { name: "note", value: "TEXT", help: "Why the source changes: one line of at most 200 characters" },
       WAIT_FLAG,
       DETACH_FLAG,
+      RESULT_AS_JSON,
       ...OF_SERVER,
     ],
     run: async (input) => (await import("../remote/push.ts")).pushCommand(input),
@@ -101,6 +161,7 @@ export const SERVER_COMMANDS: readonly Command[] = [
       },
       WAIT_FLAG,
       DETACH_FLAG,
+      RESULT_AS_JSON,
       ...OF_SERVER,
     ],
     run: async (input) => (await import("../remote/push.ts")).rollbackCommand(input),
@@ -119,6 +180,7 @@ export const SERVER_COMMANDS: readonly Command[] = [
     flags: [...OF_SERVER.filter(({ name }) => name === "server" || name === "ca-file"), AS_JSON],
     run: async (input) => (await import("../remote/login.ts")).logoutCommand(input),
   },
+  ...BUCKET_COMMANDS,
   {
     name: "worker run",
     summary: "Carry out one run for a server",

@@ -1,7 +1,6 @@
-import { BUCKET_DIR, bucketDir, type Command, EXIT, type Flag, type Operand } from "../base/flags.ts";
+import { AS_JSON, BUCKET_DIR, bucketDir, type Command, EXIT, type Flag, type Operand } from "../base/flags.ts";
 import { runCommand } from "./run-command.ts";
 
-const AS_JSON: Flag = { name: "json", help: "Print JSON" };
 const OF_SERVER: Flag[] = [
   { name: "server", help: "Examine a server: its root and what it is started with (default: the service of this machine)" },
   { name: "root", value: "DIR", help: "With --server: the folder of the buckets" },
@@ -42,8 +41,19 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
   {
     name: "fmt",
     summary: "Format manifest.json of jobs and templates, workers.json and disabled.json, and print the files that change",
-    flags: [BUCKET_DIR, { name: "check", help: "Change nothing; exit with 1 where a file would change" }],
+    flags: [BUCKET_DIR, { name: "check", help: "Change nothing; exit with 1 where a file would change" }, AS_JSON],
     run: async (input) => (await import("../bucket/workspace.ts")).formatCommand(input),
+  },
+  {
+    name: "migrate",
+    summary: "Show what changes in a workspace of the earlier form, and with --write change it",
+    operands: [{ name: "folder", help: "The folder of the bucket (default: the current folder)", optional: true }],
+    flags: [
+      { name: "write", help: "Change the files" },
+      { name: "dry-run", help: "Only show the differences (default)" },
+      AS_JSON,
+    ],
+    run: async (input) => (await import("../bucket/migrate.ts")).migrateCommand(input),
   },
   {
     name: "schema",
@@ -81,7 +91,7 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
     name: "snapshot delete",
     summary: "Remove a snapshot of the bucket",
     operands: [{ name: "snapshot", help: "Its name as `ops snapshot list` shows it" }],
-    flags: [BUCKET_DIR],
+    flags: [BUCKET_DIR, AS_JSON],
     run: async (input) => (await import("../bucket/upkeep.ts")).deleteSnapshotCommand(input),
     remote: async (input, target) => (await import("../remote/views.ts")).remoteDeleteSnapshot(input, target),
   },

@@ -3,6 +3,7 @@ import { sleep } from "../../core/async.ts";
 import { cancelledFailure, Failure, messageOf } from "../../core/errors.ts";
 import { boolean, type Infer, integer, isObject, optional, string } from "../../core/shape.ts";
 import { type Progress, RUN_STATUS } from "../../run/protocol.ts";
+import { Lines } from "../bucket/output.ts";
 import type { CallOptions } from "./client.ts";
 import { answerWith, expectAnswer, type Item, patiently, type RemoteBucket } from "./remote-bucket.ts";
 
@@ -54,12 +55,10 @@ export async function startOnServer(bucket: RemoteBucket, request: StartRequest,
   const key = uuidV7();
   const { path, body, waitMs, headers, ...sent } = request;
   const until = performance.now() + (waitMs ?? 0);
-  const leave = () => bucket.client.call("DELETE", bucket.path("/queue", key), { silenceMs: CANCEL_SILENCE_MS }).catch(() => {});
-  if (waitMs !== undefined) follower.signal.addEventListener("abort", leave, { once: true });
+  using place = waitMs === undefined ? undefined : placeOf(bucket, key, follower.signal);
   using stop = aborted(follower.insisted);
-  using _ = { [Symbol.dispose]: () => follower.signal.removeEventListener("abort", leave) };
   for (let told = 0; ; ) {
-    const left = Math.max(0, Math.ceil((until - performance.now()) / 1_000));
+    const left = follower.signal.aborted ? 0 : Math.max(0, Math.ceil((until - performance.now()) / 1_000));
     const wait: Record<string, string> = waitMs === undefined ? {} : { "Ops-Wait": String(Math.min(left, HELD_SECONDS)) };
     const signals = body ? [follower.signal, stop.signal] : [stop.signal];
     const options = { ...sent, headers: { ...headers, ...wait, "Idempotency-Key": key }, signal: AbortSignal.any(signals) };
@@ -68,17 +67,36 @@ export async function startOnServer(bucket: RemoteBucket, request: StartRequest,
       return expectAnswer(STARTED, await patiently(patienceOf(follower), send, { sent: true })).run_id;
     } catch (error) {
       const isBusy = error instanceof Failure && error.code === "bucket_busy";
+      if (isBusy && (left === 0 || follower.signal.aborted)) await place?.leave();
       if (isBusy && follower.signal.aborted) throw cancelledFailure();
       const { position } = (isBusy && isObject(error.details) ? error.details : {}) as { position?: number | null };
-      if (typeof position !== "number") throw error;
-      if (left === 0) {
-        await leave();
-        throw error;
-      }
+      if (typeof position !== "number" || left === 0) throw error;
       if (position !== told) follower.tell(`waiting in line, number ${position}: ${messageOf(error)}`);
       told = position;
     }
   }
+}
+
+/** The place in line of a start, which an interrupt gives up until the start is over. */
+function placeOf(bucket: RemoteBucket, key: string, signal: AbortSignal): { leave(): Promise<boolean> } & Disposable {
+  const over = new AbortController();
+  const leave = async () => {
+    const drop = bucket.client.call("DELETE", bucket.path("/queue", key), { silenceMs: CANCEL_SILENCE_MS });
+    return await drop.then(
+      () => true,
+      () => false,
+    );
+  };
+  const leaveSoon = async () => {
+    // The request that asks for the place may arrive after the one that gives the place up.
+    while (!over.signal.aborted && !(await leave())) await sleep(IDLE_MS, over.signal).catch(() => {});
+  };
+  signal.addEventListener("abort", leaveSoon, { once: true });
+  const end = () => {
+    over.abort();
+    signal.removeEventListener("abort", leaveSoon);
+  };
+  return { leave, [Symbol.dispose]: end };
 }
 
 /**
@@ -165,26 +183,4 @@ function aborted(by: Promise<void> | undefined): { signal: AbortSignal } & Dispo
       isOver = true;
     },
   };
-}
-
-/** Text that comes in pieces, handed out in whole lines. */
-class Lines {
-  readonly #output: (text: string) => void;
-  #rest = "";
-
-  constructor(output: (text: string) => void) {
-    this.#output = output;
-  }
-
-  add(text: string): void {
-    const all = this.#rest + text;
-    const end = all.lastIndexOf("\n") + 1;
-    this.#rest = all.slice(end);
-    for (const [line] of all.slice(0, end).matchAll(/.*\n/g)) this.#output(line);
-  }
-
-  end(): void {
-    if (this.#rest !== "") this.#output(`${this.#rest}\n`);
-    this.#rest = "";
-  }
 }

@@ -7,12 +7,13 @@ import { byteSize, counted } from "../../core/plain-text.ts";
 import { boolean, type Infer, list, optional, string } from "../../core/shape.ts";
 import { Launcher } from "../../core/spawn.ts";
 import { START_PATHS } from "../../server/routes/start-paths.ts";
-import { EXIT, type Parsed } from "../base/flags.ts";
+import { EXIT, type Parsed, type Target, wantsJson } from "../base/flags.ts";
 import { DETACH_FLAG, waitOf } from "../base/start-flags.ts";
-import { stopRequest, textTable, toStderr, toStdout } from "../base/terminal.ts";
+import { printJson, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
+import { EXIT_OF } from "../bucket/output.ts";
+import { revisionTable } from "../state/revisions.ts";
 import { type Follower, followRun, type StartRequest, startOnServer } from "./follow.ts";
 import { answerWith, expectAnswer, openRemoteBucket, type RemoteBucket } from "./remote-bucket.ts";
-import { EXIT_OF } from "./run.ts";
 import { targetOf } from "./target.ts";
 
 /** How the run of a change of the source is started. */
@@ -20,6 +21,8 @@ interface Change {
   waitMs?: number | undefined;
   /** Print the id of the run and end. */
   isDetached?: boolean;
+  /** Print what was started, and how it ended, as JSON. */
+  isJson?: boolean;
 }
 
 /** What a push sends: the source of the bucket in `dir`, and a note that is stored with the revision. */
@@ -55,23 +58,32 @@ export async function rollbackCommand(input: Parsed): Promise<number> {
 }
 
 async function changeOf(input: Parsed): Promise<Change> {
-  return { waitMs: await waitOf(input), isDetached: input.switches.has(DETACH_FLAG.name) };
+  return { waitMs: await waitOf(input), isDetached: input.switches.has(DETACH_FLAG.name), isJson: wantsJson(input) };
+}
+
+/** `ops revisions rollback [revision]`. */
+export async function rollBackTo(input: Parsed, target: Target): Promise<number> {
+  const asked = { revision: input.operands[0], ...(await changeOf(input)) };
+  return await followed(input, target, (bucket, follower) => rollback(bucket, asked, follower));
 }
 
 /** Works on the server that the command line, the environment or the ops.conf in `dir` names. */
-async function onServer(
-  input: Parsed,
-  work: (bucket: RemoteBucket, follower: Follower) => Promise<number>,
-  dir?: string,
-): Promise<number> {
+async function onServer(input: Parsed, work: ServerWork, dir?: string): Promise<number> {
   const [address] = input.operands;
   if (address !== undefined && input.values.has("server")) throw new Failure("usage", "give base_url or --server, not both");
   if (address !== undefined) input.values.set("server", address);
   const target = await targetOf(input, dir);
   if (!target)
     throw new Failure("usage", "base_url is missing: give it, set OPS_SERVER, or name it in the table [server] of ops.conf");
+  return await followed(input, target, work);
+}
+
+type ServerWork = (bucket: RemoteBucket, follower: Follower) => Promise<number>;
+
+async function followed(input: Parsed, target: Target, work: ServerWork): Promise<number> {
   using stop = stopRequest();
-  return await work(await openRemoteBucket(target), { ...stop, tell: (text) => toStderr(`${text}\n`), output: toStdout });
+  const output = wantsJson(input) ? toStderr : toStdout;
+  return await work(await openRemoteBucket(target), { ...stop, tell: (text) => toStderr(`${text}\n`), output });
 }
 
 /**
@@ -97,7 +109,11 @@ export async function rollback(
   return await change(bucket, "rolled back", follower, async () => {
     const revisions = expectAnswer(REVISIONS, { items: await bucket.all("/source/revisions") }).items;
     const last = revisions.find((one) => one.last_successful);
-    if (given === undefined && last?.current) return void follower.output(unchangedSource(revisions));
+    if (given === undefined && last?.current) {
+      follower.output(unchangedSource(revisions));
+      if (how.isJson) printJson({ run_id: null, status: null, error: null, result: null });
+      return undefined;
+    }
     const ids = revisions.map((one) => one.id);
     const id = given === undefined ? undefined : idNamed(given, ids, "revision");
     return { path: START_PATHS.rollback, json: { revision_id: id }, ...how };
@@ -105,12 +121,7 @@ export async function rollback(
 }
 
 function unchangedSource(revisions: Infer<typeof REVISIONS>["items"]): string {
-  const rows = revisions.map(({ id, created_at, build_status, note, commit, current, last_successful }) => {
-    const marks = [...(current ? ["current"] : []), ...(last_successful ? ["last successful"] : [])];
-    return [id, created_at, build_status, commit?.replace(/^(.{8})[^-]*/, "$1") ?? null, note ?? null, marks.join(", ")];
-  });
-  const columns = ["revision", "created_at", "build", "commit", "note", ""];
-  return `nothing is changed: the last successful revision is the source; others are named with --revision\n${textTable(columns, rows, process.stdout.columns)}`;
+  return `nothing is changed: the last successful revision is the source; another one has to be named\n${revisionTable(revisions)}`;
 }
 
 /** Starts the run that changes the source and follows it to its end. */
@@ -123,13 +134,15 @@ async function change(
   try {
     const start = await request();
     if (!start) return EXIT.done;
-    const { isDetached, ...sent } = start;
+    const { isDetached, isJson, ...sent } = start;
     const id = await startOnServer(bucket, sent, follower);
     follower.tell(`the source was ${done}; run ${id} builds it`);
-    if (isDetached) follower.output(`${id}\n`);
+    if (isDetached && isJson) printJson({ run_id: id });
+    else if (isDetached) follower.output(`${id}\n`);
     if (isDetached) return EXIT.done;
-    const { status, error } = await followRun(bucket, id, follower);
+    const { status, error, result } = await followRun(bucket, id, follower);
     follower.tell(`the build ${status}${error === undefined ? "" : `: ${error}`}`);
+    if (isJson) printJson({ run_id: id, status, error: error ?? null, result });
     return EXIT_OF[status];
   } catch (error) {
     if (follower.signal.aborted) return EXIT.cancelled;

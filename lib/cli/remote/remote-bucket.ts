@@ -1,4 +1,4 @@
-import { idNamed, isUuid } from "../../codec/uuid.ts";
+import { idNamed, isUuid, LEAST_LETTERS } from "../../codec/uuid.ts";
 import { sleep } from "../../core/async.ts";
 import { Failure } from "../../core/errors.ts";
 import { check, object, quote, type Shape } from "../../core/shape.ts";
@@ -50,7 +50,9 @@ export class RemoteBucket {
   /** The whole id of a run that a beginning or an end of an id names. Throws `run_not_found`, or `usage` for several. */
   async runNamed(given: string): Promise<string> {
     if (isUuid(given.toLowerCase())) return given.toLowerCase();
-    const { items } = await this.get("/runs", { id: given, limit: MOST_NAMED });
+    // The server looks for none that is this short.
+    const isLong = given.length >= LEAST_LETTERS;
+    const { items } = isLong ? await this.get("/runs", { id: given, limit: MOST_NAMED }) : { items: [] };
     const ids = (items as Item[]).map(({ id }) => String(id));
     return idNamed(given, ids, "run");
   }
@@ -59,6 +61,11 @@ export class RemoteBucket {
   async snapshotNamed(given: string): Promise<string> {
     const names = (await this.all("/snapshots")).map(({ name }) => String(name));
     return idNamed(given.replace(/\.tar\.gz$/, ""), names, "snapshot");
+  }
+
+  /** The hooks of all jobs, a row for each event. */
+  async hooks(): Promise<Item[]> {
+    return await this.all("/cat/hooks");
   }
 
   /** The whole id of a revision that a beginning or an end of an id names. */

@@ -1,21 +1,13 @@
 import { Failure } from "../../core/errors.ts";
-import type { RunKind, RunParams, RunStatus } from "../../run/protocol.ts";
+import type { RunKind, RunParams } from "../../run/protocol.ts";
 import { START_PATHS } from "../../server/routes/start-paths.ts";
 import { EXIT } from "../base/flags.ts";
-import { stopRequest, toStderr, toStdout } from "../base/terminal.ts";
+import { printJson, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
 import type { RunOptions } from "../bucket/bucket.ts";
 import { liveView } from "../bucket/live.ts";
-import { activityPrinter, showResult } from "../bucket/output.ts";
+import { activityPrinter, EXIT_OF, showResult } from "../bucket/output.ts";
 import { type Follower, followRun, type StartRequest, startOnServer } from "./follow.ts";
 import type { RemoteBucket } from "./remote-bucket.ts";
-
-/** The exit code for the end of a run. */
-export const EXIT_OF: Readonly<Record<RunStatus, number>> = {
-  succeeded: EXIT.done,
-  failed: EXIT.failed,
-  cancelled: EXIT.cancelled,
-  running: EXIT.failed,
-};
 
 /** How a command carries out a run on a server. */
 interface RemoteRunOptions extends RunOptions {
@@ -46,7 +38,9 @@ export async function runOnServer(
   };
   const id = await startOnServer(bucket, { ...(await startRequest(bucket, kind, params)), waitMs }, follower);
   if (isDetached) {
-    toStdout(`${id}\n`);
+    // Activity is aside where JSON was asked for.
+    if (view?.meanwhile === "aside") printJson({ run_id: id });
+    else toStdout(`${id}\n`);
     return EXIT.done;
   }
   const { status, result } = await followRun(bucket, id, follower);

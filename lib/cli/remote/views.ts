@@ -128,6 +128,7 @@ export async function remoteDeleteSnapshot(input: Parsed, target: Target): Promi
   const bucket = await openRemoteBucket(target);
   const name = await bucket.snapshotNamed(input.operands[0] ?? "");
   await bucket.client.call("DELETE", bucket.path("/snapshots", name));
-  toStdout(`snapshot ${name} is removed\n`);
+  if (wantsJson(input)) printJson({ name });
+  else toStdout(`snapshot ${name} is removed\n`);
   return EXIT.done;
 }

@@ -1,7 +1,7 @@
 import type { Database } from "../../bucket/base/database.ts";
-import { hasCatalogJob } from "../../bucket/catalog/catalog.ts";
-import { Failure, type FailureCode } from "../../core/errors.ts";
-import { boolean, object, optional, quote, type Shape } from "../../core/shape.ts";
+import { requireKnown } from "../../bucket/base/problems.ts";
+import { Failure, type FailureCode, messageOf } from "../../core/errors.ts";
+import { boolean, object, optional, type Shape } from "../../core/shape.ts";
 import { type ControlKind, isRepeatable, JOB_CONTROL, RUNS, type RunKind } from "../../run/protocol.ts";
 import { canName, repeated, startShape } from "../../run/request.ts";
 import { bucketRoute, type ServerRoute } from "../context.ts";
@@ -150,13 +150,14 @@ function controlRoute(kind: ControlKind): ServerRoute {
   });
 }
 
-/** The jobs of the path. Throws `not_found` for one that the catalog does not have. */
-function knownJobs(db: Database, names: string): string[] {
-  return names.split(",").map((name) => {
-    const job = name.toLowerCase();
-    if (!hasCatalogJob(db, job)) throw new Failure("not_found", `there is no job ${quote(name)} in the catalog`);
-    return job;
-  });
+/** The jobs of the path. Throws `not_found` for those that the catalog does not have. */
+function knownJobs(db: Database, jobs: string): string[] {
+  const known = new Set(db.tuples<[name: string]>("SELECT name FROM job").flat());
+  try {
+    return [...requireKnown("in the catalog", { kind: "job", path: "job", names: jobs.split(",") }, known)];
+  } catch (error) {
+    throw new Failure("not_found", messageOf(error));
+  }
 }
 
 /** Job control: each request starts a run. */

@@ -73,8 +73,8 @@ test("where no worker is of use and only a person can change it, a deploy ends b
   const trusting = (file: string) =>
     fleet.hosts.map((host) => `[${host}]:${fleet.sshd.port} ${readFileSync(`${file}.pub`, "utf8")}`).join("");
   const cases: [cause: () => void, sentence: string | RegExp, inConsole: string | undefined, grade: string][] = [
-    [() => rmSync(key), `${missing}, or store yours: \`ops ssh-key set\``, ", or Secrets in the console", "failed"],
-    [() => copyFileSync(stranger, key), refused, ", or Secrets in the console", "unreachable"],
+    [() => rmSync(key), `${missing}, or store yours: \`ops ssh-key set\``, ", or SSH key under Source in the console", "failed"],
+    [() => copyFileSync(stranger, key), refused, ", or SSH key under Source in the console", "unreachable"],
     [() => writeFileSync(key, "no key"), unusable, undefined, "unreachable"],
     [() => writeFileSync(knownHosts, ""), unknown, ", or Trust under Workers in the console", "unreachable"],
     [
@@ -172,6 +172,8 @@ test("what reconcile is to stop comes after the preflight, and a hook that may f
   );
   assert.deepEqual(outcomes(run), { hooked: "skipped", one: "skipped", two: "failed" });
   assert.equal(traces(deploys.bucket.dir).length, 1);
+  const only = await deploys.deploy({ jobs: ["one"] });
+  assert.equal(only.reconciled[0]?.outcome, "unreachable", "what is only to be stopped is told by reconcile");
 });
 
 test("a worker that is down does not end a deploy; one of a later wave is asked again when its wave comes", async (t) => {

@@ -1,0 +1,105 @@
+/** A stretch of a script: code, or a string or comment with its quotes and marks. */
+interface Piece {
+  kind: "code" | "string" | "comment";
+  text: string;
+}
+
+const PYTHON =
+  /#[^\n]*|[rRbBuUfF]{0,2}(?:"""(?:\\[\s\S]|[^\\])*?"""|'''(?:\\[\s\S]|[^\\])*?'''|"(?:\\[\s\S]|[^"\\\n])*"|'(?:\\[\s\S]|[^'\\\n])*')/g;
+
+/** Older names of functions of the helper, which `ops.py` still has. */
+const FUNCTIONS: Readonly<Record<string, string>> = {
+  put_deploy_order: "put_rollout_order",
+  get_deploy_order: "get_rollout_order",
+  get_allocation_id: "allocation_id",
+  get_allocation_ip: "allocation_ip",
+  get_allocation_index: "allocation_index",
+  get_job: "job_name",
+  get_event: "hook_event",
+  get_command: "hook_name",
+  kv_get: "get_store_value",
+  kv_put: "put_job_variable",
+  kv_put_secret: "put_job_secret",
+  get_demands: "list_hook_demands",
+};
+const NAMESPACE = String.raw`maand(?=\/(?:bucket|worker|job|prometheus)(?:[\/"'\x60]|$))`;
+
+/** A script with the present helper: its import, its functions, and the namespaces that stand as strings. */
+export function scriptText(text: string, language: "python" | "node"): string {
+  return language === "python" ? pythonText(text) : nodeText(text);
+}
+
+function pythonText(text: string): string {
+  const pieces = withNamespaces(piecesOf(text));
+  const code = pieces.map((piece) => (piece.kind === "code" ? piece.text : " ")).join("");
+  const isOwn = /(?<![\w.])ops\b/.test(
+    code.replace(/^[ \t]*(import|from)[ \t]+ops\b.*$/gm, "").replace(/(?<![\w.])ops(?=\.\w)/g, ""),
+  );
+  const isPlain = /^[ \t]*import[ \t]+maand[ \t]*(;|$)/m.test(code);
+  // Where `ops` means something else in the script, a person has to choose another name.
+  const imports = (one: string) =>
+    isPlain && isOwn
+      ? one
+      : one
+          .replace(/^([ \t]*import[ \t]+)maand(?=[ \t]*(?:;|$|as[ \t]+\w))/gm, "$1ops")
+          .replace(/^([ \t]*from[ \t]+)maand(?=[ \t]+import\b)/gm, "$1ops")
+          .replace(isPlain ? /(?<![\w.])maand(?=\.\w)/g : /(?!)/, "ops");
+  const rename = functionsIn(code);
+  return pieces.map((piece) => (piece.kind === "code" ? rename(imports(piece.text)) : piece.text)).join("");
+}
+
+function piecesOf(text: string): Piece[] {
+  const pieces: Piece[] = [];
+  let end = 0;
+  for (const { 0: found, index } of text.matchAll(PYTHON)) {
+    pieces.push({ kind: "code", text: text.slice(end, index) });
+    pieces.push({ kind: found.startsWith("#") ? "comment" : "string", text: found });
+    end = index + found.length;
+  }
+  return [...pieces, { kind: "code", text: text.slice(end) }];
+}
+
+/** A string is a namespace where all of it reads as one; a bare name only where it is what a function of the helper asks for. */
+function withNamespaces(pieces: readonly Piece[]): Piece[] {
+  const namespace = new RegExp(String.raw`^(\w*["']+)${NAMESPACE}`);
+  return pieces.map((piece, index) => {
+    if (piece.kind !== "string") return piece;
+    const isAsked = /\b(get_store_value|get_kv_value|kv_get|list_job_keys)\(\s*$/.test(pieces[index - 1]?.text ?? "");
+    const bare = isAsked ? piece.text.replace(/^(["'])(?:maand|ops)\1$/, "$1ops/bucket$1") : piece.text;
+    return { ...piece, text: bare.replace(namespace, "$1ops") };
+  });
+}
+
+/** What renames the functions of the helper: behind its name, and by themselves where they were imported. */
+function functionsIn(code: string): (text: string) => string {
+  const aliases = [...code.matchAll(/^[ \t]*import[ \t]+(?:maand|ops)[ \t]+as[ \t]+(\w+)/gm)].map(([, alias]) => alias);
+  const hasPlain = /^[ \t]*import[ \t]+(?:maand|ops)[ \t]*(?:;|$)/m.test(code);
+  const modules = [...aliases, ...(hasPlain ? ["ops"] : [])].join("|");
+  const hasFrom = /^[ \t]*from[ \t]+(?:maand|ops)[ \t]+import\b/m.test(code);
+  const word = (name: string) => new RegExp(String.raw`(?<![\w.])${name}\b`, "g");
+  // A name that the script has already, or gives to something itself, would change its meaning.
+  const own = ([old, name]: [string, string]) =>
+    word(name).test(code) || new RegExp(String.raw`\b(?:def|as)\s+${old}\b|(?<![\w.])${old}\s*=(?!=)`).test(code);
+  const bare = hasFrom ? Object.entries(FUNCTIONS).filter((pair) => !own(pair)) : [];
+  return (text) => {
+    const behind = new RegExp(String.raw`(?<![\w.])(${modules || "(?!)"})\.(\w+)\b`, "g");
+    const renamed = text.replace(
+      behind,
+      (_, module, name) => `${module}.${Object.hasOwn(FUNCTIONS, name) ? FUNCTIONS[name] : name}`,
+    );
+    return bare.reduce((all, [old, name]) => all.replace(word(old), name), renamed);
+  };
+}
+
+/** The local name of the module may stay; only the file that is imported has another one. */
+function nodeText(text: string): string {
+  const imported = text.replace(
+    /(\b(?:from|import|require)\s{0,9}\(?\s{0,9}["'](?:\.\/)?)maand(?=(?:\.[cm]?[jt]s)?["'])/g,
+    "$1ops",
+  );
+  const hasHelper = /\b(?:from|import|require)\s{0,9}\(?\s{0,9}["'](?:\.\/)?ops(?:\.[cm]?[jt]s)?["']/.test(imported);
+  const renamed = hasHelper ? imported.replace(/(?<=[\s.{,(])(put|get)DeployOrder\b/g, "$1RolloutOrder") : imported;
+  return renamed
+    .replace(new RegExp(String.raw`(["'\x60])${NAMESPACE}`, "g"), "$1ops")
+    .replace(/\b((?:getStoreValue|getKvValue|listJobKeys)\(\s*(["'`]))(?:maand|ops)(?=\2)/g, "$1ops/bucket");
+}

@@ -1,0 +1,138 @@
+import { placesInJson } from "../../codec/config/json.ts";
+import { isObject } from "../../core/shape.ts";
+import { scriptText } from "./scripts.ts";
+
+/** The hooks of each job of the workspace, for lines that name both and do not say which is which. */
+export type KnownHooks = ReadonlyMap<string, ReadonlySet<string>>;
+
+/** A text in the present form, and the lines with names that nothing here can judge. */
+export interface MigratedText {
+  text: string;
+  looks: { line: number; message: string }[];
+}
+
+/** Older names of fields of a manifest, which a build accepts with a warning. */
+const FIELDS = {
+  update_parallel_count: "max_concurrent_upgrades",
+  deploy_parallel_count: "max_concurrent_starts",
+  commands: "hooks",
+};
+const DEMAND_FIELDS = { command: "hook" };
+
+/** Every variable of scripts that has an older name. */
+const VARIABLES = new Set([
+  ...["ALLOCATION_ID", "ALLOCATION_IP", "ALLOCATION_INDEX", "JOB", "EVENT", "COMMAND", "HOOK", "DISABLED"],
+  ...["CURRENT_VERSION", "NEW_VERSION", "BATCH_ALLOCATIONS", "BATCH_INDEX", "BATCH_COUNT", "DEPLOY_PHASE"],
+  ...["ROLLOUT_ORDER", "ROLLOUT_ORDER_SOURCE", "HOOK_API_HOST", "HOOK_API_PORT", "BUCKET_ROOT", "BUCKET_ID", "WORKER_IP"],
+  ...["NEW_ALLOCATIONS", "UPDATED_ALLOCATIONS", "TARGET", "DRY_RUN"],
+]);
+const VARIABLE = /\b(MAAND|JOB_COMMAND)_([A-Z][A-Z0-9_]*)\b/g;
+/** The folder of a job by itself, from where the script lies, or below `jobs/<job>/`. */
+const OLD_FOLDER = /(?:(?<![\w./-])|(?<=(?<![\w.])\.{1,2}\/)|(?<=\bjobs\/[\w-]+\/))_modules(?=[/"'`])/g;
+
+/** What may be left of the earlier form. Whoever reads the line decides. */
+const EARLIER_NAME = /maand\w*|\bJOB_COMMAND\w*|\bjob_?commands?\b|(?<!\w)_modules\b|\bjob_ports\b/gi;
+/** A module's name of its own choice in a script that has the present helper. */
+const OWN_NAME = /\*\s+as\s+maand\b|(?<![\w."'`/-])maand(?=\.\w+\()/g;
+
+/**
+ * The text of a file of a bucket in the present form; `file` is below the bucket, with `/`. Only what has one meaning is
+ * changed. A text in the present form is answered as it is, and no line moves.
+ */
+export function migratedText(file: string, text: string, hooks: KnownHooks): MigratedText {
+  const looks: MigratedText["looks"] = [];
+  let after = text;
+  if (/^(workspace\/jobs|templates)\/[^/]+\/manifest\.json$/.test(file))
+    after = manifestText(text, (at, message) => looks.push({ line: lineOf(text, at), message }));
+  // Only what the server runs has the helper and the variables; a job's other files may use such names for their own.
+  const isHook = /\/(_modules|_hooks)\//.test(file);
+  const isScript = isHook && /\.[cm]?[jt]s$/.test(file);
+  if (isScript || (isHook && file.endsWith(".py"))) after = scriptText(after, isScript ? "node" : "python");
+  if (isHook) after = after.replace(OLD_FOLDER, "_hooks");
+  if (isHook || file === "workspace/command.sh")
+    after = after.replace(VARIABLE, (name, kind, rest) => presentName(kind, rest) ?? name);
+  if (file.endsWith(".tpl")) after = templateText(after);
+  const isShell = /(^|\/)Makefile[^/]*$|\.(mk|sh|bash)(\.tpl)?$/.test(file) || /^#!.*\b(ba|da|k|z)?sh\b/.test(text);
+  if (isShell) after = shellText(after, hooks);
+  if (!/\.(md|txt|rst|html?)$/.test(file)) after = wordsText(after, file);
+  for (const [index, line] of after.split("\n").entries())
+    for (const name of new Set((isScript ? line.replace(OWN_NAME, "") : line).match(EARLIER_NAME)))
+      looks.push({ line: index + 1, message: `"${name}" stays: what this earlier name means here is not known` });
+  return { text: after, looks };
+}
+
+function presentName(kind: string, rest: string): string | undefined {
+  return [...(kind === "JOB_COMMAND" ? [`HOOK_${rest}`, rest] : [rest, `HOOK_${rest}`])].find((one) => VARIABLES.has(one));
+}
+
+function lineOf(text: string, at: number): number {
+  return text.slice(0, at).split("\n").length;
+}
+
+/** Renames fields where they stand and leaves all else as it was written. What is no JSON is left to the build. */
+function manifestText(text: string, look: (at: number, message: string) => void): string {
+  try {
+    if (!isObject(JSON.parse(text))) return text;
+  } catch {
+    return text;
+  }
+  type Place = ReturnType<typeof placesInJson>;
+  const found: { at: number; to: string }[] = [];
+  const membersOf = (place: Place | undefined, key: string) =>
+    place?.members.filter((one) => one.key.toLowerCase() === key).flatMap(({ value }) => value.members) ?? [];
+  const rename = (place: Place, names: Record<string, string>) => {
+    for (const { key, value } of place.members) {
+      const to = names[key.toLowerCase()];
+      if (to === undefined) continue;
+      if (place.members.some((one) => one.key.toLowerCase() === to))
+        look(value.at, `${key} and ${to} are both there: keep ${to}`);
+      else found.push({ at: value.at, to });
+    }
+  };
+  const whole = placesInJson(text);
+  rename(whole, FIELDS);
+  for (const { value: hook } of [...membersOf(whole, "commands"), ...membersOf(whole, "hooks")])
+    for (const { key, value: demands } of hook.members) if (key.toLowerCase() === "demands") rename(demands, DEMAND_FIELDS);
+  const ordered = found.sort((a, b) => b.at - a.at);
+  return ordered.reduce((all, { at, to }) => all.slice(0, at) + all.slice(at).replace(/"(?:[^"\\]|\\.)*"/, `"${to}"`), text);
+}
+
+/** Namespaces that stand as whole strings in the actions of a template. */
+function templateText(text: string): string {
+  return text.replace(/\{\{(?:"(?:\\.|[^"\\\n])*"|`[^`]*`|(?!\}\}|\{\{)[^"`])*\}\}/g, (action) =>
+    action
+      .replace(/(["`])maand(?=\/(?:bucket|worker|job|prometheus)(?:\/|\1))/g, "$1ops")
+      .replace(/\b(get|getOptional|keys)(\s+["`])(?:maand|ops)(?=["`])/g, "$1$2ops/bucket"),
+  );
+}
+
+/** Where a shell or a recipe of make begins a command. Bounded, because it is asked for at every place of a text. */
+const START = String.raw`(?<=^[ \t]{0,40}[@-]?[ \t]{0,4}|[;&|(\x60][ \t]{0,4}|\b(?:then|do|else|sudo|exec|time)[ \t]{1,4})`;
+const OLD_HOOKS = new RegExp(String.raw`${START}(?:maand|ops)[ \t]+job_?command([ \t]+)([\w-]+)(?:([ \t]+)([\w-]+))?`, "gm");
+const OLD_PORTS = new RegExp(String.raw`${START}(?:maand|ops)([ \t]+cat[ \t]+)job_ports\b`, "gm");
+const OLD_FACTS = new RegExp(String.raw`${START}maand([ \t]+)worker_facts\b`, "gm");
+const SAME = "init|build|deploy|health_check|job|run_command|gc|cat|info|logs|hooks";
+const OLD_PROGRAM = new RegExp(String.raw`${START}maand(?=[ \t]+(?:${SAME})(?![\w-]))`, "gm");
+
+function shellText(text: string, hooks: KnownHooks): string {
+  const isHook = (job: string, hook: string) => hooks.get(job.toLowerCase())?.has(hook.toLowerCase()) ?? false;
+  return text
+    .replace(OLD_HOOKS, (line, ...[blank, one = "", between, two = ""]: string[]) => {
+      if (between === undefined) return [...hooks.keys()].some((job) => isHook(job, one)) ? `ops hooks${blank}${one}` : line;
+      if (isHook(two, one) === isHook(one, two)) return line;
+      return isHook(two, one) ? `ops hooks${blank}${one}${between}${two}` : `ops hooks${blank}${two}${between}${one}`;
+    })
+    .replace(OLD_PORTS, "ops$1ports")
+    .replace(OLD_FACTS, "ops$1worker facts")
+    .replace(OLD_PROGRAM, "ops");
+}
+
+/** Names that mean one thing wherever they stand. */
+function wordsText(text: string, file: string): string {
+  const words = text
+    .replace(/\bMAAND_(?=SERVE_(ROOT|TOKEN)\b)/g, "OPS_")
+    .replace(/(?<![\w-])maand\.conf(?![\w-])/g, "ops.conf")
+    .replace(/(?<![\w.-])(rules|logs)\/maand(?=\/|\.log\b)/g, "$1/ops");
+  if (!file.includes("/_prometheus/")) return words;
+  return words.replace(/(?<![\w-])maand:(?=port\/|job\b)/g, "ops:").replace(/\bmaand_cert_/g, "ops_cert_");
+}

@@ -1,0 +1,69 @@
+import { buffer } from "node:stream/consumers";
+import { openDatabase } from "../../bucket/base/database.ts";
+import { type Layout, layoutOf } from "../../bucket/base/layout.ts";
+import { entriesOfLines, linesOfEntries, liveEntries, storeEntries } from "../../bucket/catalog/kv-transfer.ts";
+import { KvStore } from "../../bucket/kv/kv.ts";
+import { isSecretNamespace, loadKvKey } from "../../bucket/kv/kv-access.ts";
+import { uuidV7 } from "../../codec/uuid.ts";
+import { Failure, messageOf } from "../../core/errors.ts";
+import { readGuarded } from "../../core/files.ts";
+import { counted, decodeUtf8 } from "../../core/plain-text.ts";
+import { takeBucket } from "../../run/recovery.ts";
+import { openBucket } from "../../server/reading.ts";
+import { bucketDir, EXIT, flagList, type Parsed, wantsJson } from "../base/flags.ts";
+import { printJson, toStderr, writeWhole } from "../base/terminal.ts";
+
+const IMPORT_BYTES = 256 * 1024 * 1024;
+const PASSPHRASE_LENGTH = 12;
+const NOT_ITS_OWNER = 0o077;
+
+/** `ops kv export`: the keys of jobs that no build writes, as JSON lines on stdout; secrets sealed, or in clear with `--reveal`. */
+export async function exportKvCommand(input: Parsed): Promise<number> {
+  const layout = layoutOf(bucketDir(input));
+  const passphrase = await passphraseOf(input);
+  const isRevealed = input.switches.has("reveal");
+  if (isRevealed && passphrase !== undefined) throw new Failure("usage", "give --passphrase-file or --reveal, not both");
+  using db = await openBucket(layout);
+  const jobs = flagList(input, "jobs")?.map((job) => job.toLowerCase());
+  const entries = liveEntries(new KvStore(db, await loadKvKey(layout)), jobs, Date.now());
+  const secrets = entries.filter(({ namespace }) => isSecretNamespace(namespace)).length;
+  if (secrets > 0 && !isRevealed && passphrase === undefined)
+    throw new Failure("usage", `the export has ${counted(secrets, "secret")}: give --passphrase-file to seal, or --reveal`);
+  writeWhole(await linesOfEntries(entries, passphrase));
+  toStderr(`exported ${counted(entries.length, "key")}, ${counted(secrets, "secret")} among them\n`);
+  return EXIT.done;
+}
+
+/** `ops kv import`: stores what stdin holds as `ops kv export` writes it, all or nothing, under the bucket's lock. */
+export async function importKvCommand(input: Parsed): Promise<number> {
+  const layout = layoutOf(bucketDir(input));
+  (await openBucket(layout)).close();
+  const passphrase = await passphraseOf(input);
+  const bytes = await buffer(process.stdin);
+  if (bytes.length > IMPORT_BYTES) throw new Failure("usage", `stdin has more than ${IMPORT_BYTES} bytes`);
+  const text = decodeUtf8(bytes);
+  if (text === undefined) throw new Failure("usage", "stdin is not UTF-8 text");
+  const entries = await entriesOfLines(text, passphrase);
+  await using _ = await takeBucket(layout, uuidV7(), "kv import");
+  await storeIn(layout, entries);
+  if (wantsJson(input)) printJson({ keys: entries.length });
+  toStderr(`imported ${counted(entries.length, "key")}\n`);
+  return EXIT.done;
+}
+
+async function storeIn(layout: Layout, entries: Parameters<typeof storeEntries>[2]): Promise<void> {
+  using db = openDatabase(layout.database);
+  storeEntries(db, new KvStore(db, await loadKvKey(layout)), entries);
+}
+
+/** The passphrase in the file that `--passphrase-file` names, which only its owner may read. */
+async function passphraseOf({ values }: Parsed): Promise<string | undefined> {
+  const file = values.get("passphrase-file");
+  if (file === undefined) return undefined;
+  const text = await readGuarded(file, NOT_ITS_OWNER).catch((error: unknown) => {
+    throw new Failure("usage", `--passphrase-file: ${messageOf(error)}`);
+  });
+  const passphrase = text.replace(/\r?\n$/, "");
+  if (passphrase.length >= PASSPHRASE_LENGTH) return passphrase;
+  throw new Failure("usage", `--passphrase-file: the passphrase has fewer than ${PASSPHRASE_LENGTH} characters`);
+}

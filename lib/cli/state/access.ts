@@ -1,0 +1,138 @@
+import type { Layout } from "../../bucket/base/layout.ts";
+import { heldBy, isStale, readLock } from "../../bucket/base/lock.ts";
+import { listRevisions, type Revision } from "../../bucket/source/revisions.ts";
+import { diffRevisions } from "../../bucket/source/source-view.ts";
+import { loadOpsConf } from "../../bucket/workspace/settings.ts";
+import { describeSshKey, removeSshKey, type SshKeyInfo, sshKeyFile, storeSshKey } from "../../bucket/workspace/ssh-key.ts";
+import { idNamed, uuidV7 } from "../../codec/uuid.ts";
+import { Failure } from "../../core/errors.ts";
+import { bootId, isAlive, signalProcess } from "../../core/process.ts";
+import { Launcher } from "../../core/spawn.ts";
+import { type LogChunk, readActivity } from "../../run/activity.ts";
+import type { LogLines } from "../../run/log-view.ts";
+import type { Progress, RunKind, RunStatus } from "../../run/protocol.ts";
+import { readRecord, runNamed, runNotFound } from "../../run/record.ts";
+import { takeBucket } from "../../run/recovery.ts";
+import { READS } from "../../server/reads.ts";
+import type { ShownRun } from "../../server/run-list.ts";
+import { withoutServerVariables } from "../base/flags.ts";
+import { initialisedBucket } from "../bucket/bucket.ts";
+
+/** A run with how far it is; null where that is not known. */
+export type RunDetail = ShownRun & { progress: Progress | null };
+/** Which runs are wanted. */
+export interface RunsWanted {
+  kind?: RunKind | undefined;
+  status?: RunStatus | undefined;
+  limit: number;
+}
+/** Which lines of a log are wanted: the last ones, or those behind `next` of an earlier answer. */
+export type LinesWanted = { limit: number } & ({ tail: true } | { after: string | undefined });
+/** A bucket at a glance. */
+export type Summary = Awaited<ReturnType<(typeof READS)["summary"]>>;
+/** A start that waits until the bucket is free. */
+export interface WaitingStart {
+  position: number;
+  kind: string;
+  by: { address: string };
+  since: string;
+}
+/** What differs between two revisions. */
+export type RevisionDiff = Awaited<ReturnType<typeof diffRevisions>> & { revision_id: string; against: string };
+
+/** What commands ask of a bucket here or on a server, with the answers of the API. */
+export interface BucketAccess {
+  /** How a person calls the bucket. */
+  place(): Promise<string>;
+  runNamed(given: string): Promise<string>;
+  revisionNamed(given: string): Promise<string>;
+  /** Newest first. */
+  runs(wanted: RunsWanted): Promise<ShownRun[]>;
+  run(id: string): Promise<RunDetail>;
+  /** The next text of a run's Activity from a byte on; waits for it for a while. */
+  log(id: string, after: number, signal: AbortSignal): Promise<LogChunk>;
+  lines(id: string, wanted: LinesWanted): Promise<LogLines>;
+  /** Asks a run to stop. Throws `run_not_active`. */
+  cancel(id: string): Promise<void>;
+  revisions(): Promise<Revision[]>;
+  diff(id: string, against: string | undefined): Promise<RevisionDiff>;
+  summary(): Promise<Summary>;
+  /** The starts in line, and a sentence about what else keeps the bucket busy. */
+  line(): Promise<{ waiting: WaitingStart[]; holder: string | null }>;
+  sshKey(): Promise<SshKeyInfo>;
+  storeSshKey(privateKey: string): Promise<SshKeyInfo>;
+  removeSshKey(): Promise<void>;
+}
+
+const POLL_MS = 5_000;
+/** The record of a run that ends is written a moment after the lock is released. */
+const SETTLED_MS = 3_000;
+
+/** A bucket here. Throws `bucket_not_initialized`. */
+export async function accessHere(dir: string): Promise<BucketAccess> {
+  const layout = await initialisedBucket(dir);
+  const launcher = new Launcher(withoutServerVariables(process.env));
+  const keyFile = async () => sshKeyFile(layout, (await loadOpsConf(layout)).settings);
+  return {
+    place: async () => layout.root,
+    runNamed: (given) => runNamed(layout, given),
+    revisionNamed: async (given) =>
+      idNamed(
+        given,
+        (await listRevisions(layout)).map(({ id }) => id),
+        "revision",
+      ),
+    runs: async (wanted) => (await READS.runs(layout, wanted)).items,
+    run: async (id) => (await READS.run(layout, { id, progress: null })) as RunDetail,
+    log: (id, after, signal) => nextText(layout, id, after, signal),
+    lines: (id, wanted) => READS.lines(layout, { id, query: { tail: false, ...wanted, errors: false, matchCase: false } }),
+    cancel: (id) => interrupt(layout, id),
+    revisions: () => listRevisions(layout),
+    async diff(id, against) {
+      const before = against ?? (await listRevisions(layout)).find(({ current }) => current)?.id ?? id;
+      return { revision_id: id, against: before, ...(await diffRevisions(layout, before, id)) };
+    },
+    summary: () => READS.summary(layout, undefined),
+    line: async () => ({ waiting: [], holder: ((await heldBy(layout)) as { holder?: string } | undefined)?.holder ?? null }),
+    sshKey: async () => describeSshKey(await keyFile(), launcher),
+    async storeSshKey(privateKey) {
+      const file = await keyFile();
+      await using _ = await takeBucket(layout, uuidV7(), "ssh-key set");
+      await storeSshKey(file, privateKey, launcher);
+      return await describeSshKey(file, launcher);
+    },
+    async removeSshKey() {
+      const file = await keyFile();
+      await using _ = await takeBucket(layout, uuidV7(), "ssh-key delete");
+      await removeSshKey(file);
+    },
+  };
+}
+
+/** Throws `failed` for a run that goes on according to its record, while no process carries it out. */
+async function nextText(layout: Layout, id: string, after: number, signal: AbortSignal): Promise<LogChunk> {
+  const isHeld = (await holderOf(layout, id)) !== undefined;
+  const chunk = await readActivity(layout, id, { after, timeoutMs: isHeld ? POLL_MS : SETTLED_MS, signal });
+  if (isHeld || chunk.data !== "" || chunk.done || signal.aborted) return chunk;
+  throw new Failure("failed", `run ${id} was killed: no process carries it out; the next run in the bucket settles it`);
+}
+
+/** The lock of a bucket while this run holds it and one of its processes lives. */
+async function holderOf(layout: Layout, id: string) {
+  const lock = await readLock(layout);
+  return lock === undefined || lock === "unreadable" || lock.run_id !== id || isStale(lock) ? undefined : lock;
+}
+
+/** Sends INT to the command that carries out a run: that very process, or none. */
+async function interrupt(layout: Layout, id: string): Promise<void> {
+  const record = readRecord(layout, id);
+  if (!record) throw runNotFound(id);
+  const refused = (why: string) => new Failure("run_not_active", `Cannot cancel run ${id}: ${why}`);
+  if (record.status !== "running") throw new Failure("run_not_active", `run ${id} has already ended: ${record.status}`);
+  if (record.origin === "server") throw refused("a server carries it out: give --server with the server's address, and --bucket");
+  const lock = await holderOf(layout, id);
+  const [owner] = lock?.holders ?? [];
+  if (!lock || !owner) throw refused("no process carries it out any more; the next run in the bucket settles it");
+  if (lock.boot_id !== bootId()) throw refused(`it runs on ${lock.host}: cancel it there`);
+  if (!isAlive(owner) || !signalProcess(owner.pid, "SIGINT")) throw refused("its process has just ended");
+}

@@ -1,0 +1,90 @@
+import { mkdtemp, readFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { buffer } from "node:stream/consumers";
+import type { SshKeyInfo } from "../../bucket/workspace/ssh-key.ts";
+import { Failure } from "../../core/errors.ts";
+import { readBounded, realPlace, remove } from "../../core/files.ts";
+import { Launcher } from "../../core/spawn.ts";
+import { EXIT, type Parsed, wantsJson } from "../base/flags.ts";
+import { factLines, printJson, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
+import type { BucketAccess } from "./access.ts";
+
+const KEY_BYTES = 16 * 1024;
+const MAKE_MS = 30_000;
+
+/** `ops ssh-key show`. Throws `not_found` where there is none. */
+export async function showSshKey(bucket: BucketAccess, input: Parsed): Promise<number> {
+  const key = await bucket.sshKey();
+  if (wantsJson(input)) printJson(key);
+  else if (!key.present)
+    throw new Failure("not_found", "the bucket has no ssh key for its workers; make one with `ops ssh-key create`");
+  else {
+    const { type, fingerprint, public_key, updated_at } = key;
+    const usable = type ?? "none that ssh can use; replace it with `ops ssh-key set` or `ops ssh-key create --force`";
+    toStdout(
+      factLines([
+        ["type", usable],
+        ["fingerprint", fingerprint],
+        ["stored", updated_at],
+        ["public key", public_key],
+      ]),
+    );
+  }
+  return EXIT.done;
+}
+
+/** `ops ssh-key set [file]`: stores the private key that the file or stdin holds. */
+export async function setSshKey(bucket: BucketAccess, input: Parsed): Promise<number> {
+  return stored(await bucket.storeSshKey(await givenKey(input.operands[0])), input);
+}
+
+async function givenKey(file: string | undefined): Promise<string> {
+  if (file === undefined && process.stdin.isTTY) toStderr("Paste the private key, then end it with Ctrl-D:\n");
+  const where = file ?? "stdin";
+  const bytes = file === undefined ? await buffer(process.stdin) : await readBounded(realPlace(file), KEY_BYTES);
+  if (!bytes) throw new Failure("usage", `there is no file ${where}`);
+  if (bytes.length > KEY_BYTES) throw new Failure("usage", `${where} is no private key: it has more than 16 KiB`);
+  if (bytes.length === 0) throw new Failure("usage", `${where} is empty: expected a private key`);
+  return bytes.toString();
+}
+
+/** `ops ssh-key create`: makes a key pair, stores its private part, and prints the public one. */
+export async function createSshKey(bucket: BucketAccess, input: Parsed): Promise<number> {
+  if (!input.switches.has("force") && (await bucket.sshKey()).present)
+    throw new Failure("usage", "the bucket has an ssh key already, which its workers may know: replace it with --force");
+  using stop = stopRequest();
+  return stored(await bucket.storeSshKey(await newKey(stop.signal)), input);
+}
+
+/** A private key, made in a folder of its own that is gone afterwards. */
+async function newKey(signal: AbortSignal): Promise<string> {
+  const folder = await mkdtemp(path.join(realPlace(tmpdir()), "ops-key-"));
+  try {
+    const { PATH = "", HOME = "" } = process.env;
+    const file = path.join(folder, "key");
+    const argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", file] as const;
+    const { exitCode, stderr } = await new Launcher({ PATH, HOME, LC_ALL: "C" }).run(argv, { timeoutMs: MAKE_MS, signal });
+    if (exitCode !== 0)
+      throw new Failure("failed", `ssh-keygen could not make a key: ${stderr.trim() || `exit code ${exitCode}`}`);
+    return await readFile(file, "utf8");
+  } finally {
+    await remove(folder);
+  }
+}
+
+function stored(key: SshKeyInfo, input: Parsed): number {
+  toStderr(`the key is stored: ${key.fingerprint}; each worker needs this line in ~/.ssh/authorized_keys of its ssh user:\n`);
+  if (wantsJson(input)) printJson(key);
+  else toStdout(`${key.public_key}\n`);
+  return EXIT.done;
+}
+
+/** `ops ssh-key delete`. */
+export async function deleteSshKey(bucket: BucketAccess, input: Parsed): Promise<number> {
+  const { present } = await bucket.sshKey();
+  await bucket.removeSshKey();
+  if (wantsJson(input)) printJson({ deleted: present });
+  else toStdout(present ? "the ssh key of the bucket is deleted\n" : "the bucket had no ssh key\n");
+  return EXIT.done;
+}

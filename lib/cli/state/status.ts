@@ -1,0 +1,96 @@
+import { counted } from "../../core/plain-text.ts";
+import { shortNames } from "../../core/short-names.ts";
+import { EXIT, type Parsed, wantsJson } from "../base/flags.ts";
+import { ago, factLines, printJson, shortId, spanOf, textTable, toStdout, visible } from "../base/terminal.ts";
+import type { BucketAccess, Summary, WaitingStart } from "./access.ts";
+
+const LISTED_PROBLEMS = 10;
+const MOST_OTHERS = 5;
+const COUNTED = ["promoted", "new", "update", "disabled"] as const;
+
+/** `ops status`: one screen about a bucket, what is wrong first. The exit code is 0 whatever it shows. */
+export async function statusCommand(bucket: BucketAccess, input: Parsed): Promise<number> {
+  const [summary, { waiting, holder }] = await Promise.all([bucket.summary(), bucket.line()]);
+  if (wantsJson(input)) printJson({ ...summary, waiting, holder });
+  else {
+    const facts = [
+      ["bucket", await bucket.place()] as const,
+      ["fleet", fleetText(summary)] as const,
+      ["running", activeText(summary, holder)] as const,
+      ["in line", lineText(waiting)] as const,
+      ["last deploy", runText(summary.last_deploy) || "none yet"] as const,
+      ["drift", driftText(summary)] as const,
+      ["certificates", certText(summary)] as const,
+    ];
+    toStdout(problemsText(summary) + factLines(facts));
+  }
+  return EXIT.done;
+}
+
+/** A line for each problem, with the command that shows more. */
+function problemsText({ problems: { items, total } }: Summary): string {
+  if (total === 0) return "";
+  const rows = items.slice(0, LISTED_PROBLEMS).map(({ job, action, kind, workers, worker_count, reason, run_id }) => {
+    const names = shortNames(workers) + (worker_count > workers.length ? ` and ${worker_count - workers.length} more` : "");
+    // What failed is told by the name already; the end of the sentence says why.
+    const why = reason.split("\n")[0]?.replace(/^.* failed: (?:exit code \d+: (?=.))?/, "") || action;
+    const more = run_id === "" ? "ops deploy" : `ops runs show ${shortId(run_id)}`;
+    return [job === null ? names : `${job}@${names}`, kind === "failed" ? why : `${kind}: ${why}`, more];
+  });
+  const left = total - rows.length;
+  const end = left === 0 ? "" : `and ${left} more: ops cat deployments --outcome failed,unreachable\n`;
+  return `${textTable(["problem", "reason", "more"], rows, process.stdout.columns)}${end}\n`;
+}
+
+function fleetText({ built_at, workers, jobs, counts }: Summary): string {
+  if (built_at === null) return "nothing is built yet: ops build, or ops push to a server";
+  const states = COUNTED.filter((name) => counts[name] !== 0).map((name) => `${counts[name]} ${name}`);
+  const all = counted(Number(counts.allocations), "allocation");
+  return `${counted(workers, "worker")}, ${counted(jobs, "job")}, ${all}${states.length > 0 ? `: ${states.join(", ")}` : ""}\nbuilt ${ago(built_at)}`;
+}
+
+function activeText({ active_run }: Summary, holder: string | null): string {
+  if (!active_run) return holder ?? "nothing";
+  const { id, kind, created_at, dry_run } = active_run;
+  return `${kind}${dry_run ? " (dry run)" : ""} since ${spanOf(Date.now() - Date.parse(created_at))}: ops runs follow ${shortId(id)}`;
+}
+
+function lineText(waiting: readonly WaitingStart[]): string | null {
+  if (waiting.length === 0) return null;
+  const shown = waiting
+    .slice(0, MOST_OTHERS)
+    .map(
+      ({ position, kind, by, since }) => `${position}. ${kind} of ${by.address}, for ${spanOf(Date.now() - Date.parse(since))}`,
+    );
+  return [...shown, ...moreLine(waiting.length - shown.length)].join("\n");
+}
+
+function runText(run: Summary["last_deploy"]): string {
+  if (!run) return "";
+  return `${run.status}, ${ago(run.finished_at ?? run.created_at)}: ops runs show ${shortId(run.id)}`;
+}
+
+function driftText({ drift }: Summary): string {
+  if (!drift) return "not looked for yet: ops drift";
+  const { allocations, total } = drift;
+  const found = total === 0 ? "none" : `${counted(total, "allocation")} changed by hand`;
+  const names = allocations.slice(0, MOST_OTHERS).map(({ job, worker, files }) => `${job}@${worker}: ${counted(files, "file")}`);
+  const how = drift.status === "succeeded" || total > 0 ? "" : ` in what could be read (the run ${drift.status})`;
+  return [`${found}${how}, ${runText(drift).replace(/^\w+, /, "")}`, ...names, ...moreLine(total - names.length)].join("\n");
+}
+
+function certText({ certs, next_cert }: Summary): string | null {
+  const told = certs.items.slice(0, MOST_OTHERS).map(certLine);
+  if (told.length > 0) return [...told, ...moreLine(certs.total - told.length)].join("\n");
+  return next_cert ? `in order; next: ${certLine(next_cert)}` : null;
+}
+
+function certLine({ job, worker, cert, not_after }: Record<string, unknown>): string {
+  const left = Date.parse(String(not_after)) - Date.now();
+  const whose = job ? `${job}@${worker} ${cert}` : "the CA";
+  return visible(`${whose} ${left > 0 ? `ends in ${spanOf(left)}` : `has ended ${spanOf(-left)} ago`}`);
+}
+
+function moreLine(count: number): string[] {
+  return count > 0 ? [`and ${count} more`] : [];
+}

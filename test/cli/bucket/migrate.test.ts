@@ -1,0 +1,236 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { cpSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { openDatabase } from "../../../lib/bucket/base/database.ts";
+import { layoutOf } from "../../../lib/bucket/base/layout.ts";
+import { carryOutMigration, planMigration } from "../../../lib/bucket/earlier/migration.ts";
+import { PROGRAM_ROOT } from "../../../lib/core/self.ts";
+import { ops, PROGRAM } from "../../../scripts/local-server.ts";
+import { blocksOf, missingLine, play } from "../../../scripts/page.ts";
+import { seeded } from "../../helpers/random.ts";
+import { temporaryFolder, until } from "../../helpers/temporary.ts";
+
+const ID = "6b0f5a3c-7d1e-4b52-9c55-0d6f0f1f2a3b";
+const STORE = "workspace/jobs/store";
+const APP = "workspace/jobs/app";
+const MAKEFILE = "start stop restart:\n\t@mkdir -p data && echo $@ >> data/history\n";
+const ORDER = `import maand
+workers = maand.get_kv_value("maand/job/app", "workers")
+maand.put_deploy_order(workers.split(","))
+maand.kv_put("index", maand.get_allocation_index())
+`;
+const SHOWN = `port {{ get "maand" "store_tcp" }}
+bucket {{ get "maand/bucket" "bucket_id" }}
+index {{ get "vars/job/app" "index" }}
+seat {{ get "maand/job/store" "name" }} maand
+`;
+
+/** A bucket in the earlier form, with nothing but its source. */
+function earlier(t: TestContext, workers: string): string {
+  const dir = temporaryFolder(t);
+  const order = { order: { executed_on: ["pre_deploy"], demands: { job: "store", command: "check", config: {} } } };
+  const store = { version: "1.2", selectors: ["worker"], update_parallel_count: 2, resources: { ports: { store_tcp: {} } } };
+  const files: Record<string, string> = {
+    "maand.conf": "certs_ttl = 30\n",
+    "workspace/workers.json": JSON.stringify([{ host: "127.0.0.1", connection: "local", root: workers }]),
+    [`${STORE}/manifest.json`]: JSON.stringify({ ...store, commands: { check: { executed_on: ["cli"] } } }),
+    [`${STORE}/Makefile`]: MAKEFILE,
+    [`${STORE}/conf.tpl`]: 'port {{ get "ops" "store_tcp" }}\n',
+    [`${STORE}/_modules/check.py`]: "import os\nprint('checked', os.environ['JOB'])\n",
+    [`${APP}/manifest.json`]: JSON.stringify(
+      { version: "1.0", selectors: ["worker"], deploy_parallel_count: 1, commands: order },
+      null,
+      2,
+    ),
+    [`${APP}/Makefile`]: MAKEFILE,
+    [`${APP}/app.conf.tpl`]: SHOWN,
+    [`${APP}/README.md`]: "Runs with maand.\n",
+    [`${APP}/_modules/order.py`]: ORDER,
+  };
+  for (const [file, text] of Object.entries(files)) {
+    mkdirSync(path.dirname(path.join(dir, file)), { recursive: true });
+    writeFileSync(path.join(dir, file), text);
+  }
+  return dir;
+}
+
+/** Every file below a folder, with its mode and text. */
+function treeOf(dir: string): string[] {
+  const files = readdirSync(dir, { recursive: true, withFileTypes: true }).filter((one) => one.isFile());
+  const names = files.map((one) => path.join(one.parentPath, one.name)).sort();
+  return names.map((name) => `${path.relative(dir, name)} ${statSync(name).mode} ${readFileSync(name, "utf8")}`);
+}
+
+async function works(dir: string, ...args: string[]) {
+  const ended = await ops([...args, "--bucket-dir", dir]);
+  assert.equal(ended.code, 0, ended.stderr);
+  return ended;
+}
+
+/** What a build made of a bucket, but for ids and files. */
+function catalogOf(dir: string) {
+  using db = openDatabase(layoutOf(dir).database);
+  return ["allocations ORDER BY job", "job ORDER BY name", "hooks ORDER BY job, name", "job_ports ORDER BY job", "job_selectors"]
+    .flatMap((rows) => db.all(`SELECT * FROM ${rows}`))
+    .map(({ alloc_id: _, job_id: __, ...row }) => row);
+}
+
+function filesOf(dir: string): Map<string, string> {
+  using db = openDatabase(layoutOf(dir).database);
+  const rows = db.all<{ job: string; path: string; content: Uint8Array }>(
+    "SELECT job, path, content FROM job_files ORDER BY job, path",
+  );
+  return new Map(rows.map(({ job, path: file, content }) => [`${job}/${file}`, Buffer.from(content).toString()]));
+}
+
+test("a migrated workspace builds to the same catalog, and its files differ in the renamed names only", async (t) => {
+  const workers = temporaryFolder(t);
+  const [before, after] = [earlier(t, workers), temporaryFolder(t)];
+  cpSync(before, after, { recursive: true });
+  await works(before, "init");
+  assert.match((await works(before, "build")).stdout, /_modules: is an older name of _hooks/);
+  const source = treeOf(after);
+  const planned = await ops(["migrate", after]);
+  assert.deepEqual([planned.code, treeOf(after)], [0, source], "without --write nothing changes");
+  const written = await ops(["migrate", after, "--write"]);
+  assert.equal(written.stdout, planned.stdout);
+  assert.match(written.stdout, /^-maand\.put_deploy_order\(workers/m);
+  assert.match(written.stdout, /^\+ops\.put_rollout_order\(workers/m);
+  assert.match(written.stdout, /^workspace\/jobs\/app\/README\.md:1: "maand" stays/m);
+  assert.match(written.stderr, /^changed: 5 edits, 3 renames\nto look at: 2 lines\n$/);
+  const tree = treeOf(after);
+  const again = await ops(["migrate", after, "--write"]);
+  assert.match(again.stderr, /^nothing to change\n/);
+  assert.deepEqual(treeOf(after), tree);
+  await works(after, "init", "--id", ID);
+  assert.doesNotMatch((await works(after, "build")).stdout, /warning/);
+  assert.deepEqual(catalogOf(after), catalogOf(before));
+  const [old, now] = [filesOf(before), filesOf(after)];
+  assert.deepEqual([...now.keys()], [...old.keys()]);
+  const changed = [...now].filter(([name, text]) => old.get(name) !== text).map(([name]) => name);
+  const renamed = ["app/_hooks/order.py", "app/app.conf.tpl", "app/manifest.json", "store/conf.tpl", "store/manifest.json"];
+  assert.deepEqual(changed, renamed);
+  await works(after, "deploy");
+  await works(before, "deploy", "--jobs", "store");
+  const shown = (dir: string, file: string) => {
+    using db = openDatabase(layoutOf(dir).database);
+    const id = db.get<{ bucket_id: string }>("SELECT bucket_id FROM bucket")?.bucket_id ?? "";
+    return readFileSync(path.join(workers, id, "jobs", file), "utf8");
+  };
+  assert.equal(shown(after, "store/conf"), shown(before, "store/conf"), "what could be rendered before is the same");
+  assert.equal(shown(after, "app/app.conf"), `port 30000\nbucket ${ID}\nindex 0\nseat store maand\n`);
+});
+
+test("docs/migrate.md: every command does what the page says", async (t) => {
+  const folder = temporaryFolder(t);
+  const page = blocksOf(path.join(PROGRAM_ROOT, "docs", "migrate.md"));
+  const settings = `export EARLIER=${earlier(t, path.join(folder, "workers"))} BUCKET_ID=${ID} JOB=app\n`;
+  const played = await play(folder, page, settings);
+  for (const one of played) {
+    const where = `line ${one.block.line}:\n${one.block.commands}\n${one.output}`;
+    assert.ok(one.isRight, where);
+    assert.equal(missingLine(one), undefined, where);
+  }
+  assert.equal(played.length, page.length);
+});
+
+test("a migration that is killed at any moment leaves whole files and no other ones", async (t) => {
+  const random = seeded();
+  const [dir, whole] = [earlier(t, "/srv"), earlier(t, "/srv")];
+  const files = Array.from({ length: 300 }, (_, index) => `${APP}/conf/${index}.tpl`);
+  for (const one of [dir, whole]) {
+    mkdirSync(path.join(one, APP, "conf"));
+    for (const file of files) writeFileSync(path.join(one, file), '{{ get "maand/bucket" "x" }}\n');
+  }
+  const sources = (one: string) => treeOf(path.join(one, "workspace")).map((file) => file.replaceAll("_modules", "_hooks"));
+  const before = sources(dir);
+  assert.equal((await ops(["migrate", whole, "--write"])).code, 0);
+  const after = sources(whole);
+  const count = () => files.filter((file) => readFileSync(path.join(dir, file), "utf8").includes("ops/bucket")).length;
+  let cut = 0;
+  for (let round = 0; round < 20 && sources(dir).join() !== after.join(); round++) {
+    const started = count();
+    const child = spawn(process.execPath, [PROGRAM, "migrate", dir, "--write"], { stdio: "ignore" });
+    const closed = once(child, "close");
+    const most = started + 1 + Math.floor(random() * 40);
+    await until("files are changed", () => child.exitCode !== null || count() >= most);
+    child.kill("SIGKILL");
+    await closed;
+    const now = sources(dir);
+    if (now.join() !== after.join()) cut++;
+    for (const [index, file] of now.entries()) assert.ok([before[index], after[index]].includes(file), file);
+    assert.equal(now.length, before.length);
+  }
+  assert.ok(cut > 0, "at least one was cut");
+  assert.equal((await ops(["migrate", dir, "--write"])).code, 0);
+  assert.deepEqual(treeOf(dir), treeOf(whole), "nothing is left of what was cut");
+});
+
+test("a migration that is killed between two files leaves each whole, and the next one does the rest", async (t) => {
+  const [dir, whole] = [earlier(t, "/srv"), earlier(t, "/srv")];
+  const plan = await planMigration(layoutOf(dir));
+  for (const done of [1, 3, plan.edits.length]) {
+    await carryOutMigration(layoutOf(dir), { ...plan, edits: plan.edits.slice(0, done), renames: [] });
+    assert.equal((await planMigration(layoutOf(dir))).edits.length, plan.edits.length - done);
+  }
+  await carryOutMigration(layoutOf(dir), { edits: [], renames: plan.renames.slice(0, 1), looks: [] });
+  await carryOutMigration(layoutOf(dir), await planMigration(layoutOf(dir)));
+  await carryOutMigration(layoutOf(whole), await planMigration(layoutOf(whole)));
+  assert.deepEqual(treeOf(dir), treeOf(whole));
+});
+
+test("migrate names what it leaves alone: both folders, both files, a copied helper, links, files that are no text", async (t) => {
+  const dir = earlier(t, "/srv");
+  const write = (file: string, content: string | Buffer) => writeFileSync(path.join(dir, file), content);
+  mkdirSync(path.join(dir, STORE, "_hooks"));
+  mkdirSync(path.join(dir, "data"));
+  write("ops.conf", "");
+  write("data/maand.db", "");
+  write(`${APP}/_modules/maand.py`, "import maand\n");
+  write(`${APP}/blob`, Buffer.from("\0maand"));
+  write(`${APP}/large`, Buffer.alloc(1024 * 1024 + 1, "maand "));
+  symlinkSync("Makefile", path.join(dir, APP, "link"));
+  const { looks, renames, edits } = await planMigration(layoutOf(dir));
+  const told = looks.map(({ file, line }) => `${file}:${line}`).sort();
+  assert.deepEqual(told, [
+    ...["data/maand.db:1", "maand.conf:1", `${APP}/README.md:1`, `${APP}/_modules/maand.py:1`, `${APP}/app.conf.tpl:4`],
+    ...[`${APP}/blob:1`, `${APP}/large:1`, `${APP}/link:1`, `${STORE}/_modules:1`],
+  ]);
+  assert.deepEqual(renames, [{ from: `${APP}/_modules`, to: `${APP}/_hooks` }]);
+  assert.ok(!edits.some(({ file }) => file.endsWith("maand.py")));
+});
+
+test("migrate refuses a folder without a workspace, and --write with --dry-run", async (t) => {
+  const none = await ops(["migrate", temporaryFolder(t)]);
+  assert.deepEqual([none.code, none.stdout], [1, ""]);
+  assert.match(none.stderr, /^ops: Cannot migrate .*: it has no folder workspace\/; name the folder of the bucket\n$/);
+  assert.equal((await ops(["migrate", "--write", "--dry-run"])).code, 2);
+});
+
+test("ops job_command takes job and hook in either order, and ops cat job_ports shows ports, each with a note", async (t) => {
+  const dir = earlier(t, temporaryFolder(t));
+  await carryOutMigration(layoutOf(dir), await planMigration(layoutOf(dir)));
+  await works(dir, "init");
+  await works(dir, "build");
+  for (const words of [["check", "store"], ["store", "check"], ["check"]]) {
+    const { stdout, stderr } = await works(dir, "job_command", ...words);
+    assert.match(stdout, /checked store/);
+    assert.equal(stderr, "ops: note: `ops job_command` is an older spelling of `ops hooks`\n");
+  }
+  const { stdout, stderr } = await works(dir, "cat", "job_ports");
+  assert.equal(stdout, (await works(dir, "cat", "ports")).stdout);
+  assert.equal(stderr, "ops: note: `ops cat job_ports` is an older spelling of `ops cat ports`\n");
+});
+
+test("ops init --id makes the bucket with that id, and refuses another one later and what is no id", async (t) => {
+  const dir = temporaryFolder(t);
+  assert.equal((await ops(["init", "--id", "nope", "--bucket-dir", dir])).code, 1);
+  assert.match((await works(dir, "init", "--id", ID)).stdout, new RegExp(`^bucket ${ID} `));
+  await works(dir, "init", "--id", ID);
+  const other = await ops(["init", "--id", ID.replace("6", "7"), "--bucket-dir", dir]);
+  assert.equal(other.code, 1);
+  assert.match(other.stderr, new RegExp(`belongs to bucket ${ID}, not 7`));
+});
