@@ -1,7 +1,7 @@
 import type { CatalogAllocation, CatalogFile, CatalogJob } from "../../bucket/base/model.ts";
-import { monitoringFor } from "../../bucket/catalog/monitoring.ts";
 import type { Promotion } from "../../bucket/catalog/promotions.ts";
 import { stageForScript, stagingFolder } from "../../bucket/catalog/staging.ts";
+import { monitoringFor } from "../../bucket/prometheus/monitoring.ts";
 import { messageOf } from "../../core/errors.ts";
 import { inOneLine, LastLines, withLines } from "../../core/plain-text.ts";
 import { type EventVariables, scriptEnvironment } from "../../hook/environment.ts";

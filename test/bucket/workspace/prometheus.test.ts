@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { prometheusRows, scrapeConfigs } from "../../../lib/bucket/catalog/scrape.ts";
+import { prometheusRows, scrapeConfigs } from "../../../lib/bucket/prometheus/scrape.ts";
 import type { ScrapeConfig } from "../../../lib/bucket/workspace/prometheus.ts";
 import type { Failure } from "../../../lib/core/errors.ts";
 import { build } from "../../../lib/operation/build/build.ts";

@@ -5,6 +5,9 @@ import { isObject } from "../../core/shape.ts";
 import { bytesOf } from "../base/contents.ts";
 import type { Database } from "../base/database.ts";
 import type { CatalogFile, CatalogJob } from "../base/model.ts";
+import { catalogAllocations, catalogFiles, catalogJobs } from "../catalog/catalog.ts";
+import { jobsNamed } from "../catalog/choices.ts";
+import { renderForJob } from "../catalog/staging.ts";
 import type { KvStore } from "../kv/kv.ts";
 import {
   decodedText,
@@ -20,9 +23,6 @@ import {
   type ScrapeConfig,
   withJob,
 } from "../workspace/prometheus.ts";
-import { catalogAllocations, catalogFiles, catalogJobs } from "./catalog.ts";
-import { jobsNamed } from "./choices.ts";
-import { renderForJob } from "./staging.ts";
 
 const IGNORE = "dashboards/.dashboardignore";
 

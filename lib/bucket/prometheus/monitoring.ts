@@ -5,11 +5,11 @@ import { isObject } from "../../core/shape.ts";
 import { bytesOf } from "../base/contents.ts";
 import type { Database } from "../base/database.ts";
 import type { CatalogFile, CatalogJob } from "../base/model.ts";
+import { catalogAllocations, catalogFiles, catalogJobs } from "../catalog/catalog.ts";
+import type { Monitoring, StagedFile } from "../catalog/staging.ts";
 import type { KvStore } from "../kv/kv.ts";
 import { filesForPrometheus, isPrometheus, OPS_RULES, PROMETHEUS_FOLDER, runbookSlug, webPort } from "../workspace/prometheus.ts";
-import { catalogAllocations, catalogFiles, catalogJobs } from "./catalog.ts";
 import { dashboardsOf, inAddress, scrapeConfigs } from "./scrape.ts";
-import type { Monitoring, StagedFile } from "./staging.ts";
 
 type Files = ReadonlyMap<string, CatalogFile>;
 /** A page that an index leads to; the place is relative to the index. */
