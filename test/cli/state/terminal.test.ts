@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { shortId } from "../../../lib/cli/base/terminal.ts";
-import { listRevisions } from "../../../lib/cli/state/revisions.ts";
+import { diffRevisions, listRevisions } from "../../../lib/cli/state/revisions.ts";
 import { listRuns } from "../../../lib/cli/state/runs.ts";
 import { statusCommand } from "../../../lib/cli/state/status.ts";
 import { uuidV7 } from "../../../lib/codec/uuid.ts";
@@ -54,6 +54,27 @@ test("a list of revisions fits into 80 columns", async (t) => {
     text.split("\n").every((line) => line.length <= 80),
     text,
   );
+});
+
+test("the differences of revisions are coloured on a terminal that is not dumb, unless NO_COLOR says no", async (t) => {
+  const changed = [{ path: "ops.conf", mode: { before: "0644", after: "0755" }, diff: "-old\n+new\n", omitted: null }];
+  const others = [{ path: "a.bin", mode: null, diff: null, omitted: "binary" }];
+  const diff = { revision_id: "b", against: "a", added: ["n"], removed: ["o"], changed: [...changed, ...others] };
+  const bucket = { revisionNamed: async () => "b", diff: async () => diff };
+  const before = Object.entries(process.env).filter(([name]) => ["TERM", "NO_COLOR"].includes(name));
+  const shownWith = async (env: Record<string, string>) => {
+    for (const name of ["TERM", "NO_COLOR"]) delete process.env[name];
+    Object.assign(process.env, env);
+    return await shown(t, diffRevisions, bucket);
+  };
+  t.after(() => {
+    for (const name of ["TERM", "NO_COLOR"]) delete process.env[name];
+    Object.assign(process.env, Object.fromEntries(before));
+  });
+  const plain = "removed: o\nadded: n\nchanged: ops.conf, mode 0644 to 0755\n-old\n+new\nchanged: a.bin, is no text\n";
+  assert.equal(await shownWith({ TERM: "dumb" }), plain);
+  assert.equal(await shownWith({ TERM: "xterm", NO_COLOR: "1" }), plain);
+  assert.match(await shownWith({ TERM: "xterm" }), /\u001b\[31m-old\u001b\[39m\n\u001b\[32m\+new/);
 });
 
 test("the status begins with what is wrong, one line each, and tells what comes next", async (t) => {
