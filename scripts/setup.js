@@ -40,6 +40,8 @@ const PACKAGES = {
   fish: "fish",
   mandoc: "mandoc",
   curl: "curl",
+  promtool: "prometheus",
+  prometheus: "prometheus",
 };
 const DEMO = ["sh", "make", "tar", "find", "sha256sum", "setsid"];
 // sshd starts itself anew for every connection, and for that wants its full path.
@@ -67,12 +69,14 @@ const TOOLS = {
     "fish",
     "mandoc",
     "curl",
+    "promtool",
+    "prometheus",
   ],
 };
 const COMMANDS = { demo: "npm run demo", "demo-ssh": "npm run demo -- --ssh", test: "npm test" };
 
 /** Packages that bring a service. We run their programs ourselves; the service stays off. */
-const SERVICES = { "openssh-server": "ssh", "redis-server": "redis-server", nginx: "nginx" };
+const SERVICES = { "openssh-server": "ssh", "redis-server": "redis-server", nginx: "nginx", prometheus: "prometheus" };
 
 /** What `npm ci` brings, where this Node is too old a newer one too: without it nothing starts. */
 const NODE = Number.parseInt(process.versions.node, 10) < 24 ? [".bin/node"] : [];

@@ -95,7 +95,7 @@ async function performCommand(args: readonly string[]): Promise<number> {
     const { command, rest } = findCommand(COMMANDS, words);
     const parsed = parseFlags(command, rest);
     if (!parsed.switches.has("help")) return await carriedOut(command, parsed);
-    toStdout(commandHelp(command));
+    toStdout(helpOf(command));
     return EXIT.done;
   } catch (error) {
     const isJson = args.slice(0, args.includes("--") ? args.indexOf("--") : undefined).includes("--json");
@@ -117,9 +117,13 @@ function isGroup(args: readonly string[]): boolean {
   return commandNamed(COMMANDS, args) === undefined && groupNamed(COMMANDS, args).length > 0;
 }
 
+function helpOf(command: Command): string {
+  return commandHelp(command, groupNamed(COMMANDS, [command.name]));
+}
+
 function showHelp(args: readonly string[]): number {
   if (isGroup(args)) toStdout(groupHelp(groupNamed(COMMANDS, args)));
-  else toStdout(args.length === 0 ? programHelp(COMMANDS) : commandHelp(findCommand(COMMANDS, args).command));
+  else toStdout(args.length === 0 ? programHelp(COMMANDS) : helpOf(findCommand(COMMANDS, args).command));
   return EXIT.done;
 }
 

@@ -90,6 +90,11 @@ export function inOneLine(text: string): string {
   return `${first} ${reasonLine(rest.map((line) => ({ text: line })))?.text.trim()}`;
 }
 
+/** How many of some things are in a state, up to the verb: `0 of 1 worker is`, `2 of 3 workers are`. */
+export function countOf(part: number, all: number, thing: string): string {
+  return `${part} of ${counted(all, thing)} ${all === 1 ? "is" : "are"}`;
+}
+
 /** A number of things: `1 job`, `2 jobs`. */
 export function counted(number: number, thing: string): string {
   return `${number} ${thing}${number === 1 ? "" : "s"}`;

@@ -10,7 +10,7 @@ import { temporaryFolder } from "../helpers/temporary.ts";
 const base = temporaryFolder();
 
 const TOOLS =
-  "sh make tar find sha256sum setsid python3 openssl busybox patch git chromium ssh ssh-keygen ssh-keyscan tcsh redis-server oathtool zbarimg bsdtar systemd-analyze zsh fish mandoc curl".split(
+  "sh make tar find sha256sum setsid python3 openssl busybox patch git chromium ssh ssh-keygen ssh-keyscan tcsh redis-server oathtool zbarimg bsdtar systemd-analyze zsh fish mandoc curl promtool prometheus".split(
     " ",
   );
 const MODULES = ["typescript/x", "@biomejs/biome/x", "playwright-core/x"];

@@ -40,7 +40,7 @@ test("CP-023 CP-252 CP-256 trust is a run of its own kind, whose result tells ea
   const refused = await trust({ workers: ["127.0.0.1"], concurrency: 2 });
   assert.deepEqual(
     [refused.status, refused.error, outcome(refused)],
-    [...["failed", "1 of 1 workers are not trusted: 127.0.0.1 (changed)", "changed"]],
+    [...["failed", "1 of 1 worker is not trusted: 127.0.0.1 (changed)", "changed"]],
   );
   assert.equal(readFileSync(known, "utf8"), before);
   const forced = await trust({ labels: ["worker"], force: true });

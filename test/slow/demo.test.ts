@@ -32,6 +32,16 @@ test("the demo that is interrupted before its checks have passed leaves nothing 
   assert.deepEqual(readdirSync(folder), []);
 });
 
+test("the demo whose reader goes away leaves nothing behind", async (t) => {
+  const folder = temporaryFolder(t);
+  const { child, output } = startDemo(folder);
+  await until("the first step", () => output.text.includes("1. "));
+  child.stdout.destroy();
+  assert.deepEqual(await once(child, "close"), [130, null]);
+  assert.deepEqual(commandsWith(folder), []);
+  assert.deepEqual(readdirSync(folder), []);
+});
+
 test("the demo stays up until it is interrupted, then stops the services and the server", async (t) => {
   const folder = temporaryFolder(t);
   const { child, output } = startDemo(folder);

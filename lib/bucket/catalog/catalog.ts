@@ -59,9 +59,9 @@ export function unorderedAllocations(db: Database): CatalogAllocation[] {
   return readRecords(db, ALLOCATION);
 }
 
-/** The files of a job, by path. */
-export function catalogFiles(db: Database, job: string): CatalogFile[] {
-  return filesWhere(db, "WHERE job = ? ORDER BY path", job);
+/** The files of a job, by path; with a folder (`_hooks/`) those below it. */
+export function catalogFiles(db: Database, job: string, folder = ""): CatalogFile[] {
+  return filesWhere(db, "WHERE job = ? AND path GLOB ? ORDER BY path", job, `${folder}*`);
 }
 
 /** One file of a job; undefined where there is none. */

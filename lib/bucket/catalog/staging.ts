@@ -10,10 +10,11 @@ import type { CatalogFile, CatalogJob } from "../base/model.ts";
 import type { KvStore } from "../kv/kv.ts";
 import {
   allocationNamespace,
+  type BUCKET_FUNCTIONS,
   fullNamespace,
   isPrivateKey,
   isSecretNamespace,
-  type KV_FUNCTIONS,
+  PROMETHEUS_NAMESPACE,
   readableNamespaces,
 } from "../kv/kv-access.ts";
 
@@ -38,6 +39,18 @@ interface Staging {
   /** The jobs that the manifest's demands name. */
   upstream: readonly string[];
   kv: KvStore;
+  /** Only for the job of a Prometheus. */
+  monitoring?: Monitoring | undefined;
+}
+
+/** What the job of a Prometheus gets of all jobs. */
+export interface Monitoring {
+  /** Rules, runbooks and dashboards. A file of the job's own in one of these places goes before. */
+  files: readonly StagedFile[];
+  /** The `rule_files` of prometheus.yml. */
+  ruleFiles: string;
+  /** The list for `scrape_configs`, and the secrets in it. Throws like {@link renderForJob}. */
+  scrapeConfigs(): { text: string; secrets: ReadonlySet<string> };
 }
 
 /** One file as it goes to a worker; `path` is relative to the job's folder there. */
@@ -71,7 +84,7 @@ const NOT_SENT = /^_(hooks|prometheus)\//;
  */
 export function stageAllocation(files: readonly CatalogFile[], staging: Staging, secretMode: number): StagedTree {
   const sent = files.filter((file) => !NOT_SENT.test(file.path));
-  const own = stageFiles(sent, (template) => render(template, staging, secretMode));
+  const own = stageFiles(sent, staging, (template) => render(template, staging, secretMode));
   const staged = [...own, ...stagedCertificates(staging)].sort((a, b) => (a.path < b.path ? -1 : 1));
   const digests = Object.fromEntries(staged.map((file) => [file.path, `${file.mode.toString(8)}:${file.sha256}`]));
   return { hash: hash("sha256", JSON.stringify(Object.entries(digests))), files: staged, digests };
@@ -102,7 +115,7 @@ function stagedCertificates({ fields, kv }: Staging): StagedFile[] {
 export function stageForScript(files: readonly CatalogFile[], staging: Staging, hook: string): StagedFile[] {
   const isScript = new RegExp(`^_hooks/${hook}\\.(py|ts|js)\\.tpl$`);
   const wanted = files.filter((file) => !file.path.startsWith("_prometheus/"));
-  const own = stageFiles(wanted, (template) => {
+  const own = stageFiles(wanted, staging, (template) => {
     try {
       return render(template, staging, PRIVATE_FILE);
     } catch (error) {
@@ -114,17 +127,21 @@ export function stageForScript(files: readonly CatalogFile[], staging: Staging, 
   return [...own, ...certificates, ...certificates.map((file) => ({ ...file, path: `_hooks/${file.path}` }))];
 }
 
-/** A rendered template takes the place of a static file of the same name. */
-function stageFiles(files: readonly CatalogFile[], rendered: (template: CatalogFile) => StagedFile | undefined): StagedFile[] {
+/** A rendered template takes the place of a static file of the same name, and both that of a file that ops makes. */
+function stageFiles(
+  files: readonly CatalogFile[],
+  { monitoring }: Staging,
+  rendered: (template: CatalogFile) => StagedFile | undefined,
+): StagedFile[] {
   const isTemplate = ({ path }: CatalogFile) => path.endsWith(TEMPLATE_SUFFIX);
-  const staged = new Map<string, StagedFile>();
+  const staged = new Map((monitoring?.files ?? []).map((file) => [file.path, file]));
   for (const file of files) if (!isTemplate(file)) staged.set(file.path, { ...file, isSecret: false });
   for (const file of files.filter(isTemplate).flatMap((template) => rendered(template) ?? [])) staged.set(file.path, file);
   return [...staged.values()];
 }
 
-function render(file: CatalogFile, { fields, upstream, kv }: Staging, secretMode: number): StagedFile {
-  const access = templateAccess(kv, { job: fields.Job, worker: fields.WorkerIP, upstream }, true);
+function render(file: CatalogFile, { fields, kv, ...rest }: Staging, secretMode: number): StagedFile {
+  const access = templateAccess(kv, { job: fields.Job, worker: fields.WorkerIP, ...rest }, true);
   const dot = { ...fields, UpdateSeq: BigInt(fields.UpdateSeq) };
   const content = Buffer.from(renderText(file, dot, access, `job ${fields.Job} on ${fields.WorkerIP}`));
   const path = file.path.slice(0, -TEMPLATE_SUFFIX.length);
@@ -137,15 +154,22 @@ function render(file: CatalogFile, { fields, upstream, kv }: Staging, secretMode
 
 /**
  * The text of a template that belongs to a job and to none of its allocations: its dot has `Job`, `CurrentVersion` and
- * `NewVersion`, both the target. Secrets stand in the text as `<secret>`, unless `reveal`. Throws like
+ * `NewVersion`, both the target. Secrets stand in the text as `<secret>`, unless `reveal`; `secrets` gets them. Throws like
  * {@link stageAllocation}.
  */
-export function renderForJob(file: CatalogFile, job: CatalogJob, kv: KvStore, reveal: boolean): string {
+export function renderForJob(
+  file: CatalogFile,
+  job: CatalogJob,
+  kv: KvStore,
+  { reveal, secrets }: { reveal: boolean; secrets?: Set<string> | undefined },
+): string {
   const version = kv.get(`ops/job/${job.name}`, "version") ?? job.version;
   const upstream = job.hooks.map(({ demandJob }) => demandJob).filter((name) => name !== "");
   const access = templateAccess(kv, { job: job.name, worker: "", upstream }, reveal);
   const dot = { Job: job.name, CurrentVersion: version, NewVersion: version };
-  return renderText(file, dot, access, `job ${job.name}`);
+  const text = renderText(file, dot, access, `job ${job.name}`);
+  for (const secret of access.secrets) secrets?.add(secret);
+  return text;
 }
 
 function renderText(file: CatalogFile, dot: TemplateStruct, access: TemplateAccess, where: string): string {
@@ -157,9 +181,9 @@ function renderText(file: CatalogFile, dot: TemplateStruct, access: TemplateAcce
   }
 }
 
-/** What a template can ask the KV store, and what it has asked. */
+/** What a template can ask the KV store and the catalog, and what it has asked. */
 interface TemplateAccess {
-  functions: Record<(typeof KV_FUNCTIONS)[number], TemplateFunction>;
+  functions: Record<(typeof BUCKET_FUNCTIONS)[number], TemplateFunction>;
   readSecret: boolean;
   /** The values of the secrets that were told. */
   secrets: Set<string>;
@@ -169,10 +193,10 @@ interface TemplateAccess {
 
 function templateAccess(
   kv: KvStore,
-  reader: { job: string; worker: string; upstream: readonly string[] },
+  { monitoring, ...reader }: { job: string; worker: string } & Pick<Staging, "upstream" | "monitoring">,
   reveal: boolean,
 ): TemplateAccess {
-  const readable = readableNamespaces(reader);
+  const readable = readableNamespaces(reader).add(PROMETHEUS_NAMESPACE);
   const allowed = (namespace: string) => {
     const full = fullNamespace(namespace, reader.worker);
     if (readable.has(full)) return full;
@@ -193,11 +217,27 @@ function templateAccess(
     access.missesKey = true;
     throw new Error(`key ${JSON.stringify(key)} is missing in namespace ${namespace}`);
   };
+  const monitored = () => {
+    if (!monitoring) throw new Error("only the files of a job with prometheus.yml or prometheus.yml.tpl can call this");
+    return monitoring;
+  };
   const functions = {
     get: typed(["string", "string"], get),
     getOptional: typed(["string", "string"], (namespace, key) => find(namespace, key) ?? ""),
     getSecret: typed(["string"], (key) => get(`secrets/job/${reader.job}`, key)),
     keys: typed(["string"], (namespace) => kv.keys(allowed(namespace)).sort()),
+    ruleFiles: typed([], () => monitored().ruleFiles),
+    scrapeConfigs: typed([], () => {
+      try {
+        const { text, secrets } = monitored().scrapeConfigs();
+        access.readSecret ||= secrets.size > 0;
+        for (const secret of secrets) access.secrets.add(secret);
+        return text;
+      } catch (error) {
+        access.missesKey = error instanceof Failure && error.code === "ErrKeyMissing";
+        throw error;
+      }
+    }),
   };
   const access: TemplateAccess = { functions, readSecret: false, secrets: new Set(), missesKey: false };
   return access;

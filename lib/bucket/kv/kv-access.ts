@@ -115,8 +115,11 @@ export function isSecretNamespace(name: string): boolean {
   return name.startsWith("secrets/");
 }
 
-/** The template functions that read the KV store. */
-export const KV_FUNCTIONS = ["get", "getOptional", "getSecret", "keys"] as const;
+/** What a build knows of the jobs' monitoring. Every template may read it. */
+export const PROMETHEUS_NAMESPACE = "ops/prometheus";
+
+/** The template functions that read the KV store and the catalog. */
+export const BUCKET_FUNCTIONS = ["get", "getOptional", "getSecret", "keys", "scrapeConfigs", "ruleFiles"] as const;
 
 const KV_KEY_BYTES = 32;
 

@@ -10,7 +10,7 @@ import type { Layout } from "../base/layout.ts";
 import type { CatalogFile } from "../base/model.ts";
 import { NAME, NAME_RULE } from "../base/names.ts";
 import type { FileProblems, Problems } from "../base/problems.ts";
-import { KV_FUNCTIONS } from "../kv/kv-access.ts";
+import { BUCKET_FUNCTIONS } from "../kv/kv-access.ts";
 import { parseSourceJson, relative } from "../source/source-file.ts";
 import type { SourceTree } from "../source/source-rules.ts";
 import { valuesIn } from "./bucket-conf.ts";
@@ -151,7 +151,7 @@ export function checkTemplates(files: readonly CatalogFile[], folder: string, pr
 
 function checkTemplateText(path: string, text: string, found: FileProblems): void {
   try {
-    parseTemplate(path, text, KV_FUNCTIONS);
+    parseTemplate(path, text, BUCKET_FUNCTIONS);
   } catch (error) {
     const told = messageOf(error).slice(`template: ${path}:`.length);
     const [, line = "1", bytes = "0", message = told] = /^(\d+):(\d+): (.*)$/s.exec(told) ?? [];

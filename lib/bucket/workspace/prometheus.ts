@@ -18,6 +18,8 @@ export const SCRAPE = "scrape.yaml";
 /** The same as a template. */
 export const SCRAPE_TEMPLATE = `${SCRAPE}.tpl`;
 const IMPLICIT = "_implicit";
+/** The rules that ops writes for a Prometheus, below its folder of rules. */
+export const OPS_RULES = "ops/certs.yaml";
 /** A target that stands for the addresses of a port of the job: `ops:port/<name>[/<worker>]`. */
 export const PORT = /^ops:port\/([^/]+)(?:\/(.+))?$/;
 
@@ -54,7 +56,24 @@ export function checkPrometheus(jobs: readonly JobSource[], problems: Problems):
     const text = scrape && decodedText(scrape, SCRAPE, report);
     if (text !== undefined) readScrape(text, { job, ports, file: SCRAPE, names, report });
     for (const [file, rule] of rulesOf(files, report)) checkRule(file, rule, { job, files, alerts, report });
+    if (files.has("alerts/certs.yaml") && `${job}/certs.yaml` === OPS_RULES)
+      report("alerts/certs.yaml", "ops writes rules of this name for a job ops: give the file another name");
+    if (isPrometheus(all) && webPort(job, ports) === undefined)
+      found.warn("prometheus.yml", "alerts get no runbook_url, since no port of the job is known as that of Prometheus");
   }
+}
+
+/** True for the files of a job that runs a Prometheus. */
+export function isPrometheus(files: readonly Pick<CatalogFile, "path">[]): boolean {
+  return files.some(({ path }) => path === "prometheus.yml" || path === "prometheus.yml.tpl");
+}
+
+/** The port on which the Prometheus of a job shows its pages. */
+export function webPort(job: string, ports: readonly string[]): string | undefined {
+  // Port names have no dashes.
+  const own = job.replaceAll("-", "_");
+  const usual = [`${own}_port_http`, `${own}_http`, "prometheus_port_http"].find((port) => ports.includes(port));
+  return usual ?? (ports.length === 1 ? ports[0] : undefined);
 }
 
 /** A scrape file, for {@link readScrape}. */
@@ -66,6 +85,11 @@ interface ScrapeFile {
   /** The names of scrape jobs so far, each with its job. */
   names: Map<string, string>;
   report: Report;
+}
+
+/** The slug of the runbook that a rule names, with or without `.md`. */
+export function runbookSlug(name: string): string {
+  return name.replace(/\.md$/, "");
 }
 
 /** The entries of a scrape file; what is wrong with them is reported. */
@@ -121,7 +145,7 @@ function checkRule(
   if (alert !== undefined && alerts.has(alert)) report(file, `alert ${alert} is one of job ${alerts.get(alert)} too`);
   if (alert !== undefined) alerts.set(alert, job);
   if (annotations?.runbook === undefined) return;
-  const runbook = `runbooks/${annotations.runbook.replace(/\.md$/, "")}.md`;
+  const runbook = `runbooks/${runbookSlug(annotations.runbook)}.md`;
   if (!files.has(runbook)) report(file, `alert ${alert}: there is no ${runbook}`);
 }
 

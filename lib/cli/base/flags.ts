@@ -115,7 +115,7 @@ export function commaList(text: string, what: string): string[] {
 }
 
 /** True where `--json` was given. */
-export function wantsJson(input: Parsed): boolean {
+export function wantsJson(input: Pick<Parsed, "switches">): boolean {
   return input.switches.has("json");
 }
 
@@ -147,14 +147,17 @@ export function commandNamed(commands: readonly Command[], args: readonly string
 /** Finds the command that the first words name; throws `usage` with the nearest one otherwise. */
 export function findCommand(commands: readonly Command[], args: readonly string[]): { command: Command; rest: string[] } {
   const command = commandNamed(commands, args);
-  if (command) return { command, rest: args.slice(command.name.split(" ").length) };
+  const rest = args.slice(command?.name.split(" ").length);
+  // What stands behind a command that takes no operand is meant to be one of its group.
+  const isGroupWord = command && !command.operands?.length && rest[0]?.startsWith("-") === false;
+  if (command && !(isGroupWord && groupNamed(commands, [command.name]).length > 0)) return { command, rest };
   const [first = "", second = ""] = args;
   const isGroup = groupNamed(commands, [first]).length > 0;
   const typed = isGroup ? `${first} ${second}` : first;
   const names = commands.filter((one) => !one.hidden).map((one) => one.name);
   const known = Object.hasOwn(FOREIGN_COMMANDS, first.toLowerCase()) ? FOREIGN_COMMANDS[first.toLowerCase()] : undefined;
   const close = known ?? nearest(`${first} ${second}`, names) ?? nearest(first, names);
-  throw usage(`${quote(typed)} is not a command`, close, isGroup ? `ops ${first}` : "ops help");
+  throw usage(`${quote(typed)} is not a command`, close, isGroup ? `ops help ${first}` : "ops help");
 }
 
 /** The commands that begin with these words, where none is named so: `cat` of `cat jobs`. */
@@ -245,8 +248,8 @@ function usage(what: string, close: string | undefined, help: string): Failure {
   return new Failure("usage", `${what}${advice} (see \`${help}\`)`);
 }
 
-/** The help of one command. */
-export function commandHelp(command: Command): string {
+/** The help of one command, and of the group that has its name. */
+export function commandHelp(command: Command, group: readonly Command[] = []): string {
   const labels = (command.operands ?? []).map(operandLabel);
   // Behind such an operand a flag would be one of its words.
   const usage = command.operands?.at(-1)?.many ? ["[flags]", ...labels] : [...labels, "[flags]"];
@@ -255,7 +258,8 @@ export function commandHelp(command: Command): string {
     ...[...command.flags, HELP].map(flagRow),
   ];
   const elsewhere = command.remote ? `\n${whereElse(command)}:\n${helpTable(serverFlags(command).map(flagRow))}` : "";
-  return `${wrapped(command.summary, process.stdout.columns ?? 80).join("\n")}\n\nUsage: ops ${command.name} ${usage.join(" ")}\n\n${helpTable(rows)}${elsewhere}`;
+  const more = group.length > 0 ? `\n${groupHelp(group)}` : "";
+  return `${wrapped(command.summary, process.stdout.columns ?? 80).join("\n")}\n\nUsage: ops ${command.name} ${usage.join(" ")}\n\n${helpTable(rows)}${elsewhere}${more}`;
 }
 
 function flagRow(flag: Flag): readonly [string, string] {

@@ -25,7 +25,7 @@ const QUERIES: Readonly<Record<string, string>> = {
   hook: "SELECT name, group_concat(DISTINCT job) FROM hooks GROUP BY 1 ORDER BY 1",
   namespace: "SELECT DISTINCT namespace, '' FROM key_value WHERE deleted = 0 ORDER BY 1",
 };
-const ALSO: Readonly<Record<string, string>> = { "force-only": "worker", retry: "run", plan: "run" };
+const ALSO: Readonly<Record<string, string>> = { "force-only": "worker", retry: "run", plan: "run", against: "revision" };
 
 /** `ops completion words`: reads the words before the cursor from stdin, each with a NUL behind it. Silent about errors. */
 export function completeWords(commands: readonly Command[]): string {
@@ -118,12 +118,18 @@ function namesOf(name: string, dir: string): Candidate[] {
   }
   if (name === "run") {
     const ids = readdirSync(layout.runs).filter(isUuid).sort().slice(-MOST_RUNS).reverse();
-    return ids.map((id) => [id, new Date(timeOfUuid(id)).toISOString()]);
+    return ids.map(withTime);
   }
+  if (name === "revision") return readdirSync(layout.revisions).filter(isUuid).map(withTime);
   const sql = QUERIES[name];
   if (sql === undefined) return [];
   using db = openForReading(layout.database);
   return db.tuples<[string, string | null]>(sql).map(([word, about]) => [word, (about ?? "").replace(/[\p{C}]/gu, " ")]);
+}
+
+/** An id, and when it was made. */
+function withTime(id: string): Candidate {
+  return [id, new Date(timeOfUuid(id)).toISOString()];
 }
 
 /** What a shell reads to complete command lines of ops; the table of commands stays in the program. */

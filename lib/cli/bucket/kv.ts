@@ -10,8 +10,8 @@ import { readGuarded } from "../../core/files.ts";
 import { counted, decodeUtf8 } from "../../core/plain-text.ts";
 import { takeBucket } from "../../run/recovery.ts";
 import { openBucket } from "../../server/reading.ts";
-import { bucketDir, EXIT, flagList, type Parsed } from "../base/flags.ts";
-import { toStderr, writeWhole } from "../base/terminal.ts";
+import { bucketDir, EXIT, flagList, type Parsed, wantsJson } from "../base/flags.ts";
+import { printJson, toStderr, writeWhole } from "../base/terminal.ts";
 
 const IMPORT_BYTES = 256 * 1024 * 1024;
 const PASSPHRASE_LENGTH = 12;
@@ -46,6 +46,7 @@ export async function importKvCommand(input: Parsed): Promise<number> {
   const entries = await entriesOfLines(text, passphrase);
   await using _ = await takeBucket(layout, uuidV7(), "kv import");
   await storeIn(layout, entries);
+  if (wantsJson(input)) printJson({ keys: entries.length });
   toStderr(`imported ${counted(entries.length, "key")}\n`);
   return EXIT.done;
 }

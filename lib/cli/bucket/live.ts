@@ -1,3 +1,4 @@
+import { counted } from "../../core/plain-text.ts";
 import type { Progress } from "../../run/protocol.ts";
 import { visible } from "../base/terminal.ts";
 
@@ -63,7 +64,7 @@ export function liveLines(progress: Progress, now: number): string[] {
   const jobs = rollouts.slice(0, MOST_JOBS).map(({ job, action, batch, batches, ...workers }) => {
     const place = batch === 0 ? action : `${action}, batch ${batch} of ${batches}`;
     const { done: ready, workers: all, running, failed } = workers;
-    return `  ${job}: ${place}: ${ready} of ${all} workers done, ${running} running, ${failed} failed`;
+    return `  ${job}: ${place}: ${ready} of ${counted(all, "worker")} done, ${running} running, ${failed} failed`;
   });
   const more = rollouts.length - jobs.length;
   const waits = waiting.slice(0, MOST_WAITS).map((wait) => describeWait(wait, now));
@@ -72,7 +73,7 @@ export function liveLines(progress: Progress, now: number): string[] {
     `${phase}: ${done} of ${total} done`,
     ...(cancel ? [`  cancelling: ${cancel.confirmed} of ${cancel.total} confirmed`] : []),
     ...jobs,
-    ...(more > 0 ? [`  and ${more} more jobs`] : []),
+    ...(more > 0 ? [`  and ${counted(more, "more job")}`] : []),
     ...(waits.length > 0 ? [`  waiting: ${waits.join(", ")}`] : []),
   ].map(visible);
 }

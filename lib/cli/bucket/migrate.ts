@@ -3,8 +3,8 @@ import { carryOutMigration, migrationDiff, planMigration } from "../../bucket/ea
 import { Failure } from "../../core/errors.ts";
 import { exists, realPlace } from "../../core/files.ts";
 import { counted } from "../../core/plain-text.ts";
-import { EXIT, type Parsed } from "../base/flags.ts";
-import { diffColours, hasColours, toStderr, toStdout, visible } from "../base/terminal.ts";
+import { EXIT, type Parsed, wantsJson } from "../base/flags.ts";
+import { diffColours, hasColours, printJson, toStderr, toStdout, visible } from "../base/terminal.ts";
 
 /** `ops migrate [folder]`: shows, and with `--write` makes, the changes from the earlier form of a workspace to that of ops. */
 export async function migrateCommand({ operands, switches }: Parsed): Promise<number> {
@@ -15,8 +15,12 @@ export async function migrateCommand({ operands, switches }: Parsed): Promise<nu
     throw new Failure("failed", `Cannot migrate ${layout.root}: it has no folder workspace/; name the folder of the bucket`);
   const migration = await planMigration(layout);
   const { edits, renames, looks } = migration;
-  toStdout(migrationDiff(migration), hasColours() ? diffColours : undefined);
+  if (!wantsJson({ switches })) toStdout(migrationDiff(migration), hasColours() ? diffColours : undefined);
   if (isWrite) await carryOutMigration(layout, migration);
+  if (wantsJson({ switches })) {
+    printJson({ written: isWrite, edits: edits.map(({ file }) => file), renames, looks });
+    return EXIT.done;
+  }
   for (const { file, line, message } of looks) toStdout(`${visible(`${file}:${line}: ${message}`)}\n`);
   const changes = edits.length + renames.length;
   const what = `${counted(edits.length, "edit")}, ${counted(renames.length, "rename")}`;

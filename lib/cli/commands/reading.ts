@@ -133,7 +133,7 @@ export const READING_COMMANDS: readonly Command[] = [
   {
     name: "kv import",
     summary: "Store variables and secrets of jobs from JSON lines on stdin, all or none",
-    flags: [BUCKET_DIR, PASSPHRASE],
+    flags: [BUCKET_DIR, PASSPHRASE, AS_JSON],
     run: async (input) => (await import("../bucket/kv.ts")).importKvCommand(input),
   },
   {

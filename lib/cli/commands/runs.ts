@@ -54,6 +54,9 @@ function onOneWorker({ operands: [worker = "", ...words], values, switches }: Pa
   return { operands: [script], values: new Map([...values, ["workers", worker]]), switches };
 }
 
+/** Flags that mean nothing on one worker. */
+const NOT_ON_ONE = ["workers", "labels", "concurrency", "fold", "retry", "health-check", "ignore-failure"];
+
 const EXEC: Command = {
   name: "exec",
   summary: "Run a command on one worker, as `ops run_command` does, and show its output as it comes",
@@ -61,7 +64,7 @@ const EXEC: Command = {
     { name: "worker", help: "The worker" },
     { name: "command", help: "A command with its arguments; a single word is a script for sh", many: true },
   ],
-  flags: RUN_COMMAND.flags.filter(({ name }) => !["workers", "labels", "concurrency", "fold", "retry"].includes(name)),
+  flags: RUN_COMMAND.flags.filter(({ name }) => !NOT_ON_ONE.includes(name)),
   run: async (input) => (await RUN_COMMAND.run?.(onOneWorker(input))) ?? EXIT.failed,
   remote: async (input, target) => (await RUN_COMMAND.remote?.(onOneWorker(input), target)) ?? EXIT.failed,
 };

@@ -51,6 +51,7 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
     flags: [
       { name: "write", help: "Change the files" },
       { name: "dry-run", help: "Only show the differences (default)" },
+      AS_JSON,
     ],
     run: async (input) => (await import("../bucket/migrate.ts")).migrateCommand(input),
   },

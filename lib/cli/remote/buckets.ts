@@ -80,7 +80,7 @@ async function requireName(label: string): Promise<void> {
   const typed = await askedOnTerminal(`${what}.\nType ${label} to delete it: `);
   if (typed === label) return;
   const why = typed === undefined ? "give --yes where nobody can type its name" : "the name was not typed";
-  throw new Failure(typed === undefined ? "usage" : "cancelled", `${label} is not deleted: ${why}`);
+  throw new Failure(typed === undefined ? "usage" : "failed", `${label} is not deleted: ${why}`);
 }
 
 /** `ops buckets init [bucket]`. */

@@ -7,8 +7,8 @@ import { createExclusive, makePrivateFolder, PRIVATE_FOLDER, readBounded, unless
 import { selfArguments } from "../../core/self.ts";
 import { type Argv, type CommandOutcome, Launcher } from "../../core/spawn.ts";
 import { serverConfig } from "../../server/config.ts";
-import { EXIT, type Parsed, withoutServerVariables } from "../base/flags.ts";
-import { toStdout } from "../base/terminal.ts";
+import { EXIT, type Parsed, wantsJson, withoutServerVariables } from "../base/flags.ts";
+import { printJson, toStdout } from "../base/terminal.ts";
 import { SERVICE, type ServiceSettings, serviceUnit, settingsOfUnit, settledSettings } from "./unit.ts";
 
 const TOKEN_BYTES = 32;
@@ -43,7 +43,11 @@ export async function installCommand(input: Parsed): Promise<number> {
   const { name } = SERVICE;
   const isNow = input.switches.has("now");
   if (isNow && !existsSync(BOOTED)) throw new Failure("failed", `Cannot start ${name}: systemd does not run here`);
-  for (const { about, work } of steps) toStdout(`${(await work()).padEnd(7)}  ${about}\n`);
+  const done: { step: string; outcome: string }[] = [];
+  for (const { about, work } of steps) {
+    done.push({ step: about, outcome: await work() });
+    if (!wantsJson(input)) toStdout(`${done.at(-1)?.outcome.padEnd(7)}  ${about}\n`);
+  }
   const orders: Argv[] = [
     ["systemctl", "daemon-reload"],
     ["systemctl", "enable", name],
@@ -54,12 +58,13 @@ export async function installCommand(input: Parsed): Promise<number> {
   const next = isNow
     ? `started  ${name}; its log: journalctl -u ops`
     : `start it: ${orders.map((one) => one.join(" ")).join(" && ")}`;
-  toStdout(`${next}\nsign in with the token: cat ${token}\n`);
+  if (wantsJson(input)) printJson({ steps: done, started: isNow, token_file: token });
+  else toStdout(`${next}\nsign in with the token: cat ${token}\n`);
   return EXIT.done;
 }
 
 /** `ops server uninstall`: stops the service and removes its unit; data, token and user stay, and it says where. */
-export async function uninstallCommand(): Promise<number> {
+export async function uninstallCommand(input: Parsed): Promise<number> {
   const found = await installedUnit();
   if (!found) throw new Failure("failed", `Cannot remove the service: ${SERVICE.unit} does not exist`);
   requireRoot("ops server uninstall");
@@ -68,9 +73,11 @@ export async function uninstallCommand(): Promise<number> {
   await rm(SERVICE.unit);
   if (isRunning) await must(["systemctl", "daemon-reload"]);
   const { user = SERVICE.user, root = SERVICE.root, "token-file": token = SERVICE.token } = found.settings;
-  toStdout(
-    `removed  ${SERVICE.unit}\nkept     ${root}, the buckets\nkept     ${token}, the API token\nkept     the user ${user}\n`,
-  );
+  if (wantsJson(input)) printJson({ removed: SERVICE.unit, root, token_file: token, user });
+  else
+    toStdout(
+      `removed  ${SERVICE.unit}\nkept     ${root}, the buckets\nkept     ${token}, the API token\nkept     the user ${user}\n`,
+    );
   return EXIT.done;
 }
 

@@ -47,24 +47,25 @@ const YAML_ESCAPES: Readonly<Record<string, string>> = {
 /**
  * Reads one YAML document, as people write settings of Prometheus: block and flow lists and mappings, plain, quoted,
  * literal (`|`) and folded (`>`) text, comments. Plain words mean what YAML 1.2's core schema says; an integer that a
- * double does not hold stays text. Throws `failed` with the line of whatever else is there: anchors, aliases, tags,
- * directives, a second document, the end mark `...`, a key twice, plain text over several lines in brackets, a number
- * behind `|` or `>`, deeper lines in folded text, tabs as indentation, nesting over 100 levels, more than a million
- * characters.
+ * double does not hold stays text, and so does `1.10` with `keepsNumbers`. Throws `failed` with the line of whatever else is
+ * there: anchors, aliases, tags, directives, a second document, the end mark `...`, a key twice, plain text over several
+ * lines in brackets, a number behind `|` or `>`, deeper lines in folded text, tabs as indentation, more than 100 levels.
  */
-export function parseYaml(text: string): YamlValue {
+export function parseYaml(text: string, keepsNumbers = false): YamlValue {
   if (text.length > MOST_YAML_CHARACTERS)
     throw new Failure("failed", `it has ${text.length} characters, at most ${MOST_YAML_CHARACTERS} are read`);
-  return new YamlReader(text.replaceAll("\r\n", "\n").replace(/^\ufeff/, "")).read();
+  return new YamlReader(text.replaceAll("\r\n", "\n").replace(/^\ufeff/, ""), keepsNumbers).read();
 }
 
 class YamlReader {
   readonly #text: string;
+  readonly #keepsNumbers: boolean;
   #at = 0;
   #depth = 0;
 
-  constructor(text: string) {
+  constructor(text: string, keepsNumbers: boolean) {
     this.#text = text;
+    this.#keepsNumbers = keepsNumbers;
   }
 
   read(): YamlValue {
@@ -143,7 +144,7 @@ class YamlReader {
       text += (breaks === 0 ? " " : "\n".repeat(breaks)) + this.#word(CONTINUED);
       isOneLine = false;
     }
-    return isOneLine ? meaningOf(text) : text;
+    return isOneLine ? meaningOf(text, this.#keepsNumbers) : text;
   }
 
   /** Literal (`|`) or folded (`>`) text: the lines that stand deeper than `parent`, as deep as the first of them. */
@@ -176,7 +177,7 @@ class YamlReader {
     if (first === '"' || first === "'") return this.#quoted();
     if (first === "[") return this.#nested(() => this.#flowList());
     if (first === "{") return this.#nested(() => this.#flowMapping());
-    return meaningOf(this.#word(FLOW_PLAIN));
+    return meaningOf(this.#word(FLOW_PLAIN), this.#keepsNumbers);
   }
 
   #flowList(): YamlValue[] {
@@ -297,13 +298,12 @@ function foldedLineEnd(found: string): string {
 }
 
 /** What a plain word stands for. */
-function meaningOf(word: string): YamlValue {
+function meaningOf(word: string, keepsNumbers: boolean): YamlValue {
   if (/^(?:~|null|Null|NULL|)$/.test(word)) return null;
-  if (/^(?:true|True|TRUE)$/.test(word)) return true;
-  if (/^(?:false|False|FALSE)$/.test(word)) return false;
+  if (/^(?:true|True|TRUE|false|False|FALSE)$/.test(word)) return /^t/i.test(word);
   const number = Number(word);
-  if (YAML_INTEGER.test(word)) return Number.isSafeInteger(number) ? number : word;
-  return YAML_FLOAT.test(word) && Number.isFinite(number) ? number : word;
+  const isNumber = YAML_INTEGER.test(word) ? Number.isSafeInteger(number) : YAML_FLOAT.test(word) && Number.isFinite(number);
+  return isNumber && (!keepsNumbers || String(number) === word) ? number : word;
 }
 
 /** Text that needs no quotes: every YAML reader takes it for the same string. */

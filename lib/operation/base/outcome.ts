@@ -1,6 +1,6 @@
 import { constants } from "node:os";
 import { Failure, type FailureCode, messageOf } from "../../core/errors.ts";
-import { inOneLine } from "../../core/plain-text.ts";
+import { countOf, inOneLine } from "../../core/plain-text.ts";
 import type { Redactor } from "../../core/redact.ts";
 import { shortNames } from "../../core/short-names.ts";
 import type { CommandOutcome } from "../../core/spawn.ts";
@@ -128,11 +128,11 @@ export function concludeWorkers<R extends { workers: readonly { worker: string; 
   if (!isFine && signal.aborted)
     throw new Failure("cancelled", "cancelled", { details: { ...result, cancelled: fleet.cancelReceipts() } });
   if (!isTold) for (const { worker, error } of bad) if (error !== null) log.error(`${worker}: ${error}`, { worker });
-  log.info(`${workers.length - bad.length} of ${workers.length} workers are ${wanted.words}`);
+  log.info(`${countOf(workers.length - bad.length, workers.length, "worker")} ${wanted.words}`);
   if (isFine || isTolerant) return result;
   const names = bad.slice(0, MOST_NAMES).map(({ worker, outcome }) => `${worker} (${outcome.replace("_", " ")})`);
   const more = bad.length > names.length ? ` and ${bad.length - names.length} more` : "";
-  const count = `${bad.length} of ${workers.length} workers are not ${wanted.words}: ${names.join(", ")}${more}`;
+  const count = `${countOf(bad.length, workers.length, "worker")} not ${wanted.words}: ${names.join(", ")}${more}`;
   const sentences = bad.length === 0 ? reasons : [count, ...reasons];
   throw new Failure("failed", sentences.join("; "), { details: result });
 }

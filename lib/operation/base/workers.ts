@@ -6,6 +6,7 @@ import { loadOpsConf } from "../../bucket/workspace/settings.ts";
 import { sshKeyFile } from "../../bucket/workspace/ssh-key.ts";
 import type { KeyFingerprint } from "../../codec/crypto/ssh-key.ts";
 import { Failure } from "../../core/errors.ts";
+import { countOf } from "../../core/plain-text.ts";
 import { parametersOf } from "../../run/protocol.ts";
 import { type HostTrust, NOT_TRUSTED, type TrustResult, trustWorkers } from "../../transport/trust/trust.ts";
 import type { Operation, OperationContext } from "./context.ts";
@@ -77,7 +78,7 @@ function concludeTrust({ log }: OperationContext, result: TrustResult): TrustRes
   const { workers } = result;
   const bad = workers.filter(({ outcome }) => NOT_TRUSTED.has(outcome));
   if (workers.length === 0) log.info("no worker is reached over ssh: there is nothing to trust");
-  else log.info(`${workers.length - bad.length} of ${workers.length} workers are trusted`);
+  else log.info(`${countOf(workers.length - bad.length, workers.length, "worker")} trusted`);
   const names = bad.map(({ worker, outcome }) => `${worker} (${outcome})`).join(", ");
-  return concluded(result, `${bad.length} of ${workers.length} workers are not trusted`, bad.length > 0 ? [names] : []);
+  return concluded(result, `${countOf(bad.length, workers.length, "worker")} not trusted`, bad.length > 0 ? [names] : []);
 }

@@ -5,7 +5,10 @@ import { SETTLE } from "../../bucket/base/states.ts";
 import { catalogJobs, catalogPorts, catalogWorkers, saveCatalog, unorderedAllocations } from "../../bucket/catalog/catalog.ts";
 import { removeUnnamedContents, storeLargeContents } from "../../bucket/catalog/contents.ts";
 import { bucketNames } from "../../bucket/catalog/info.ts";
+import { PROMETHEUS_NAMESPACE } from "../../bucket/kv/kv-access.ts";
+import { scrapeEntries } from "../../bucket/prometheus/scrape.ts";
 import { markBuilt } from "../../bucket/source/revisions.ts";
+import { isPrometheus } from "../../bucket/workspace/prometheus.ts";
 import { readWorkspace, type Workspace } from "../../bucket/workspace/workspace.ts";
 import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { exists } from "../../core/files.ts";
@@ -67,6 +70,7 @@ async function buildBucket(context: OperationContext, purgeJobs: boolean): Promi
     writeCertificates(db, kv, certificates);
     db.script(SETTLE);
     writeKv(kv, { ...built, ca: certificates.pem, bucketId: run.bucketId, bucketValues, purgeJobs });
+    writeScrapes(context, built, problems);
   });
   faultPoint("build: stored");
   await removeUnnamedContents(db);
@@ -96,6 +100,19 @@ async function prepareBuild(
   const built = buildCatalog(run.bucketId, workspace, last, problems);
   const certificates = await issueCertificates(context, workspace, built.allocations, problems);
   return { workspace, built, certificates };
+}
+
+/** Writes what the jobs have to be scraped, where a job runs a Prometheus. */
+function writeScrapes({ db, kv, log }: OperationContext, { jobs }: Built, problems: Problems): void {
+  const warn = ({ message }: Failure) => {
+    const sentence = `${message}; ${PROMETHEUS_NAMESPACE} has nothing of the job until a build finds the key`;
+    const warning = { file: "", path: "", message: sentence };
+    problems.warnings.push(warning);
+    log.warn(sentenceOf(warning));
+  };
+  const isWanted = jobs.some(({ files }) => isPrometheus(files));
+  kv.sync(PROMETHEUS_NAMESPACE, isWanted ? scrapeEntries(db, kv, warn) : new Map());
+  kv.flush();
 }
 
 /** Warns of secrets whose value equals a name of the bucket, because names are not masked. */

@@ -1,6 +1,7 @@
 import type { CatalogAllocation, CatalogFile, CatalogJob } from "../../bucket/base/model.ts";
 import type { Promotion } from "../../bucket/catalog/promotions.ts";
 import { stageForScript, stagingFolder } from "../../bucket/catalog/staging.ts";
+import { monitoringFor } from "../../bucket/prometheus/monitoring.ts";
 import { messageOf } from "../../core/errors.ts";
 import { inOneLine, LastLines, withLines } from "../../core/plain-text.ts";
 import { type EventVariables, scriptEnvironment } from "../../hook/environment.ts";
@@ -85,10 +86,11 @@ async function runProcess(host: ScriptHost, script: Script): Promise<string | nu
 }
 
 function filesFor(host: ScriptHost, script: Script): ScriptFile[] {
-  const { context } = host;
+  const { db, kv, log } = host.context;
   const { allocation, job, hook, files, promoted } = script;
-  const fields = templateFields(host, allocation, promoted, context.log.updateSeq ?? 0);
-  return stageForScript(files, { fields, upstream: upstreamOf(job), kv: context.kv }, hook);
+  const fields = templateFields(host, allocation, promoted, log.updateSeq ?? 0);
+  const monitoring = monitoringFor(db, kv, job, files);
+  return stageForScript(files, { fields, upstream: upstreamOf(job), kv, monitoring }, hook);
 }
 
 function environmentOf(host: ScriptHost, script: Script): Record<string, string> {

@@ -4,6 +4,7 @@ import { catalogAllocations, catalogFiles, catalogJobs } from "../../bucket/cata
 import { allocationsNamed, jobsNamed } from "../../bucket/catalog/choices.ts";
 import { type Promotion, promotionsOf } from "../../bucket/catalog/promotions.ts";
 import { type StagedTree, stageAllocation } from "../../bucket/catalog/staging.ts";
+import { monitoringFor } from "../../bucket/prometheus/monitoring.ts";
 import { type ChangeOptions, type Decision, decide, isComplete, isGateOpen, type Target } from "../../plan/changes.ts";
 import { type PlannedAllocation, plannedFiles } from "../../plan/deploy-plan.ts";
 import { type Phase, rolloutPhases } from "../../plan/rollout.ts";
@@ -50,10 +51,11 @@ export function planJob(
 ): JobPlan {
   const { context, options } = by;
   const files = catalogFiles(context.db, job.name);
+  const given = { upstream: upstreamOf(job), kv: context.kv, monitoring: monitoringFor(context.db, context.kv, job, files) };
   const promotionOf = promotionsOf(context.db, job.name);
   const planWith = (allocation: CatalogAllocation, promoted: Promotion, updateSeq: number) => {
     const fields = templateFields(by, allocation, promoted, updateSeq);
-    const tree = stageAllocation(files, { fields, upstream: upstreamOf(job), kv: context.kv }, job.secretMode);
+    const tree = stageAllocation(files, { fields, ...given }, job.secretMode);
     const target = { hash: tree.hash, version: allocation.newVersion, files: tree.digests };
     const force = options.force && (options.forced?.has(allocation.id) ?? true);
     const state = { disabled: allocation.disabled, promoted, target };

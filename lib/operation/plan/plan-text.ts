@@ -3,6 +3,7 @@ import { keptContent } from "../../bucket/catalog/contents.ts";
 import type { StagedFile } from "../../bucket/catalog/staging.ts";
 import { textOfFile, unifiedDiff } from "../../codec/diff.ts";
 import { Failure } from "../../core/errors.ts";
+import { counted } from "../../core/plain-text.ts";
 import { Redactor } from "../../core/redact.ts";
 import type { DeployPlan, PlannedAllocation, PlannedFile, PlannedJob } from "../../plan/deploy-plan.ts";
 import type { OperationContext } from "../base/context.ts";
@@ -35,7 +36,7 @@ export function describePlan({ reconcile, waves }: DeployPlan): string[] {
       ...wave.jobs.flatMap((job) => [...describeJob(job), ...describeFiles(job, room)]),
     ]),
     ...(room.lines > 0 ? [] : ["more diffs are in plan.json"]),
-    `${working} of ${jobs.length} jobs need work`,
+    `${working} of ${counted(jobs.length, "job")} ${jobs.length === 1 ? "needs" : "need"} work`,
   ];
 }
 

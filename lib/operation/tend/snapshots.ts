@@ -7,6 +7,7 @@ import { listRevisions } from "../../bucket/source/revisions.ts";
 import { discardLeftovers } from "../../bucket/source/swap.ts";
 import { throwIfCancelled } from "../../core/errors.ts";
 import { exists, remove } from "../../core/files.ts";
+import { counted } from "../../core/plain-text.ts";
 import { parametersOf } from "../../run/protocol.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
 
@@ -45,7 +46,7 @@ export const restoreSnapshot = async (context: RestoreContext, params: Record<st
   const { snapshot, with_source } = parametersOf("snapshot_restore", params);
   const file = path.isAbsolute(snapshot) ? snapshot : await findSnapshot(layout, snapshot);
   const prepared = await prepareRestore(layout, run.bucketId, file, signal);
-  log.info(`${path.basename(file)} is whole: ${prepared.manifest.files.length} files`);
+  log.info(`${path.basename(file)} is whole: ${counted(prepared.manifest.files.length, "file")}`);
   const saved_as = await replaceBy(context, prepared, path.basename(file), with_source);
   const { created_at, source_revision } = prepared.manifest;
   const current = (await listRevisions(layout)).find((revision) => revision.current);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Problems, sentenceOf } from "../../../lib/bucket/base/problems.ts";
-import { KV_FUNCTIONS } from "../../../lib/bucket/kv/kv-access.ts";
+import { BUCKET_FUNCTIONS } from "../../../lib/bucket/kv/kv-access.ts";
 import { checkTemplates } from "../../../lib/bucket/workspace/jobs.ts";
 import type { Failure } from "../../../lib/core/errors.ts";
 import { build } from "../../../lib/operation/build/build.ts";
@@ -43,7 +43,7 @@ test("text that is not UTF-8 is no template", () => {
 });
 
 test("every function that a template has when it is rendered is known to the build", async (t) => {
-  const all = [...KV_FUNCTIONS, "split", "join", "add", "int", "printf", "and", "or", "call", "index"];
+  const all = [...BUCKET_FUNCTIONS, "split", "join", "add", "int", "printf", "and", "or", "call", "index"];
   const files = { [`${WEB}/a.tpl`]: all.map((name) => `{{ if false }}{{ ${name} }}{{ end }}`).join("") };
   const bucket = await makeBucket(t, { workers: ["a"], jobs: { web: {} }, files });
   await build(bucket.context(), {});

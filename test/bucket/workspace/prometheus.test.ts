@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { prometheusRows, scrapeConfigs } from "../../../lib/bucket/catalog/scrape.ts";
+import { prometheusRows, scrapeConfigs } from "../../../lib/bucket/prometheus/scrape.ts";
 import type { ScrapeConfig } from "../../../lib/bucket/workspace/prometheus.ts";
 import type { Failure } from "../../../lib/core/errors.ts";
 import { build } from "../../../lib/operation/build/build.ts";
@@ -39,7 +39,7 @@ test("CP-111 the scrape configurations name each active allocation with its port
       static_configs: [{ targets: ["10.0.0.1:9100", "[fd00::2]:9100", "elsewhere:80"], labels: { job: "web", tier: "front" } }],
     },
   ]);
-  assert.deepEqual(scraped(bucket, { jobs: ["other"] }), []);
+  assert.throws(() => scraped(bucket, { jobs: ["other"] }), { code: "unknown_name" });
 });
 
 test("_implicit means the job's own metrics port where the job has one", async (t) => {

@@ -45,7 +45,11 @@ test("what is mistyped is refused with the nearest right word and where to read 
     [() => findCommand(commands, ["Ps"]), /^"Ps" is not a command; did you mean cat allocations\?/],
     [
       () => findCommand(COMMANDS, ["cat", "wrokers"]),
-      /^"cat wrokers" is not a command; did you mean cat workers\? \(see `ops cat`\)$/,
+      /^"cat wrokers" is not a command; did you mean cat workers\? \(see `ops help cat`\)$/,
+    ],
+    [
+      () => findCommand(COMMANDS, ["runs", "lst"]),
+      /^"runs lst" is not a command; did you mean runs list\? \(see `ops help runs`\)$/,
     ],
     [() => parseFlags(deploy, ["--forse"]), /ops deploy has no flag "--forse"; did you mean --force\?/],
     [() => parseFlags(deploy, ["--force=yes"]), /^--force takes no value/],
@@ -66,6 +70,24 @@ test("help names every flag, and the program's help every command that is not hi
 
 test("each word that people bring means a command that there is", () => {
   for (const meant of Object.values(FOREIGN_COMMANDS)) assert.ok(commandNamed(COMMANDS, meant.split(" ")), meant);
+});
+
+test("an operand may take all words that follow, which are no flags behind --", () => {
+  const exec: Command = {
+    ...deploy,
+    operands: [
+      { name: "worker", help: "Where" },
+      { name: "command", help: "What", many: true },
+    ],
+  };
+  const { operands, switches } = parseFlags(exec, ["-f", "w1", "--", "ls", "-l", "--force", "--help"]);
+  assert.deepEqual([operands, [...switches]], [["w1", "ls", "-l", "--force", "--help"], ["force"]]);
+  assert.throws(() => parseFlags(exec, ["w1"]), { message: /^command is missing/ });
+  assert.match(commandHelp(exec), /Usage: ops deploy \[flags\] <worker> -- <command…>\n/);
+});
+
+test("the help of a command that is also a group lists the group", () => {
+  assert.match(commandHelp(push, [rollback]), /\n {2}push rollback {2}Deploys\n/);
 });
 
 test("help fits into 80 columns", () => {

@@ -3,6 +3,7 @@ import { spawnSync } from "node:child_process";
 import { chmodSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
+import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { SCHEMA_NAMES } from "../../../lib/bucket/workspace/schemas.ts";
 import { completionsOf } from "../../../lib/cli/bucket/completion.ts";
 import { COMMANDS } from "../../../lib/cli/main.ts";
@@ -84,6 +85,12 @@ test("jobs, workers, labels, hooks, runs and snapshots are those of the bucket; 
   assert.deepEqual(words("job", "stop", `--bucket-dir=${dir}`, "cache,w"), ["cache,web"]);
   assert.deepEqual(value("deploy", "--retry").slice(1), [...RUNS].reverse(), "the first is the build");
   assert.deepEqual(words("snapshot", "verify", `--bucket-dir=${dir}`, ""), ["20261124T095547.716Z-d5ae2ae1"]);
+  assert.deepEqual(words("runs", "cancel", "--bucket-dir", dir, ""), words("runs", "show", "--bucket-dir", dir, ""));
+  assert.ok(words("runs", "show", "--bucket-dir", dir, "").includes(RUNS[0] as string));
+  const revision = "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70";
+  mkdirSync(path.join(layoutOf(dir).revisions, revision), { recursive: true });
+  assert.deepEqual(words("revisions", "diff", "--bucket-dir", dir, ""), [revision]);
+  assert.deepEqual(words("revisions", "diff", revision, "--bucket-dir", dir, ""), [revision]);
 });
 
 test("the ids of buckets are those below the root", (t) => {
@@ -137,7 +144,7 @@ test("fish completes command lines", (t) => {
   const told = stdout.split("\n");
   assert.deepEqual(told.slice(0, 3), ["--format=raw", "failed,disabled", "certs/"]);
   assert.match(told[3] ?? "", /^deploy\tBring the workers/);
-  assert.match(told[4] ?? "", /^build\t/);
+  assert.match(told[4] ?? "", /^buckets\t/);
 });
 
 test("completion of another shell is refused; a bucket that cannot be read is no error", async (t) => {

@@ -41,7 +41,7 @@ test("ops worker facts, uptime and sysstat print a table, and with --json the re
   assert.deepEqual(Object.keys(workers[0]), ["worker", "outcome", "error", "uptime"]);
   assert.deepEqual(Object.keys(workers[0].uptime), ["load1", "load5", "load15", "uptime_s"]);
   assert.equal(workers.length, 1);
-  assert.match(stderr, /1 of 1 workers are ok\nworker_uptime succeeded in [\d.]+ s\n$/);
+  assert.match(stderr, /1 of 1 worker is ok\nworker_uptime succeeded in [\d.]+ s\n$/);
 });
 
 test("a worker that cannot be reached has its row, its error is on stderr and the exit code is 1", async (t) => {

@@ -157,7 +157,7 @@ test("--retry repeats on a server what it repeats here, by the end of the run's 
   ]);
   const [a, b] = again.map(({ code, stdout, stderr }) => [code, plain(stdout), plain(stderr)]);
   assert.deepEqual(b, a);
-  assert.match(again[1].stdout, /0 of 1 workers are ok/);
+  assert.match(again[1].stdout, /0 of 1 worker is ok/);
   await both("job", "start", "broken,web");
   const [started] = await runs();
   const retried = await remote("job", "start", "--retry", started?.id ?? "", "--json").ended;

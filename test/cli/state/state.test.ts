@@ -1,12 +1,13 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { COMMAND, type Ended, LocalServer, ops } from "../../../scripts/local-server.ts";
 import { temporaryFolder, until } from "../../helpers/temporary.ts";
+import { opsAtTerminal } from "../../helpers/terminal.ts";
 import { makeWorkspace } from "../../helpers/workspace.ts";
 
 const folder = temporaryFolder();
@@ -230,6 +231,10 @@ test("the ssh key is made, shown, replaced and deleted; nothing of the making is
     const key = path.join(dir, "secrets", "worker.key");
     assert.ok(existsSync(key), key);
     assert.deepEqual((await run("ssh-key", "set", key)).stdout, made.stdout);
+    const argv = [...COMMAND.slice(1), "ssh-key", "set", ...where];
+    const piped = spawnSync(COMMAND[0], argv, { input: readFileSync(key), env: { ...process.env, ...env }, encoding: "utf8" });
+    assert.deepEqual([piped.status, piped.stdout], [0, made.stdout]);
+    assert.match((await run("ssh-key", "set")).stderr, /stdin is empty: expected a private key/);
     assert.match((await run("ssh-key", "set", path.join(source, "workspace/workers.json"))).stderr, /not a private key/);
     assert.deepEqual(JSON.parse((await run("ssh-key", "delete", "--json")).stdout), { deleted: true });
   }
@@ -266,6 +271,18 @@ test("buckets are made, listed, renamed, initialised and deleted", async () => {
   assert.match((await there("buckets", "init", made.id)).stderr, /bucket/);
   assert.match((await there("buckets", "create", "shop")).stderr, /expected PROJECT\/NAME/);
   assert.match((await ops(["buckets", "list"], { cwd: folder })).stderr, /no server is named/);
+});
+
+test("a bucket is deleted at a terminal once its name is typed", async () => {
+  await there("buckets", "create", "shop/typed");
+  const env = { OPS_SERVER: server.url, OPS_SERVE_TOKEN: server.token };
+  const typed = (name: string) => opsAtTerminal(["buckets", "delete", "typed"], [["to delete it: ", `${name}\n`]], { env });
+  const wrong = await typed("typed");
+  assert.equal(wrong.code, 1);
+  assert.match(wrong.shown, /the secrets and the logs of shop\/typed\.[\s\S]*not deleted: the name was not typed/);
+  const right = await typed("shop/typed");
+  assert.equal(right.code, 0);
+  assert.match(right.shown, /bucket shop\/typed \(.*\) is deleted/);
 });
 
 test("ops open prints the address of a page", async () => {

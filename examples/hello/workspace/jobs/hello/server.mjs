@@ -1,4 +1,4 @@
-// Answers GET / with who it is and GET /health with the configuration it runs on.
+// Answers GET / with who it is, GET /health with the configuration it runs on, and GET /metrics for a Prometheus.
 //   node server.mjs        serves until SIGTERM; SIGHUP reads config.json again
 //   node server.mjs probe  exit code 0 when a server answers that runs on this very config.json
 import { readFileSync } from "node:fs";
@@ -24,7 +24,13 @@ async function probe() {
 }
 
 function serve() {
+  let answered = 0;
   const server = createServer((request, response) => {
+    answered += 1;
+    if (request.url === "/metrics") {
+      response.writeHead(200, { "Content-Type": "text/plain; version=0.0.4" });
+      return response.end(`# TYPE hello_requests_total counter\nhello_requests_total ${answered}\n`);
+    }
     const answer = { "/": hello, "/health": () => config }[request.url];
     response.writeHead(answer ? 200 : 404, { "Content-Type": "application/json" });
     response.end(JSON.stringify(answer?.() ?? { error: "not found" }));

@@ -5,6 +5,9 @@ import { isObject } from "../../core/shape.ts";
 import { bytesOf } from "../base/contents.ts";
 import type { Database } from "../base/database.ts";
 import type { CatalogFile, CatalogJob } from "../base/model.ts";
+import { catalogAllocations, catalogFiles, catalogJobs } from "../catalog/catalog.ts";
+import { jobsNamed } from "../catalog/choices.ts";
+import { renderForJob } from "../catalog/staging.ts";
 import type { KvStore } from "../kv/kv.ts";
 import {
   decodedText,
@@ -20,9 +23,6 @@ import {
   type ScrapeConfig,
   withJob,
 } from "../workspace/prometheus.ts";
-import { catalogAllocations, catalogFiles, catalogJobs } from "./catalog.ts";
-import { jobsNamed } from "./choices.ts";
-import { renderForJob } from "./staging.ts";
 
 const IGNORE = "dashboards/.dashboardignore";
 
@@ -41,7 +41,7 @@ interface PrometheusRow extends Record<string, string | number | null> {
  */
 export function prometheusRows(db: Database, jobs?: readonly string[]): PrometheusRow[] {
   return jobsNamed(catalogJobs(db), jobs).flatMap(({ name: job }): PrometheusRow[] => {
-    const files = filesForPrometheus(catalogFiles(db, job));
+    const files = filesForPrometheus(catalogFiles(db, job, PROMETHEUS_FOLDER));
     if (files.size === 0) return [];
     const scrape = files.has(SCRAPE) || files.has(SCRAPE_TEMPLATE) ? "yes" : null;
     const alerts = rulesOf(files, () => {}).filter(([, rule]) => rule.alert !== undefined).length;
@@ -52,33 +52,72 @@ export function prometheusRows(db: Database, jobs?: readonly string[]): Promethe
 
 /**
  * What Prometheus has to scrape: the lists of all jobs in one, `ops:port/…` and `ops:job` replaced by what they stand
- * for (docs/workspace.md, Prometheus). An entry with such a target is left out where its job has no active allocation. Throws
- * `ErrInvalidJob` for a template that renders to something else, `ErrKeyMissing` and `failed` where it cannot be
+ * for (docs/workspace.md, Prometheus). An entry with such a target is left out where its job has no active allocation.
+ * `secrets` gets the secrets that templates read. Throws `ErrInvalidJob` for a template that renders to something else, `ErrKeyMissing` and `failed` where it cannot be
  * rendered, `unknown_name` for a job that is not in the catalog.
  */
 export function scrapeConfigs(
   db: Database,
   kv: KvStore,
-  options: { jobs?: readonly string[] | undefined; reveal: boolean },
+  options: { jobs?: readonly string[] | undefined; reveal: boolean; secrets?: Set<string> },
 ): ScrapeConfig[] {
   const active = catalogAllocations(db).filter(({ disabled, removed }) => !disabled && !removed);
   const activeByJob = Map.groupBy(active, ({ job }) => job);
   const names = new Map<string, string>();
   return jobsNamed(catalogJobs(db), options.jobs).flatMap((job) => {
     const hosts = (activeByJob.get(job.name) ?? []).map(({ worker }) => worker);
-    const files = filesForPrometheus(catalogFiles(db, job.name));
-    const template = files.get(SCRAPE_TEMPLATE);
-    const plain = files.get(SCRAPE);
-    const report: Report = (at, message) => {
-      throw new Failure("ErrInvalidJob", `job ${job.name}: ${PROMETHEUS_FOLDER}${at}: ${message}`);
-    };
-    const rendered = template && renderForJob(template, job, kv, options.reveal);
-    const text = rendered ?? (plain && decodedText(plain, SCRAPE, report));
-    if (text === undefined) return [];
-    const file = template ? SCRAPE_TEMPLATE : SCRAPE;
-    const configs = readScrape(text, { job: job.name, ports: Object.keys(job.ports), file, names, report });
+    const configs = configsOf(db, kv, job, { ...options, names }) ?? [];
     return configs.flatMap((config) => expanded(config, job, hosts));
   });
+}
+
+/**
+ * The entries of {@link PROMETHEUS_NAMESPACE}: the scrape configurations as they are written, with `<secret>` for each
+ * secret. A job whose template asks for a key that is missing is left out and given to `onMissing`. Throws like
+ * {@link scrapeConfigs} else.
+ */
+export function scrapeEntries(db: Database, kv: KvStore, onMissing: (failure: Failure) => void): Map<string, string> {
+  const names = new Map<string, string>();
+  const found = catalogJobs(db).flatMap((job): [string, ScrapeConfig[]][] => {
+    try {
+      const configs = configsOf(db, kv, job, { reveal: false, names });
+      return configs ? [[job.name, configs]] : [];
+    } catch (error) {
+      if (!(error instanceof Failure && error.code === "ErrKeyMissing")) throw error;
+      onMissing(error);
+      return [];
+    }
+  });
+  return new Map([
+    ["scrape_configs", JSON.stringify(found.flatMap(([, configs]) => configs))],
+    ["scrape_jobs", found.map(([job]) => job).join(",")],
+    ["scrape_jobs_length", String(found.length)],
+    ...found.map(([job, configs]): [string, string] => [`scrape/${job}`, JSON.stringify(configs)]),
+  ]);
+}
+
+/** What may be told of the scrape configurations of several jobs. */
+interface ScrapeReading {
+  reveal: boolean;
+  /** Gets the secrets that templates read. */
+  secrets?: Set<string> | undefined;
+  /** The names of scrape jobs so far, each with its job. */
+  names: Map<string, string>;
+}
+
+/** The scrape configurations of a job as they are written; undefined where it has none. */
+function configsOf(db: Database, kv: KvStore, job: CatalogJob, { names, ...how }: ScrapeReading): ScrapeConfig[] | undefined {
+  const files = filesForPrometheus(catalogFiles(db, job.name, PROMETHEUS_FOLDER));
+  const template = files.get(SCRAPE_TEMPLATE);
+  const plain = files.get(SCRAPE);
+  const report: Report = (at, message) => {
+    throw new Failure("ErrInvalidJob", `job ${job.name}: ${PROMETHEUS_FOLDER}${at}: ${message}`);
+  };
+  const rendered = template && renderForJob(template, job, kv, how);
+  const text = rendered ?? (plain && decodedText(plain, SCRAPE, report));
+  if (text === undefined) return undefined;
+  const file = template ? SCRAPE_TEMPLATE : SCRAPE;
+  return readScrape(text, { job: job.name, ports: Object.keys(job.ports), file, names, report });
 }
 
 function expanded(config: ScrapeConfig, job: CatalogJob, hosts: readonly string[]): ScrapeConfig[] {
@@ -100,12 +139,16 @@ function addresses(target: string, job: CatalogJob, hosts: readonly string[]): s
   const [, name, only] = PORT.exec(target) ?? [];
   if (name === undefined) return [target];
   const port = job.ports[portNamed(name, Object.keys(job.ports), job.name) ?? ""];
-  return hosts
-    .filter((host) => only === undefined || host === only)
-    .map((host) => `${host.includes(":") ? `[${host}]` : host}:${port}`);
+  return hosts.filter((host) => only === undefined || host === only).map((host) => `${inAddress(host)}:${port}`);
 }
 
-function dashboardsOf(files: ReadonlyMap<string, CatalogFile>): string[] {
+/** A host in front of a port. */
+export function inAddress(host: string): string {
+  return host.includes(":") ? `[${host}]` : host;
+}
+
+/** The dashboards that are listed, by path below `dashboards/`: without hidden files and those to ignore. */
+export function dashboardsOf(files: ReadonlyMap<string, CatalogFile>): string[] {
   const file = files.get(IGNORE);
   const ignored = (file ? bytesOf(file.content).toString() : "").split("\n").map((line) => line.trim());
   return [...files.keys()]

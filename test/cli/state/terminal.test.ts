@@ -1,0 +1,133 @@
+import assert from "node:assert/strict";
+import { type TestContext, test } from "node:test";
+import { shortId } from "../../../lib/cli/base/terminal.ts";
+import { diffRevisions, listRevisions } from "../../../lib/cli/state/revisions.ts";
+import { listRuns } from "../../../lib/cli/state/runs.ts";
+import { statusCommand } from "../../../lib/cli/state/status.ts";
+import { uuidV7 } from "../../../lib/codec/uuid.ts";
+
+type Access = Parameters<typeof listRuns>[0];
+
+const NOTHING = { operands: [], values: new Map<string, string>(), switches: new Set<string>() };
+const LONG = "x".repeat(300);
+const AT = "2026-05-04T12:34:56.789Z";
+
+/** What a command writes to a terminal of 80 columns. */
+async function shown(t: TestContext, work: (bucket: Access, input: typeof NOTHING) => Promise<number>, bucket: object) {
+  let text = "";
+  const { columns, isTTY } = process.stdout;
+  const write = t.mock.method(process.stdout, "write", (piece: string | Uint8Array) => {
+    text += piece;
+    return true;
+  });
+  Object.assign(process.stdout, { columns: 80, isTTY: true });
+  try {
+    assert.equal(await work(bucket as Access, NOTHING), 0);
+  } finally {
+    Object.assign(process.stdout, { columns, isTTY });
+    write.mock.restore();
+  }
+  return text;
+}
+
+test("a list of runs fits into 80 columns, with ids that can be typed again", async (t) => {
+  const run = (kind: string, params: object) => ({
+    ...{ id: uuidV7(), kind, status: "cancelled", created_at: AT, duration_ms: 3_600_000, params },
+    audit: [{ actor: { address: "somebody@a-machine-with-a-long-name.example (process 12345)" } }],
+  });
+  const runs = [run("snapshot_restore", { snapshot: LONG }), run("deploy", { jobs: ["web", "api"], force: true, note: "why" })];
+  const text = await shown(t, listRuns, { runs: async () => runs });
+  assert.ok(
+    text.split("\n").every((line) => line.length <= 80),
+    text,
+  );
+  for (const { id } of runs) assert.match(text, new RegExp(`^${shortId(id)}  `, "m"));
+  assert.match(text, / 05-04 12:34 {2}1 h /);
+  assert.match(text, /why; web/);
+});
+
+test("a list of revisions fits into 80 columns", async (t) => {
+  const revision = { id: uuidV7(), created_at: AT, build_status: "succeeded", note: LONG, commit: `${"a1".repeat(20)}-dirty` };
+  const marks = { current: true, last_successful: true };
+  const text = await shown(t, listRevisions, { revisions: async () => [{ ...revision, ...marks }] });
+  assert.ok(
+    text.split("\n").every((line) => line.length <= 80),
+    text,
+  );
+});
+
+test("the differences of revisions are coloured on a terminal that is not dumb, unless NO_COLOR says no", async (t) => {
+  const changed = [{ path: "ops.conf", mode: { before: "0644", after: "0755" }, diff: "-old\n+new\n", omitted: null }];
+  const others = [{ path: "a.bin", mode: null, diff: null, omitted: "binary" }];
+  const diff = { revision_id: "b", against: "a", added: ["n"], removed: ["o"], changed: [...changed, ...others] };
+  const bucket = { revisionNamed: async () => "b", diff: async () => diff };
+  const before = Object.entries(process.env).filter(([name]) => ["TERM", "NO_COLOR"].includes(name));
+  const shownWith = async (env: Record<string, string>) => {
+    for (const name of ["TERM", "NO_COLOR"]) delete process.env[name];
+    Object.assign(process.env, env);
+    return await shown(t, diffRevisions, bucket);
+  };
+  t.after(() => {
+    for (const name of ["TERM", "NO_COLOR"]) delete process.env[name];
+    Object.assign(process.env, Object.fromEntries(before));
+  });
+  const plain = "removed: o\nadded: n\nchanged: ops.conf, mode 0644 to 0755\n-old\n+new\nchanged: a.bin, is no text\n";
+  assert.equal(await shownWith({ TERM: "dumb" }), plain);
+  assert.equal(await shownWith({ TERM: "xterm", NO_COLOR: "1" }), plain);
+  assert.match(await shownWith({ TERM: "xterm" }), /\u001b\[31m-old\u001b\[39m\n\u001b\[32m\+new/);
+});
+
+test("the status begins with what is wrong, one line each, and tells what comes next", async (t) => {
+  const id = uuidV7();
+  const problem = { kind: "failed", job: "web", action: "start", workers: ["10.0.0.1", "10.0.0.2"], worker_count: 2, run_id: id };
+  const reasons = [`\`make start\` of job web on 10.0.0.1 failed: exit code 2: ${LONG}`, "no answer", ""];
+  const items = Array.from({ length: 12 }, (_, index) => ({
+    ...problem,
+    ...(index === 1 && { kind: "unreachable", job: null }),
+    reason: reasons[index] ?? "why",
+  }));
+  const soon = (days: number) => new Date(Date.now() + days * 86_400_000).toISOString();
+  const cert = { job: "web", worker: "10.0.0.1", cert: "tls" };
+  const summary = {
+    ...{
+      built_at: AT,
+      workers: 1,
+      jobs: 1,
+      counts: { allocations: 1, promoted: 1, new: 0, update: 0, disabled: 0 },
+      problems: { items, total: 12 },
+    },
+    active_run: { id, kind: "deploy", created_at: soon(-3), dry_run: true },
+    last_deploy: { id, status: "failed", finished_at: soon(-1), created_at: AT },
+    drift: { id, status: "failed", finished_at: soon(-1), created_at: AT, total: 1, allocations: [{ ...cert, files: 2 }] },
+    certs: {
+      items: [
+        { ...cert, not_after: soon(3.001) },
+        { ...cert, not_after: soon(-2) },
+      ],
+      total: 9,
+    },
+    next_cert: null,
+  };
+  const waiting = [{ position: 1, kind: "build", by: { address: "192.0.2.7" }, since: soon(-0.5) }];
+  const text = await shown(t, statusCommand, {
+    summary: async () => summary,
+    line: async () => ({ waiting, holder: null }),
+    place: async () => "shop/live",
+  });
+  const lines = text.split("\n");
+  assert.ok(
+    lines.every((line) => line.length <= 80),
+    text,
+  );
+  assert.match(lines[1] ?? "", new RegExp(`^web@10\\.0\\.0\\.\\[1-2\\]  x+…  ops runs show ${shortId(id)}$`));
+  assert.match(lines[2] ?? "", /^10\.0\.0\.\[1-2\] +unreachable: no answer +ops runs show /);
+  assert.match(text, /\nand 2 more: ops cat deployments --outcome failed,unreachable\n\nbucket /);
+  assert.match(text, /\nfleet +1 worker, 1 job, 1 allocation: 1 promoted\n/);
+  assert.match(
+    text,
+    /\nrunning +deploy \(dry run\) since 3 d: ops runs follow \w{8}\nin line +1\. build of 192\.0\.2\.7, for 12 h\n/,
+  );
+  assert.match(text, /\nlast deploy +failed, 24 h ago: ops runs show /);
+  assert.match(text, /\ndrift +1 allocation changed by hand, 24 h ago: ops runs show \w{8}\n +web@10\.0\.0\.1: 2 files\n/);
+  assert.match(text, /\ncertificates +web@10\.0\.0\.1 tls ends in 3 d\n +web@10\.0\.0\.1 tls has ended 2 d ago\n +and 7 more\n/);
+});
