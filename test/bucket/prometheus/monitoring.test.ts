@@ -41,7 +41,7 @@ const FILES = {
   [`${JOBS}/web/_prometheus/scrape.yaml`]: "- static_configs: [{targets: ['ops:port/_implicit']}]\n  job_name: ops:job\n",
   [`${JOBS}/web/_prometheus/alerts/web.yaml`]: ALERTS,
   [`${JOBS}/web/_prometheus/alerts/more/plain.yml`]: "groups: # as it is\n  - {name: plain, rules: [{record: a:b, expr: up}]}\n",
-  [`${JOBS}/web/_prometheus/runbooks/down.md`]: "# Web is <down>\n\nSee {{ that }} in [more](more.md).\n",
+  [`${JOBS}/web/_prometheus/runbooks/down.md`]: "# Web is <down>@body@\n\nSee {{ that }} in [more](more.md).\n",
   [`${JOBS}/web/_prometheus/dashboards/web.html`]: '<title>Web &amp; {{ x }}</title>{{ query "up" }}\n',
   [`${JOBS}/web/_prometheus/dashboards/lib/part.html`]: "part\n",
   [`${JOBS}/web/_prometheus/dashboards/.dashboardignore`]: "lib/\n",
@@ -128,9 +128,12 @@ test("runbooks and dashboards are pages with an index; text of people is escaped
   const texts = textsOf(staged(await built(t)));
   assert.match(
     texts.get("consoles/runbooks/web/down.html") ?? "",
-    /<h1 id="web-is-down">Web is &lt;down&gt;<\/h1>\n<p>See &#123;&#123; that/,
+    /<h1 id="web-is-downbody">Web is &lt;down&gt;@body@<\/h1>\n<p>See &#123;&#123; that/,
   );
-  assert.match(texts.get("consoles/runbooks/index.html") ?? "", /<li><a href="web\/down\.html">Web is &lt;down&gt;<\/a><\/li>/);
+  assert.match(
+    texts.get("consoles/runbooks/index.html") ?? "",
+    /<li><a href="web\/down\.html">Web is &lt;down&gt;@body@<\/a><\/li>/,
+  );
   const dashboards = texts.get("consoles/dashboards/index.html") ?? "";
   assert.match(
     dashboards,
