@@ -28,8 +28,10 @@ export async function createJobCommand(input: Parsed): Promise<number> {
   const [name = ""] = input.operands;
   const job = { name, selectors: flagList(input, "selectors"), template: input.values.get("template") };
   const layout = layoutOf(bucketDir(input));
-  (await openBucket(layout)).close();
-  await using _ = await takeBucket(layout, uuidV7(), "job create");
+  // The source of a bucket on a server lies in a folder that is no bucket itself.
+  const isOnlySource = !(await exists(layout.database)) && (await exists(layout.workspace));
+  if (!isOnlySource) (await openBucket(layout)).close();
+  await using _ = isOnlySource ? undefined : await takeBucket(layout, uuidV7(), "job create");
   const files = await createJob(layout, job);
   if (wantsJson(input)) printJson({ job: name, files });
   else for (const file of files) toStdout(`${file}\n`);
