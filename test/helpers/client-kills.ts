@@ -180,8 +180,10 @@ async function checkAfterKill(rig: Rig, marker: string, mayGoOn: boolean, keptMs
   }
   let next = "";
   await until("a start that is taken", async () => {
-    next = (await server.call("POST", `${base}/health_check`, { body: {} })).body.run_id ?? "";
-    return next !== "";
+    const { status, body } = await server.call("POST", `${base}/health_check`, { body: {} });
+    // A refusal tells the run of whoever holds the bucket.
+    next = body.run_id;
+    return status === 202;
   });
   assert.equal((await server.ended(base, next)).status, "succeeded");
 }
