@@ -17,10 +17,12 @@ const HELD_SECONDS = 60;
 
 const UUID = string({ pattern: /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/, means: "a UUID" });
 const STARTED = answerWith({ run_id: UUID });
-const CHUNK = answerWith({ next: integer({ min: 0 }), data: string(), done: boolean() });
-const RUN = answerWith({ status: RUN_STATUS, error: optional(string()) });
-/** How a run on a server ended; `result` is what the run left. */
-export type EndedRun = Infer<typeof RUN> & { id: string; result: unknown };
+/** A piece of Activity. */
+export const CHUNK = answerWith({ next: integer({ min: 0 }), data: string(), done: boolean() });
+/** What every run has. */
+export const RUN = answerWith({ status: RUN_STATUS, error: optional(string()) });
+/** How a run on a server ended; `result` is what the run left, `untold` why it failed where Activity does not tell. */
+export type EndedRun = Infer<typeof RUN> & { id: string; result: unknown; untold: string | undefined };
 
 /** Who follows a run. */
 export interface Follower {
@@ -139,10 +141,10 @@ export async function followRun(bucket: RemoteBucket, id: string, follower: Foll
   const run = bucket.path("/runs", id);
   const lines = new Lines(follower.output);
   let confirmed: Progress["cancel"] = null;
-  const ended = new AbortController();
+  const over = new AbortController();
   const looks = lookAt(
-    () => bucket.client.call("GET", run, { signal: ended.signal, isAside: true }),
-    ended.signal,
+    () => bucket.client.call("GET", run, { signal: over.signal, isAside: true }),
+    over.signal,
     (progress) => {
       confirmed = progress.cancel ?? confirmed;
       follower.progress?.(progress);
@@ -150,7 +152,7 @@ export async function followRun(bucket: RemoteBucket, id: string, follower: Foll
   );
   let cancels: Promise<void> | undefined;
   const cancel = () => {
-    cancels = askToCancel(bucket, run, follower, AbortSignal.any([signal, ended.signal]));
+    cancels = askToCancel(bucket, run, follower, AbortSignal.any([signal, over.signal]));
   };
   if (follower.signal.aborted) cancel();
   else follower.signal.addEventListener("abort", cancel, { once: true });
@@ -168,14 +170,17 @@ export async function followRun(bucket: RemoteBucket, id: string, follower: Foll
     const answer = await read(run);
     const { confirmed: done, total } = (confirmed as Progress["cancel"]) ?? {};
     if (total !== undefined) follower.tell(`cancelled: ${done} of ${total} confirmed to have ended`);
-    return { id, ...expectAnswer(RUN, answer), result: answer.result ?? null };
+    const ended = expectAnswer(RUN, answer);
+    const { error = "" } = ended;
+    const untold = ended.status === "failed" && error !== "" && !lines.hasSaid(error) ? error : undefined;
+    return { id, ...ended, result: answer.result ?? null, untold };
   } catch (error) {
     lines.end();
     const state = signal.aborted ? "is left alone" : "goes on as far as is known here";
     follower.tell(`run ${id} ${state}; \`ops runs follow ${shortId(id)}\` shows it`);
     throw follower.signal.aborted ? new Failure("cancelled", messageOf(error), { cause: error }) : error;
   } finally {
-    ended.abort();
+    over.abort();
     follower.signal.removeEventListener("abort", cancel);
     await Promise.all([looks, cancels]);
   }

@@ -77,9 +77,10 @@ export class RemoteBucket {
 }
 
 const ROW = anything({ type: "object" }) as Shape<Item>;
-/** A page of a list. */
+/** What every page of a list has. */
 export const PAGE_FIELDS = { items: list(ROW), next_cursor: optional(string()) };
-const PAGE = answerWith(PAGE_FIELDS);
+/** A page of a list. */
+export const PAGE = answerWith(PAGE_FIELDS);
 
 /** All items of a list that comes in pages. */
 export async function allItems(client: ApiClient, path: string, query: Query = {}): Promise<Item[]> {

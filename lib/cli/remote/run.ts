@@ -9,9 +9,6 @@ import { activityPrinter, EXIT_OF, showResult } from "../bucket/output.ts";
 import { type Follower, followRun, type StartRequest, startOnServer } from "./follow.ts";
 import type { RemoteBucket } from "./remote-bucket.ts";
 
-/** Among so many last lines of Activity the reason of a failure is looked for. */
-const LAST_LINES = 50;
-
 /** How a command carries out a run on a server. */
 interface RemoteRunOptions extends RunOptions {
   /** Print the id of the run and end. */
@@ -31,17 +28,12 @@ export async function runOnServer(
   using stop = stopRequest(() => process.exit(EXIT.cancelled));
   const tell = (text: string) => toStderr(`${text}\n`);
   const print = activityPrinter(view, kind, params);
-  const last: string[] = [];
   using live = process.stderr.isTTY && process.env.TERM !== "dumb" && !isDetached ? liveView(process.stderr) : undefined;
   const above = (write: () => void) => (live ? live.above(write) : write());
   const follower: Follower = {
     ...stop,
     tell: (text) => above(() => tell(text)),
-    output: (text) => {
-      last.push(text);
-      if (last.length > LAST_LINES) last.shift();
-      above(() => print(text));
-    },
+    output: (text) => above(() => print(text)),
     progress: live && ((progress) => live.update(progress)),
   };
   const id = await startOnServer(bucket, { ...(await startRequest(bucket, kind, params)), waitMs }, follower);
@@ -51,10 +43,9 @@ export async function runOnServer(
     else toStdout(`${id}\n`);
     return EXIT.done;
   }
-  const { status, result, error } = await followRun(bucket, id, follower);
+  const { status, result, untold } = await followRun(bucket, id, follower);
   live?.[Symbol.dispose]();
-  // The process of a run that was killed has told nothing.
-  if (status === "failed" && error !== undefined && !last.some((line) => line.includes(error))) tell(`error: ${error}`);
+  if (untold !== undefined) tell(`error: ${untold}`);
   const isShown = await showResult(view, result);
   return isShown ? EXIT_OF[status] : EXIT_OF[status] || EXIT.failed;
 }

@@ -430,6 +430,23 @@ test("a proxy that finds no server for a moment is waited for", async (t) => {
   assert.deepEqual([exit, output], [0, "first\nsecond\n"]);
 });
 
+test("a run whose process was killed has told nothing: its error is told, once", async (t) => {
+  const error = "the run's process ended by signal SIGKILL before it reported a result";
+  const routes = (data: string): Routes => ({
+    "POST /build": answer(202, { run_id: RUN }),
+    [LOGS(0)]: answer(200, { next: data.length, data, done: true }),
+    [DETAIL]: answer(200, { status: "failed", error }),
+  });
+  for (const said of ["", `error: build failed: ${error}\n`]) {
+    const { url } = await play(t, routes(said));
+    for (const flags of [[], ["--json"]]) {
+      const env = { OPS_SERVE_TOKEN: TOKEN, OPS_SERVER: url, OPS_BUCKET: BUCKET };
+      const { code, stderr } = await ops(["build", ...flags], { env });
+      assert.deepEqual([code, stderr.split(error).length - 1], [1, 1], stderr);
+    }
+  }
+});
+
 test("an abort during the upload ends it and answers 130 without a cancel", async (t) => {
   const stop = new AbortController();
   const server = await play(t, { [PUSH]: (request) => request.once("data", () => stop.abort()) });
