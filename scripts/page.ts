@@ -17,7 +17,7 @@ const QUICK = "KexAlgorithms curve25519-sha256";
 export interface Block {
   /** Where it begins in the page. */
   line: number;
-  /** What stands behind `sh`: `settings` for what a reader changes, `fails` where the last command fails. */
+  /** What stands behind `sh`: `settings` for what a reader changes, `fails` where the last command fails, `server` for a server. */
   mark: string;
   commands: string;
   /** Lines that the output has, in this order; `…` stands for anything. */
@@ -36,14 +36,33 @@ export interface Played {
 export function blocksOf(file: string): Block[] {
   const text = readFileSync(file, "utf8");
   const blocks: Block[] = [];
-  for (const { 1: kind = "", 2: content = "", index } of text.matchAll(/^```(\w+(?: \w+)?)\n((?:.*\n)*?)^```$/gm)) {
+  for (const { 1: kind = "", 2: content = "", index } of text.matchAll(/^```(\w+(?: \w+)*)\n((?:.*\n)*?)^```$/gm)) {
     const last = blocks.at(-1);
-    const [language, mark = ""] = kind.split(" ");
+    const [language, ...marks] = kind.split(" ");
+    const mark = marks.join(" ");
     const line = text.slice(0, index).split("\n").length;
     if (language === "sh") blocks.push({ line, mark, commands: content, shown: [] });
     else if (language === "text" && last) last.shown = content.trimEnd().split("\n");
   }
   return blocks;
+}
+
+/** The blocks of docs/start.md for a bucket in the folder. */
+export function startBlocks(): Block[] {
+  return [...blocksOf(START_PAGE).filter(({ mark }) => !mark.startsWith("server")), END];
+}
+
+/** The same for a bucket on a server, with the commands that the page has for that. */
+export function startBlocksOnServer(): Block[] {
+  const [first, certificate, back] = blocksOf(START_PAGE).filter(({ mark }) => mark === "server") as [Block, Block, Block];
+  return startBlocks().map((block) => {
+    if (block.commands.includes("ops init")) return first;
+    if (block.commands.includes("git checkout")) return back;
+    const commands = block.commands
+      .replaceAll("ops build", "ops push")
+      .replaceAll("ops deploy --build", "ops push && ops deploy");
+    return { ...block, commands: (commands.includes("ask() {") ? certificate.commands : "") + commands };
+  });
 }
 
 /** The first line of what a page shows that an output lacks, or undefined. */
@@ -146,4 +165,4 @@ function scriptOf(blocks: readonly Block[], settings: string): string {
 const MARK = "\u0001";
 
 /** The page of the first service. */
-export const START_PAGE = fileURLToPath(new URL("../docs/start.md", import.meta.url));
+const START_PAGE = fileURLToPath(new URL("../docs/start.md", import.meta.url));

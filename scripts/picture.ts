@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { remove } from "../lib/core/files.ts";
-import { type Block, blocksOf, END, PageHosts, play, START_PAGE } from "./page.ts";
+import { type Block, END, PageHosts, play, startBlocks } from "./page.ts";
 
 const TARGET = fileURLToPath(new URL("../docs/images/start.svg", import.meta.url));
 const COLUMNS = 108;
@@ -92,7 +92,7 @@ function escaped(text: string): string {
 const folder = mkdtempSync(path.join(tmpdir(), "ops-picture-"));
 const hosts = await PageHosts.start(folder);
 try {
-  const all = blocksOf(START_PAGE);
+  const all = startBlocks();
   const broken = all.findIndex(({ mark }) => mark === "fails");
   const wanted = all.slice(broken, broken + 3);
   const blocks = [...all.slice(0, broken + 3), END];

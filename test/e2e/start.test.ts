@@ -1,12 +1,24 @@
 // The pages that a newcomer follows, played as they stand.
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { signalProcess } from "../../lib/core/process.ts";
 import { PROGRAM_ROOT } from "../../lib/core/self.ts";
-import { type Block, blocksOf, END, missingLine, ownAddresses, PageHosts, play, START_PAGE } from "../../scripts/page.ts";
+import { LocalServer } from "../../scripts/local-server.ts";
+import {
+  type Block,
+  blocksOf,
+  missingLine,
+  ownAddresses,
+  PageHosts,
+  play,
+  startBlocks,
+  startBlocksOnServer,
+} from "../../scripts/page.ts";
+import { certificateFor } from "../helpers/http.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
+import { oathtoolCode, SECRET_TEXT } from "../helpers/totp.ts";
 import { processesIn } from "../helpers/worker.ts";
 
 /** A folder for what the commands of a page make and start; what still runs there at the end is killed. */
@@ -16,8 +28,8 @@ function pageFolder(t: TestContext): string {
   return folder;
 }
 
-/** Plays all blocks and expects of each what the page says. */
-async function plays(folder: string, blocks: readonly Block[], settings = ""): Promise<string> {
+/** Plays all blocks and expects of each what the page says. Answers what each has printed. */
+async function plays(folder: string, blocks: readonly Block[], settings = ""): Promise<string[]> {
   const played = await play(folder, blocks, settings);
   for (const one of played) {
     const where = `line ${one.block.line}:\n${one.block.commands}\n${one.output}`;
@@ -25,14 +37,50 @@ async function plays(folder: string, blocks: readonly Block[], settings = ""): P
     assert.equal(missingLine(one), undefined, where);
   }
   assert.equal(played.length, blocks.length);
-  return played.map(({ output }) => output).join("");
+  return played.map(({ output }) => output);
 }
 
-test("docs/start.md: every command does what the page says, on three hosts over ssh", async (t) => {
+/** A server with TLS and a second factor, and the lines that let a shell sign in to it. */
+async function securedServer(t: TestContext, folder: string): Promise<string> {
+  const { certFile, keyFile } = await certificateFor(t);
+  const [secret, token] = [path.join(folder, "totp"), path.join(folder, "token")];
+  writeFileSync(secret, `${SECRET_TEXT}\n`, { mode: 0o600 });
+  writeFileSync(token, "token-of-the-page\n", { mode: 0o600 });
+  const flags = ["--tls-cert", certFile, "--tls-key", keyFile, "--totp-secret-file", secret];
+  const server = await LocalServer.start(path.join(folder, "root"), { token: "token-of-the-page", flags });
+  t.after(() => server.stop("SIGKILL"));
+  const login = `ops login --token-file ${token} --ca-file ${certFile} --totp ${oathtoolCode(SECRET_TEXT)}`;
+  return `export OPS_SERVER=${server.url}\n${login}\n`;
+}
+
+/** What a block printed, without what differs from time to time, and without the words of a push and of a build of its own. */
+function comparable(output: string): string[] {
+  const plain = output
+    .replace(/^((sending|sent|the source was|the build|(build|push) (of|succeeded)) .*|revision \S+ is the source now)\n/gm, "")
+    .replace(/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/g, "<id>")
+    .replace(/\bno known revision\b|\brevision <id>/g, "<revision>")
+    .replace(/\bpid \d+/g, "<pid>")
+    .replace(/ by \S+ (\(process \d+\) on the command line|from \S+)/g, " by <who>")
+    .replace(/\b\d+(\.\d+)? (ms|s|B|KiB|bytes)\b/g, "<amount>");
+  // Hosts are dealt with at the same time, and a gate may ask once more.
+  return [...new Set(plain.split("\n"))].sort();
+}
+
+test("docs/start.md: every command does what the page says, on three hosts over ssh, here and on a server", async (t) => {
   const folder = pageFolder(t);
   const page = await PageHosts.start(folder);
   t.after(() => page.stop());
-  await plays(folder, [...blocksOf(START_PAGE), END], page.settings);
+  const here = await plays(path.join(folder, "here"), startBlocks(), page.settings);
+  const login = await securedServer(t, folder);
+  const blocks = startBlocksOnServer();
+  const there = await plays(path.join(folder, "there"), blocks, page.settings + login);
+  // The blocks that the page has for a server only, and those in which the shell draws keys, are no pair.
+  // The settings, and the blocks that the page has for a server only, have no pair.
+  const all = (outputs: readonly string[]) =>
+    blocks.flatMap(({ commands, mark }, index) =>
+      /^(settings|server)$/.test(mark) ? [] : [[commands, ...comparable(outputs[index] ?? "")]],
+    );
+  assert.deepEqual(all(there), all(here));
 });
 
 test("README.md: the first service runs on this machine, and then from a server", async (t) => {
@@ -50,7 +98,8 @@ test("README.md: the first service runs on this machine, and then from a server"
     return { ...block, commands: there };
   });
   const runs = `until curl -sf http://${address}:30000/; do sleep 0.1; done\nkill $!\nwait $! || true\n`;
-  const output = await plays(pageFolder(t), [...moved, { line: 0, mark: "", commands: runs, shown: [] }]);
+  const printed = await plays(pageFolder(t), [...moved, { line: 0, mark: "", commands: runs, shown: [] }]);
+  const output = printed.join("");
   assert.equal(output.split(`<p>web works on ${address}.`).length, 3, output);
 });
 

@@ -99,6 +99,8 @@ test("a Prometheus that is deployed scrapes the example hello, has its rules and
   write(path.join(jobs, "hello", "_prometheus"), {
     "alerts/hello.yaml": MONITORING["alerts/hello.yaml"]?.replace("HelloDown", "HelloGone") ?? "",
   });
+  const planned = await carryOut(bucket, "deploy", deploy, { dry_run: true, build: true });
+  assert.match(planned.text, /rules\/hello\/hello\.yaml/);
   const outcome = (result: { jobs: { job: string; outcome: string }[] }) =>
     Object.fromEntries(result.jobs.map(({ job, outcome }) => [job, outcome]));
   assert.deepEqual(outcome(await run()), { hello: "skipped", gateway: "skipped", prometheus: "deployed" });

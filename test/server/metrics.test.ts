@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { rmSync, writeFileSync } from "node:fs";
 import { test } from "node:test";
 import { layoutOf } from "../../lib/bucket/base/layout.ts";
@@ -46,6 +47,8 @@ test("the metrics tell of the server, of its runs and of each bucket, in the tex
   assert.equal(refused.status, 401);
   const { status, headers, text } = await server.call("GET", "/metrics");
   assert.deepEqual([status, headers.get("content-type")], [200, "text/plain; version=0.0.4; charset=utf-8"]);
+  const checked = spawnSync("promtool", ["check", "metrics"], { input: text, encoding: "utf8" });
+  assert.deepEqual([checked.status, checked.stdout + checked.stderr], [0, ""]);
   const samples = parsed(text);
   const { id } = (await server.call("GET", bucket.path)).body;
   const { project } = (await server.call("GET", bucket.path)).body;

@@ -1,6 +1,8 @@
 import { hash } from "node:crypto";
+import { readFileSync } from "node:fs";
 import { parseYaml, toYaml } from "../../codec/config/yaml.ts";
 import { escapeHtml, firstHeading, markdownToHtml } from "../../codec/markdown.ts";
+import { PROGRAM_ROOT } from "../../core/self.ts";
 import { isObject } from "../../core/shape.ts";
 import { bytesOf } from "../base/contents.ts";
 import type { Database } from "../base/database.ts";
@@ -25,7 +27,10 @@ export function monitoringFor(db: Database, kv: KvStore, job: CatalogJob, files:
     return [name, filesForPrometheus(catalogFiles(db, name, PROMETHEUS_FOLDER))];
   });
   const pages = pagesOf(db, job);
-  const rules = [made(`rules/${OPS_RULES}`, CERT_RULES), ...jobs.flatMap(([name, own]) => rulesOfJob(name, own, pages))];
+  const rules = [
+    made(`rules/${OPS_RULES}`, ownFile("certs.yaml")),
+    ...jobs.flatMap(([name, own]) => rulesOfJob(name, own, pages)),
+  ];
   let scraped: ReturnType<Monitoring["scrapeConfigs"]> | undefined;
   return {
     files: [...rules, ...runbooks(jobs), ...dashboards(jobs)],
@@ -137,47 +142,11 @@ function made(path: string, from: string | CatalogFile): StagedFile {
   return { path, mode: 0o644, sha256, content, isSecret: false };
 }
 
-/** Prometheus takes two braces in a row for the marks of a template. */
-const STYLE = `body { max-width: 50rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.5 system-ui, sans-serif; }
-pre { overflow-x: auto; padding: .5rem; background: #eee; color: #111; }
-table { border-collapse: collapse; }
-th, td { border: 1px solid #999; padding: .2rem .5rem; text-align: left; }`;
-
 function page(title: string, body: string): string {
-  return `<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>${title}</title>
-<style>
-${STYLE}
-</style>
-</head>
-<body>
-${body}
-</body>
-</html>
-`;
+  return ownFile("page.html").replace(/@title@|@body@/g, (mark) => (mark === "@title@" ? title : body));
 }
 
-/** Over the metrics of `GET /metrics`. */
-const CERT_RULES = `groups:
-  - name: ops-certs
-    rules:
-      - alert: OpsCertificateEndsSoon
-        expr: ops_cert_not_after_seconds{status="expiring"} - time() > 0
-        for: 10m
-        labels:
-          severity: warning
-        annotations:
-          summary: "Certificate {{ $labels.cert }} ({{ $labels.common_name }}) of bucket {{ $labels.bucket }} ends in {{ $value | humanizeDuration }}"
-          description: "Build and deploy the bucket: a build renews what ends soon, except the CA. Worker: {{ $labels.worker }}"
-      - alert: OpsCertificateEnded
-        expr: ops_cert_not_after_seconds - time() <= 0
-        labels:
-          severity: critical
-        annotations:
-          summary: "Certificate {{ $labels.cert }} ({{ $labels.common_name }}) of bucket {{ $labels.bucket }} has ended"
-          description: "Build and deploy the bucket: a build renews it, except the CA. Worker: {{ $labels.worker }}"
-`;
+/** A file of ops. In the page there are no two braces in a row, which Prometheus would take for the marks of a template. */
+function ownFile(name: string): string {
+  return readFileSync(`${PROGRAM_ROOT}lib/bucket/prometheus/files/${name}`, "utf8");
+}

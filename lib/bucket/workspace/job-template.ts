@@ -3,7 +3,7 @@ import { lstat, mkdir, rename, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { formatJson } from "../../codec/config/json.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
-import { flushFolder, makePrivateFolder, namesIn, remove, unlessMissing } from "../../core/files.ts";
+import { createExclusive, exists, flushFolder, makePrivateFolder, namesIn, remove, unlessMissing } from "../../core/files.ts";
 import { PROGRAM_ROOT } from "../../core/self.ts";
 import { isObject, quote } from "../../core/shape.ts";
 import { type FoundFile, readFound, walk } from "../../core/walk.ts";
@@ -31,6 +31,8 @@ const SHARED_FOLDER = 0o755;
 const MANIFEST_NAME = "manifest.json";
 /** The templates of ops. In their files `@job@` is the job's name and `@port@` the name of its port. */
 const TEMPLATES = path.join(PROGRAM_ROOT, "lib", "bucket", "templates");
+/** The files for a Prometheus that watches ops itself. In them `@target@` is the server. */
+const OWN_METRICS = path.join(PROGRAM_ROOT, "lib", "bucket", "prometheus", "files", "metrics");
 /** Where init writes the schema, as seen from the folder of a job. */
 const SCHEMA = "../../../.ops/schemas/manifest.json";
 
@@ -57,6 +59,36 @@ export async function createJob(layout: Layout, { name, selectors, template }: N
     await remove(staging);
   }
   return chosen.map((file) => relative(layout, path.join(folder, file.path)));
+}
+
+/**
+ * Writes what a Prometheus needs to watch the server of ops itself below `_prometheus/` of a job, and answers the files,
+ * relative to the bucket. A file that is there stays. Only for the holder of the bucket's lock. Throws `usage` where there
+ * is no such job, `invalid_source` for links.
+ */
+export async function writeOwnMetrics(
+  layout: Layout,
+  job: string,
+  target: string,
+): Promise<{ written: string[]; kept: string[] }> {
+  const folder = path.join(layout.jobs, job);
+  if (!NAME.test(job) || !(await exists(path.join(folder, MANIFEST_NAME))))
+    throw new Failure("usage", `Cannot write files of job ${quote(job)}: it is not in workspace/jobs/; make it first`);
+  const own = path.join(folder, "_prometheus");
+  const hasScrape = await exists(path.join(own, "scrape.yaml"));
+  const written: string[] = [];
+  const kept: string[] = [];
+  for (const file of walk(OWN_METRICS)) {
+    const place = path.join(own, file.path);
+    for (const above of [folder, own, path.dirname(place)]) await requireFolder(layout, above);
+    await mkdir(path.dirname(place), { recursive: true, mode: SHARED_FOLDER });
+    const text = readFound(OWN_METRICS, file).toString().replaceAll("@job@", job).replaceAll("@target@", target);
+    const isTaken = hasScrape && file.path === "scrape.yaml.tpl";
+    const list = !isTaken && (await createExclusive(place, text, 0o644)) ? written : kept;
+    list.push(relative(layout, place));
+  }
+  await flushTree(own);
+  return { written, kept };
 }
 
 /** Names of jobs compare without case. */

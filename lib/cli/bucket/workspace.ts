@@ -3,7 +3,7 @@ import path from "node:path";
 import { type Layout, layoutOf } from "../../bucket/base/layout.ts";
 import { Problems } from "../../bucket/base/problems.ts";
 import { parseSourceJson, readSource, relative } from "../../bucket/source/source-file.ts";
-import { createJob } from "../../bucket/workspace/job-template.ts";
+import { createJob, writeOwnMetrics } from "../../bucket/workspace/job-template.ts";
 import { placedProblems } from "../../bucket/workspace/places.ts";
 import { isSchemaName, SCHEMA_NAMES, schemaOf } from "../../bucket/workspace/schemas.ts";
 import { formatJson } from "../../codec/config/json.ts";
@@ -21,17 +21,34 @@ import { printJson, stopRequest, toStderr, toStdout, visible, visibleLines } fro
 
 const WORKERS_JSON_BYTES = 1024 * 1024;
 const COMMAND_BYTES = 256 * 1024;
+const HOST_AND_PORT = /^(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}$/;
 
 /** `ops job create <job>`: makes its folder in the workspace, under the bucket's lock, and prints its files. */
 export async function createJobCommand(input: Parsed): Promise<number> {
   const [name = ""] = input.operands;
   const job = { name, selectors: flagList(input, "selectors"), template: input.values.get("template") };
   const layout = layoutOf(bucketDir(input));
-  (await openBucket(layout)).close();
-  await using _ = await takeBucket(layout, uuidV7(), "job create");
+  // The source of a bucket on a server lies in a folder that is no bucket itself.
+  const isOnlySource = !(await exists(layout.database)) && (await exists(layout.workspace));
+  if (!isOnlySource) (await openBucket(layout)).close();
+  await using _ = isOnlySource ? undefined : await takeBucket(layout, uuidV7(), "job create");
   const files = await createJob(layout, job);
   if (wantsJson(input)) printJson({ job: name, files });
   else for (const file of files) toStdout(`${file}\n`);
+  return 0;
+}
+
+/** `ops metrics init <job>`: writes the files, under the bucket's lock, and prints which were written and which were there. */
+export async function metricsInitCommand(input: Parsed): Promise<number> {
+  const [job = ""] = input.operands;
+  const target = input.values.get("target") ?? "127.0.0.1:9090";
+  if (!HOST_AND_PORT.test(target)) throw new Failure("usage", `--target ${quote(target)}: expected HOST:PORT`);
+  const layout = layoutOf(bucketDir(input));
+  (await openBucket(layout)).close();
+  await using _ = await takeBucket(layout, uuidV7(), "metrics init");
+  const { written, kept } = await writeOwnMetrics(layout, job, target);
+  if (wantsJson(input)) printJson({ job, written, kept });
+  else toStdout([...written, ...kept.map((file) => `${file} was there and stays`), ""].join("\n"));
   return 0;
 }
 

@@ -143,6 +143,18 @@ export const RUN_COMMANDS: readonly Command[] = [
     ],
     run: async (input) => (await import("../bucket/workspace.ts")).createJobCommand(input),
   },
+  {
+    name: "metrics init",
+    summary:
+      "Write what a Prometheus needs to watch ops itself into _prometheus/ of a job: scrape configuration, alerts, runbooks",
+    operands: [{ name: "job", help: "The job" }],
+    flags: [
+      BUCKET_DIR,
+      { name: "target", value: "HOST:PORT", help: "Where the server of ops listens (default 127.0.0.1:9090)" },
+      AS_JSON,
+    ],
+    run: async (input) => (await import("../bucket/workspace.ts")).metricsInitCommand(input),
+  },
   runCommand("hooks", HOOKS),
   olderSpelling("job_command", runCommand("hooks", { ...HOOKS, complete: inEitherOrder })),
   {

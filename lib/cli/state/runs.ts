@@ -227,11 +227,19 @@ export async function cancelRun(bucket: BucketAccess, input: Parsed): Promise<nu
     run = await bucket.run(id);
   }
   const { status } = run;
+  confirmed = receiptsIn(run.result) ?? confirmed;
   if (wantsJson(input))
     printJson({ run_id: id, status, confirmed: confirmed?.confirmed ?? null, total: confirmed?.total ?? null });
   else toStdout(`${cancelText(id, status, confirmed)}\n`);
   if (stop.signal.aborted) return EXIT.cancelled;
   return status === "cancelled" ? EXIT.done : EXIT.failed;
+}
+
+/** How many of the commands that a cancelled run left are known to have ended, as its result tells; undefined where it does not. */
+function receiptsIn(result: unknown): Progress["cancel"] | undefined {
+  const told = isObject(result) && isObject(result.cancelled) ? result.cancelled : {};
+  if (!Array.isArray(told.workers) || told.workers.length === 0 || typeof told.unconfirmed !== "number") return undefined;
+  return { confirmed: told.workers.length - told.unconfirmed, total: told.workers.length };
 }
 
 function cancelText(id: string, status: RunStatus, confirmed: Progress["cancel"]): string {

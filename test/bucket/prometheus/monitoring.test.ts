@@ -3,7 +3,7 @@ import { spawnSync } from "node:child_process";
 import { type TestContext, test } from "node:test";
 import { bytesOf } from "../../../lib/bucket/base/contents.ts";
 import { catalogFiles, catalogJobs } from "../../../lib/bucket/catalog/catalog.ts";
-import { type StagedTree, stageAllocation, writeStaging } from "../../../lib/bucket/catalog/staging.ts";
+import { type StagedTree, stageAllocation, stageForScript, writeStaging } from "../../../lib/bucket/catalog/staging.ts";
 import { monitoringFor } from "../../../lib/bucket/prometheus/monitoring.ts";
 import { parseYaml } from "../../../lib/codec/config/yaml.ts";
 import { build } from "../../../lib/operation/build/build.ts";
@@ -13,6 +13,19 @@ import { makeBucket, makeWorkspace, type TestBucket, type WorkspaceSpec } from "
 const PROMETHEUS = { selectors: ["worker"], resources: { ports: { prometheus_port_http: 9090 } } };
 const WEB = { version: "1.2.0", selectors: ["worker"], resources: { ports: { metrics_port: 9100 } } };
 const JOBS = "workspace/jobs";
+const FIELDS = {
+  AllocationID: "a",
+  Job: "prometheus",
+  CurrentVersion: "",
+  NewVersion: "1",
+  BucketID: "b",
+  WorkerID: "w",
+  WorkerIP: "10.0.0.1",
+  Labels: [],
+  UpdateSeq: 1,
+  BucketPath: "/b",
+  JobPath: "/b/jobs/prometheus",
+};
 const CONFIG = `global: {}
 {{ ruleFiles }}
 scrape_configs:{{ scrapeConfigs }}
@@ -41,7 +54,7 @@ const FILES = {
   [`${JOBS}/web/_prometheus/scrape.yaml`]: "- static_configs: [{targets: ['ops:port/_implicit']}]\n  job_name: ops:job\n",
   [`${JOBS}/web/_prometheus/alerts/web.yaml`]: ALERTS,
   [`${JOBS}/web/_prometheus/alerts/more/plain.yml`]: "groups: # as it is\n  - {name: plain, rules: [{record: a:b, expr: up}]}\n",
-  [`${JOBS}/web/_prometheus/runbooks/down.md`]: "# Web is <down>\n\nSee {{ that }} in [more](more.md).\n",
+  [`${JOBS}/web/_prometheus/runbooks/down.md`]: "# Web is <down>@body@\n\nSee {{ that }} in [more](more.md).\n",
   [`${JOBS}/web/_prometheus/dashboards/web.html`]: '<title>Web &amp; {{ x }}</title>{{ query "up" }}\n',
   [`${JOBS}/web/_prometheus/dashboards/lib/part.html`]: "part\n",
   [`${JOBS}/web/_prometheus/dashboards/.dashboardignore`]: "lib/\n",
@@ -58,9 +71,7 @@ async function built(t: TestContext, spec: WorkspaceSpec = SPEC): Promise<TestBu
 function staged({ db, kv: open }: TestBucket, name = "prometheus", worker = "10.0.0.1"): StagedTree {
   const job = catalogJobs(db).find((one) => one.name === name) ?? assert.fail(name);
   const [files, kv] = [catalogFiles(db, name), open()];
-  const places = { BucketPath: "/b", JobPath: `/b/jobs/${name}` };
-  const ids = { AllocationID: "a", Job: name, BucketID: "b", WorkerID: "w", WorkerIP: worker, Labels: [], UpdateSeq: 1 };
-  const fields = { ...ids, ...places, CurrentVersion: "", NewVersion: "1" };
+  const fields = { ...FIELDS, Job: name, WorkerIP: worker };
   return stageAllocation(files, { fields, upstream: [], kv, monitoring: monitoringFor(db, kv, job, files) }, 0o600);
 }
 
@@ -128,9 +139,12 @@ test("runbooks and dashboards are pages with an index; text of people is escaped
   const texts = textsOf(staged(await built(t)));
   assert.match(
     texts.get("consoles/runbooks/web/down.html") ?? "",
-    /<h1 id="web-is-down">Web is &lt;down&gt;<\/h1>\n<p>See &#123;&#123; that/,
+    /<h1 id="web-is-downbody">Web is &lt;down&gt;@body@<\/h1>\n<p>See &#123;&#123; that/,
   );
-  assert.match(texts.get("consoles/runbooks/index.html") ?? "", /<li><a href="web\/down\.html">Web is &lt;down&gt;<\/a><\/li>/);
+  assert.match(
+    texts.get("consoles/runbooks/index.html") ?? "",
+    /<li><a href="web\/down\.html">Web is &lt;down&gt;@body@<\/a><\/li>/,
+  );
   const dashboards = texts.get("consoles/dashboards/index.html") ?? "";
   assert.match(
     dashboards,
@@ -166,6 +180,23 @@ test("a change of a job's monitoring is a change of the Prometheus job, and of n
   await build(bucket.context(), {});
   const [prometheus, web] = hashes();
   assert.deepEqual([prometheus === before[0], web === before[1]], [false, true]);
+});
+
+test("scripts of hooks find the whole set in the job's folder, and their templates may put it out", async (t) => {
+  const file = `${JOBS}/prometheus/_hooks/rules.txt.tpl`;
+  const { db, kv } = await built(t, { ...SPEC, files: { ...FILES, [file]: "{{ ruleFiles }}" } });
+  const [job, files] = [
+    catalogJobs(db).find(({ name }) => name === "prometheus") ?? assert.fail(),
+    catalogFiles(db, "prometheus"),
+  ];
+  const found = stageForScript(
+    files,
+    { fields: FIELDS, upstream: [], kv: kv(), monitoring: monitoringFor(db, kv(), job, files) },
+    "x",
+  );
+  const texts = new Map(found.map(({ path, content }) => [path, bytesOf(content).toString()]));
+  assert.match(texts.get("_hooks/rules.txt") ?? "", /^rule_files:\n {2}- rules\/ops\/certs\.yaml\n/);
+  assert.ok(texts.has("consoles/runbooks/web/down.html"));
 });
 
 test("a file of the job's own goes before one that ops makes", async (t) => {

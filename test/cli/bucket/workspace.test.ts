@@ -38,6 +38,14 @@ test("what job create makes builds, and the only warning is that no worker has i
   assert.ok(existsSync(path.join(dir, "workspace", "jobs", "db", "Makefile")));
 });
 
+test("job create works in the source of a bucket on a server, and makes no bucket of it", async (t) => {
+  const dir = temporaryFolder(t);
+  mkdirSync(path.join(dir, "workspace"));
+  assert.equal((await ops(["job", "create", "web", "--bucket-dir", dir])).code, 0);
+  assert.ok(!existsSync(layoutOf(dir).database));
+  assert.ok(existsSync(path.join(dir, "workspace/jobs/web/Makefile")));
+});
+
 test("job create waits for nobody: in a busy bucket it ends with 75 and makes nothing", async (t) => {
   const { run, layout } = await bucket(t);
   const lock = await acquireLock(layout, uuidV7(), "deploy");

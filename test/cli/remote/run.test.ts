@@ -54,7 +54,7 @@ async function setUp(t: TestContext) {
       .replace(/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/g, "<id>")
       .replace(/\b\d{8}T\d{6}\.\d{3}Z-\w{8}: \d+ bytes/g, "<snapshot>")
       .replace(/\b\d{4}-\d\d-\d\dT[\d:.]+Z/g, "<time>")
-      .replace(/(_ms": )\d+/g, "$1<ms>")
+      .replace(/("load\d+|uptime_s|_ms)": [\d.]+/g, "$1<number>")
       .replace(/(-BEGIN CERTIFICATE-)[\s\S]*?(-END CERTIFICATE-)/g, "$1$2")
       .replace(/(sha256": ")\w+/g, "$1<hash>")
       .replace(/\b\d+(\.\d+)? (ms|s|KiB|MiB|B)\b/g, "<amount>")

@@ -46,14 +46,10 @@ const lastRun = () => runIds().at(-1) ?? "";
 /** A command that goes on until its worker's script is told to end, and the id of its run. */
 async function longRun(where: "here" | "there") {
   const flag = path.join(folder, `flag-${flags++}`);
-  const { length } = runIds();
-  const script = `echo begun; while [ ! -e ${flag} ]; do sleep 0.05; done; echo ended`;
+  const script = `echo begun; : > ${flag}-begun; while [ ! -e ${flag} ]; do sleep 0.05; done; echo ended`;
   const ended =
     where === "here" ? here("run_command", script, "-w", "127.0.0.1") : there("run_command", script, "-w", "127.0.0.1");
-  await until(
-    "the run begins",
-    () => runIds().length > length && existsSync(path.join(layoutOf(dir).runs, lastRun(), "server-run.json")),
-  );
+  await until("the script begins", () => existsSync(`${flag}-begun`));
   const run = lastRun();
   return { run, ended, finish: () => writeFileSync(flag, "") };
 }
@@ -143,7 +139,8 @@ for (const where of ["here", "there"] as const) {
     const { run, ended } = await longRun(where);
     const cancelled = await other("runs", "cancel", run, "--json");
     assert.equal(cancelled.code, 0, cancelled.stderr);
-    assert.deepEqual([JSON.parse(cancelled.stdout).status, (await ended).code], ["cancelled", 130]);
+    const told = { run_id: run, status: "cancelled", confirmed: 1, total: 1 };
+    assert.deepEqual([JSON.parse(cancelled.stdout), (await ended).code], [told, 130]);
     const again = await other("runs", "cancel", run);
     assert.equal(again.code, 1);
     assert.match(again.stderr, /^ops: run \S+ has already ended: cancelled\n$/);

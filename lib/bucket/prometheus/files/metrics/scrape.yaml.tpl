@@ -1,0 +1,11 @@
+# The metrics of ops itself: GET /metrics of its server. The token is a secret of this job:
+#   ops kv set-secret @job@ ops_api_token < /etc/ops/token
+- job_name: ops
+  # https where the server has a certificate.
+  scheme: http
+  # In the metrics the label job is the job that a metric tells of.
+  honor_labels: true
+  authorization:
+    credentials: {{ printf "%q" (getSecret "ops_api_token") }}
+  static_configs:
+    - targets: ["@target@"]
