@@ -1,3 +1,4 @@
+import { within } from "../core/async.ts";
 import { explain, Failure, hasErrno, messageOf, systemSentence } from "../core/errors.ts";
 import { programRelease } from "../core/self.ts";
 import { quote } from "../core/shape.ts";
@@ -33,6 +34,7 @@ const VERSION: Command = {
   },
 };
 
+const FLUSH_MS = 1_000;
 const SHELLS: readonly string[] = ["bash", "zsh", "fish"];
 
 const COMPLETION: readonly Command[] = [
@@ -79,7 +81,10 @@ export async function runProgram(args: readonly string[]): Promise<number> {
     if (!hasErrno(error, "EPIPE")) unwritten ??= error;
   });
   const code = await performCommand(args);
-  await new Promise((resolve) => process.stdout.write("", resolve));
+  const flushed = new Promise<true>((resolve) => process.stdout.write("", () => resolve(true)));
+  // A reader that stands still must not keep a cancelled command.
+  if (code === EXIT.cancelled && !(await within(flushed, FLUSH_MS))) process.exit(code);
+  await flushed;
   if (unwritten === undefined) return code;
   toStderr(`ops: Cannot write to stdout: ${messageOf(unwritten)}\n`);
   return code === EXIT.done ? EXIT.failed : code;

@@ -5,7 +5,7 @@ import { counted } from "../core/plain-text.ts";
 import { endGroup, type GroupIdentity, isGroupAlive, signalProcess } from "../core/process.ts";
 import { selfArguments } from "../core/self.ts";
 import type { Channel, Launcher } from "../core/spawn.ts";
-import type { Answer } from "../http/message.ts";
+import type { Answer, HttpRequest, StreamedBody } from "../http/message.ts";
 import { CANCEL_WAIT_MS, type FromWorker, type OutcomeMessage, type Task } from "../run/protocol.ts";
 
 /** Each reading is a process, and perhaps a connection to each of some workers. */
@@ -31,11 +31,17 @@ export class LogReadings {
     this.#most = most;
   }
 
+  /** The answer to a request: the {@link pieces} of a task. The wait for the first line is a long-poll. */
+  async answer(task: Omit<Task, "type">, request: Pick<HttpRequest, "signal" | "longPoll">): Promise<Answer> {
+    request.longPoll();
+    return { status: 200, headers: { "Content-Type": LINES_TYPE }, body: await this.pieces(task, request.signal) };
+  }
+
   /**
-   * The lines that a task prints. The answer begins with the first of them; a task that fails before throws its failure
-   * here, and a task that fails later ends the connection. Throws `rate_limited` where too many are being read.
+   * The lines that a task prints, from the first of them on; a task that fails before throws its failure here, and a task
+   * that fails later throws it while it is read. Throws `rate_limited` where too many are being read.
    */
-  async answer(task: Omit<Task, "type">, signal: AbortSignal): Promise<Answer> {
+  async pieces(task: Omit<Task, "type">, signal: AbortSignal): Promise<StreamedBody> {
     if (this.#open.size >= this.#most) {
       const details = { retry_after_s: AGAIN_SECONDS };
       throw new Failure("rate_limited", `at most ${counted(this.#most, "log")} can be read at a time: try again later`, {
@@ -51,7 +57,7 @@ export class LogReadings {
       await close();
       throw signal.aborted ? cancelledFailure() : error;
     }
-    return { status: 200, headers: { "Content-Type": LINES_TYPE }, body: { isLive: true, read: () => reading.text(), close } };
+    return { isLive: true, read: () => reading.text(), close };
   }
 
   /** Resolves when no reading is open any more. */

@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
-import { appendFileSync, copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { appendFileSync, copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
 import { layoutOf } from "../../lib/bucket/base/layout.ts";
 import { acquireLock } from "../../lib/bucket/base/lock.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
@@ -108,6 +111,26 @@ test("CP-471 where the Makefile has the target logs it decides, and learns how m
   const failed = await logs("--worker", "127.0.0.1");
   assert.match(failed.stderr, /^ops: web on 127\.0\.0\.1: the command ended with exit code 2$/m);
   assert.equal(failed.code, 1);
+});
+
+test("CP-471 a job's line with the control character 1 is a line of the log", async (t) => {
+  const makefile = "logs:\n\t@printf '\\001%s\\n' mine; printf '\\001%s\\n' warned >&2\n";
+  const { logs } = await setUp(t, makefile);
+  const { code, stdout, stderr } = await logs("--worker", "127.0.0.1");
+  assert.deepEqual([code, stdout.split("\n").sort(), stderr], [0, ["", "\\x01mine", "\\x01warned"], ""]);
+});
+
+test("CP-471 where logs/ is a symbolic link nothing behind the link is read", async (t) => {
+  const { fleet, logs, jobFolder } = await setUp(t);
+  const secret = path.join(fleet.worker("127.0.0.2").root, "secret");
+  writeFiles(secret, { "web.log": "hidden\n" });
+  rmSync(path.join(jobFolder("127.0.0.2"), "logs"), { recursive: true });
+  symlinkSync(secret, path.join(jobFolder("127.0.0.2"), "logs"));
+  const { code, stdout, stderr } = await logs("--worker", "127.0.0.2");
+  assert.deepEqual([code, stdout], [1, ""]);
+  assert.match(stderr, /^ops: web on 127\.0\.0\.2: jobs\/web\/logs is a symbolic link on the worker/);
+  writeFiles(jobFolder("127.0.0.2"), { Makefile: "logs:\n\t@cat logs/web.log\n" });
+  assert.equal((await logs("--worker", "127.0.0.2")).stdout, "hidden\n", "a Makefile reads what it likes");
 });
 
 test("CP-471 unknown names are refused as JSON before anything begins, wrong flags as wrong usage", async (t) => {
@@ -217,6 +240,23 @@ test("CP-472 a client that does not read stops the log, and nothing is left when
   });
   told.socket.destroy();
   await until("the end of it all on the worker", () => fleet.processes.length === 0);
+});
+
+test("CP-472 `ops logs -f` stops while its reader stands still, and ends when its reader has left", async (t) => {
+  const makefile = `logs:\n\t@while echo ${"x".repeat(1000)}; do :; done\n`;
+  const { fleet, bucket } = await setUp(t, makefile);
+  const [file, ...before] = [...COMMAND, "logs", "web", "--worker", "127.0.0.1", "-f", "--bucket-dir", bucket.folder];
+  for (const signal of ["SIGINT", "SIGTERM", undefined] as const) {
+    const child = spawn(file, before, { stdio: ["ignore", "pipe", "ignore"] });
+    t.after(() => child.kill("SIGKILL"));
+    const ended = once(child, "exit");
+    await until("the pipe to be full", () => child.stdout.readableLength > 0);
+    await delay(1_000);
+    if (signal === undefined) child.stdout.destroy();
+    else child.kill(signal);
+    assert.deepEqual(await ended, [signal === undefined ? 0 : 130, null]);
+    await until("the end of it all on the worker", () => fleet.processes.length === 0);
+  }
 });
 
 test("CP-472 Ctrl-C and a kill of `ops logs -f` leave nothing on the worker", async (t) => {

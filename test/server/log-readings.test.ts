@@ -6,6 +6,7 @@ import { Launcher } from "../../lib/core/spawn.ts";
 import type { StreamedBody } from "../../lib/http/message.ts";
 import { LogReadings } from "../../lib/server/log-readings.ts";
 import { ops } from "../../scripts/local-server.ts";
+import { requestWith } from "../helpers/http.ts";
 import { TestServer, TOKEN } from "../helpers/server.ts";
 import { makeWorkspace } from "../helpers/workspace.ts";
 
@@ -85,13 +86,24 @@ test("CP-470 only so many logs are read at a time; who has left makes room, also
   const { bucket } = await withLogs(t);
   const readings = new LogReadings(new Launcher(process.env), 1);
   const task = { name: "run_logs", bucketDir: bucket.folder, bucketId: bucket.id, input: { filter: {} } } as const;
-  const { signal } = new AbortController();
-  const first = await readings.answer(task, signal);
-  await assert.rejects(readings.answer(task, signal), { code: "rate_limited", details: { retry_after_s: 10 } });
+  const request = requestWith([], {});
+  const first = await readings.answer(task, request);
+  await assert.rejects(readings.answer(task, request), { code: "rate_limited", details: { retry_after_s: 10 } });
   await (first.body as StreamedBody).close();
-  await assert.rejects(readings.answer(task, AbortSignal.abort()), { code: "cancelled" });
-  await ((await readings.answer(task, signal)).body as StreamedBody).close();
+  await assert.rejects(readings.answer(task, requestWith([], { signal: AbortSignal.abort() })), { code: "cancelled" });
+  await ((await readings.answer(task, request)).body as StreamedBody).close();
   await readings.closed();
+});
+
+test("CP-470 the wait for the first line of a log takes none of the time for an answer", async (t) => {
+  const { bucket } = await withLogs(t);
+  const readings = new LogReadings(new Launcher(process.env));
+  const order: string[] = [];
+  const request = requestWith([], { longPoll: () => order.push("waits") });
+  const task = { name: "run_logs", bucketDir: bucket.folder, bucketId: bucket.id, input: { filter: {} } } as const;
+  const answer = readings.answer(task, request).finally(() => order.push("answers"));
+  await ((await answer).body as StreamedBody).close();
+  assert.deepEqual(order, ["waits", "answers"]);
 });
 
 test("what the jobs have for Prometheus is what `ops cat prometheus` shows; secrets stay hidden", async (t) => {

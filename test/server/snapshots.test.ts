@@ -3,6 +3,10 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 
 import path from "node:path";
 import { test } from "node:test";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
+import { findRoute } from "../../lib/http/router.ts";
+import type { Context } from "../../lib/server/context.ts";
+import { ROUTES } from "../../lib/server/routes/table.ts";
+import { requestWith } from "../helpers/http.ts";
 import { TestServer } from "../helpers/server.ts";
 
 test("CP-023 CP-105 CP-106 CP-107 CP-400 a snapshot is made, listed, restored and removed over HTTP", async (t) => {
@@ -65,6 +69,23 @@ test("CP-400 the check of a snapshot that was damaged says why it cannot be rest
   const { status, body } = await server.call("POST", `${bucket}/snapshots/${name}/verify`);
   assert.deepEqual([status, body.files], [200, null]);
   assert.match(body.error, /^Cannot restore the snapshot /);
+});
+
+test("CP-400 the check of a snapshot takes none of the time for an answer", async (t) => {
+  const server = await TestServer.start(t);
+  const { path: bucket } = await server.createBucket();
+  const { name } = (await server.ended(bucket, (await server.call("POST", `${bucket}/snapshots`)).body.run_id)).result;
+  const order: string[] = [];
+  const task = async () => {
+    order.push("checks");
+    return { files: 1, size_bytes: 2, sealed_values: 3 };
+  };
+  const target = `${bucket}/snapshots/${name}/verify`;
+  const request = requestWith([], { method: "POST", path: target, longPoll: () => order.push("waits") });
+  const { route, params } = findRoute(ROUTES, request);
+  const services = { root: server.root, supervisor: { task } } as unknown as Context;
+  await route.handle({ request, params, query: {}, headers: {}, body: {} }, services);
+  assert.deepEqual(order, ["waits", "checks"]);
 });
 
 test("what is no snapshot of the bucket is 404 snapshot_not_found; wrong bodies are 400; a busy bucket is 409", async (t) => {

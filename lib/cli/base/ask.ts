@@ -1,5 +1,6 @@
-import { createInterface } from "node:readline/promises";
+import { createInterface, type Interface } from "node:readline/promises";
 import { Writable } from "node:stream";
+import { cancelledFailure } from "../../core/errors.ts";
 
 let asking = 0;
 
@@ -14,17 +15,11 @@ export function isAsking(): boolean {
  */
 export async function askedOnTerminal(question: string, { secret = false } = {}): Promise<string | undefined> {
   if (!process.stdin.isTTY || !process.stderr.isTTY) return undefined;
-  const mute = new Writable({ write: (_, __, done) => done() });
-  const lines = createInterface({ input: process.stdin, output: secret ? mute : process.stderr, terminal: true, historySize: 0 });
+  const { lines } = linesTyped({ secret });
   asking++;
   try {
     if (secret) process.stderr.write(question);
     const ended = new Promise<undefined>((resolve) => lines.once("close", () => resolve(undefined)));
-    // Ctrl-C means the whole command.
-    lines.once("SIGINT", () => {
-      lines.close();
-      process.kill(process.pid, "SIGINT");
-    });
     const answer = await Promise.race([lines.question(secret ? "" : question), ended]);
     if (secret) process.stderr.write("\n");
     return answer?.trim();
@@ -32,4 +27,31 @@ export async function askedOnTerminal(question: string, { secret = false } = {})
     asking--;
     lines.close();
   }
+}
+
+/**
+ * The lines that the person at the terminal on stdin types or pastes up to Ctrl-D, without the newline of the last; nothing of
+ * them is shown. Throws `cancelled` at Ctrl-C, which means the whole command.
+ */
+export async function secretTyped(question: string): Promise<string> {
+  const { lines, cancelled } = linesTyped({ secret: true });
+  const typed: string[] = [];
+  process.stderr.write(question);
+  for await (const line of lines) typed.push(line);
+  if (cancelled.aborted) throw cancelledFailure();
+  return typed.join("\n");
+}
+
+/** What is typed at the terminal on stdin. The terminal is as before once the lines are closed, as Ctrl-C and Ctrl-D do. */
+function linesTyped({ secret }: { secret: boolean }): { lines: Interface; cancelled: AbortSignal } {
+  const mute = new Writable({ write: (_, __, done) => done() });
+  const lines = createInterface({ input: process.stdin, output: secret ? mute : process.stderr, terminal: true, historySize: 0 });
+  const stop = new AbortController();
+  // Ctrl-C means the whole command.
+  lines.once("SIGINT", () => {
+    stop.abort();
+    lines.close();
+    process.kill(process.pid, "SIGINT");
+  });
+  return { lines, cancelled: stop.signal };
 }

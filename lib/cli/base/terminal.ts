@@ -1,6 +1,5 @@
 // No import, for the reason in flags.ts.
 const { styleText } = process.getBuiltinModule("node:util");
-const { writeSync } = process.getBuiltinModule("node:fs");
 
 /**
  * Writes text to stdout with control characters escaped, also into a pipe: the text may quote a server, a worker or a
@@ -15,20 +14,12 @@ export function toStderr(text: string): void {
   process.stderr.write(visibleLines(text));
 }
 
-const FULL_PIPE_MS = 10;
-const PAUSE = new Int32Array(new SharedArrayBuffer(4));
-
-/** Writes text to stdout as it is before this returns, however slow the reader is. Throws where nobody reads any more. */
-export function writeWhole(text: string): void {
-  const bytes = Buffer.from(text);
-  for (let at = 0; at < bytes.length; ) {
-    try {
-      at += writeSync(process.stdout.fd, bytes, at);
-    } catch (error) {
-      if (!(error instanceof Error) || !("code" in error) || error.code !== "EAGAIN") throw error;
-      Atomics.wait(PAUSE, 0, 0, FULL_PIPE_MS);
-    }
-  }
+/**
+ * Writes text to stdout as it is, and waits until it is taken: a slow reader slows its writer down. Answers false where it
+ * cannot be written, as when nobody reads any more (`| head`); `runProgram` tells of other troubles.
+ */
+export function written(text: string): Promise<boolean> {
+  return new Promise((resolve) => process.stdout.write(text, (error) => resolve(!error)));
 }
 
 /** Prints a value as JSON on stdout. */

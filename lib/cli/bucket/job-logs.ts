@@ -1,10 +1,12 @@
 import { layoutOf } from "../../bucket/base/layout.ts";
-import { Failure, hasErrno } from "../../core/errors.ts";
+import { cancelledFailure, Failure, throwIfCancelled } from "../../core/errors.ts";
 import { quote } from "../../core/shape.ts";
 import { Launcher } from "../../core/spawn.ts";
-import { readJobLogs, type WantedJobLogs } from "../../operation/tend/job-logs.ts";
+import { linesOf } from "../../core/streams.ts";
+import type { WantedJobLogs } from "../../operation/tend/job-logs.ts";
+import { LogReadings } from "../../server/log-readings.ts";
 import { bucketDir, EXIT, flagList, flagNumber, type Parsed, wantsJson, withoutServerVariables } from "../base/flags.ts";
-import { jsonLine, stopRequest, toStderr, visible, writeWhole } from "../base/terminal.ts";
+import { jsonLine, stopRequest, toStderr, visible, written } from "../base/terminal.ts";
 
 /** What is about the lines of runs alone. */
 const OF_RUNS: readonly string[] = ["run", "job", "phase", "event", "run-dir", "format"];
@@ -12,21 +14,37 @@ const TAIL = 100;
 /** The most lines of a log. */
 const MOST_LINES = 1_000_000;
 
-/** `ops logs <job>`: what a job logs on its workers. */
+/** `ops logs <job>`: what a job logs on its workers. A process of its own reads, as on a server. */
 export async function jobLogsCommand(input: Parsed): Promise<number> {
   const wanted = wantedJobLogs(input);
   using stop = stopRequest();
-  const launcher = new Launcher(withoutServerVariables(process.env));
-  void stop.insisted.then(() => launcher.endAll(0));
-  const printer = new JobLogPrinter(wantsJson(input));
-  const context = { layout: layoutOf(bucketDir(input)), launcher, signal: stop.signal };
+  // The other process ends by itself when this one is gone.
+  void stop.insisted.then(() => process.exit(EXIT.cancelled));
+  const readings = new LogReadings(new Launcher(withoutServerVariables(process.env)));
+  const task = { name: "job_logs", bucketDir: layoutOf(bucketDir(input)).root, bucketId: "", input: wanted } as const;
   try {
-    await readJobLogs(context, wanted, (line) => printer.take(line));
-  } catch (error) {
-    // The reader has gone away (`| head`).
-    if (!hasErrno(error, "EPIPE")) throw error;
+    const { read } = await readings.pieces(task, stop.signal);
+    return await printJobLogs(input, linesOf(read()), stop.signal);
+  } finally {
+    await readings.closed();
   }
-  return printer.exitCode;
+}
+
+/**
+ * Prints the lines that `readJobLogs` tells, as fast as they are read, until nobody reads any more. Answers the exit code of
+ * the command. Throws `cancelled`, also while nobody reads, and `failed` where the last line does not come.
+ */
+export async function printJobLogs(input: Parsed, lines: AsyncIterable<string>, signal: AbortSignal): Promise<number> {
+  throwIfCancelled(signal);
+  const printer = new JobLogPrinter(wantsJson(input));
+  const print = async () => {
+    for await (const line of lines) if (!(await printer.take(line))) return printer.exitCode;
+    if (printer.hasEnded) return printer.exitCode;
+    throw new Failure("failed", "the server's answer was cut");
+  };
+  const { promise: cancelled, reject } = Promise.withResolvers<never>();
+  signal.addEventListener("abort", () => reject(cancelledFailure()), { once: true });
+  return await Promise.race([print(), cancelled]);
 }
 
 /** What the words of `ops logs <job>` ask for. Throws `usage` for flags that go without a job. */
@@ -39,8 +57,8 @@ export function wantedJobLogs(input: Parsed): WantedJobLogs {
   return { job: input.operands[0] ?? "", workers: flagList(input, "worker"), tail, follow: input.switches.has("follow") };
 }
 
-/** Prints the lines that {@link readJobLogs} tells; of one worker without its name, or as JSON; errors on stderr. */
-export class JobLogPrinter {
+/** Prints the lines one by one: of one worker without its name, or as JSON; errors on stderr. */
+class JobLogPrinter {
   /** The command's, once the last line has come. */
   exitCode: number = EXIT.done;
   readonly #asJson: boolean;
@@ -52,14 +70,15 @@ export class JobLogPrinter {
     this.#asJson = asJson;
   }
 
-  /** Takes a line without its newline. */
-  take(line: string): void {
+  /** Prints a line, which comes without its newline, and answers whether somebody reads. */
+  async take(line: string): Promise<boolean> {
     const [word = ""] = line.split(" ", 1);
     const rest = line.slice(word.length + 1);
     if (word === "asked:") this.#isOne = !rest.includes(" ");
     else if (word === "end:") [this.hasEnded, this.exitCode] = [true, rest === "0" ? EXIT.done : EXIT.failed];
     else if (word === "error:") toStderr(`ops: ${rest}\n`);
-    else if (word !== "alive:") writeWhole(`${this.#shown(word, rest)}\n`);
+    else if (word !== "alive:") return await written(`${this.#shown(word, rest)}\n`);
+    return true;
   }
 
   #shown(worker: string, rest: string): string {

@@ -11,7 +11,7 @@ import { counted, decodeUtf8 } from "../../core/plain-text.ts";
 import { takeBucket } from "../../run/recovery.ts";
 import { openBucket } from "../../server/reading.ts";
 import { bucketDir, EXIT, flagList, type Parsed, wantsJson } from "../base/flags.ts";
-import { printJson, toStderr, writeWhole } from "../base/terminal.ts";
+import { printJson, toStderr, written } from "../base/terminal.ts";
 
 const IMPORT_BYTES = 256 * 1024 * 1024;
 const PASSPHRASE_LENGTH = 12;
@@ -29,7 +29,7 @@ export async function exportKvCommand(input: Parsed): Promise<number> {
   const secrets = entries.filter(({ namespace }) => isSecretNamespace(namespace)).length;
   if (secrets > 0 && !isRevealed && passphrase === undefined)
     throw new Failure("usage", `the export has ${counted(secrets, "secret")}: give --passphrase-file to seal, or --reveal`);
-  writeWhole(await linesOfEntries(entries, passphrase));
+  if (!(await written(await linesOfEntries(entries, passphrase)))) return EXIT.failed;
   toStderr(`exported ${counted(entries.length, "key")}, ${counted(secrets, "secret")} among them\n`);
   return EXIT.done;
 }

@@ -4,7 +4,7 @@ import { Failure } from "../../core/errors.ts";
 import { realPlace } from "../../core/files.ts";
 import { quote } from "../../core/shape.ts";
 import { bucketDir, EXIT, flagList, flagNumber, type Parsed, wantsJson } from "../base/flags.ts";
-import { jsonLine, shortId, toStdout, visible } from "../base/terminal.ts";
+import { jsonLine, shortId, visible, written } from "../base/terminal.ts";
 import { runLogLines } from "../server/run-logs.ts";
 
 /** So many lines of one command are held back until the command ends: commands that run at the same time do not mix. */
@@ -31,15 +31,22 @@ export function wantedLogs(input: Parsed): { filter: LogFilter; tail: number | u
   return { filter: Object.fromEntries(given.filter(([, values]) => values !== undefined)), tail: flagNumber(input, "tail") };
 }
 
-/** Prints lines in the form that the flags of `ops logs` ask for. */
+/** Prints lines in the form that the flags of `ops logs` ask for, as fast as they are read, until nobody reads any more. */
 export async function printLogs(input: Parsed, lines: AsyncIterable<LogLine>): Promise<number> {
-  const human = humanLog((text) => toStdout(`${text}\n`));
+  let shown = "";
+  const show = (text: string) => {
+    shown += `${text}\n`;
+  };
+  const human = humanLog(show);
   for await (const { text, entry } of lines) {
-    if (wantsJson(input)) toStdout(`${jsonLine(entry)}\n`);
-    else if (input.values.get("format") === "raw") toStdout(`${visible(text)}\n`);
+    if (wantsJson(input)) show(jsonLine(entry));
+    else if (input.values.get("format") === "raw") show(visible(text));
     else human.line(entry);
+    if (shown !== "" && !(await written(shown))) return EXIT.done;
+    shown = "";
   }
   human.end();
+  await written(shown);
   return EXIT.done;
 }
 

@@ -104,7 +104,7 @@ export const READING_COMMANDS: readonly Command[] = [
   },
   {
     name: "kv set-secret",
-    summary: "Store a secret of a job; its value is read from stdin, to the last byte",
+    summary: "Store a secret of a job; its value is read from stdin, to the last byte, or typed unseen",
     operands: [
       { name: "job", help: "The job that may read it" },
       { name: "key", help: "The key, as templates and hooks ask for it" },

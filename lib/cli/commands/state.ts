@@ -127,7 +127,7 @@ export const STATE_COMMANDS: readonly Command[] = [
     {
       name: "ssh-key set",
       summary: "Store a private key with which workers are reached, in place of the one before",
-      operands: [{ name: "file", help: "Its file, without a passphrase (default: stdin)", optional: true }],
+      operands: [{ name: "file", help: "Its file, without a passphrase (default: stdin, or pasted unseen)", optional: true }],
       flags: [AS_JSON],
     },
     async () => (await import("../state/ssh-key.ts")).setSshKey,

@@ -1,9 +1,9 @@
 import { type LogLine, parseLogLine } from "../../bucket/base/logs.ts";
-import { Failure, hasErrno } from "../../core/errors.ts";
+import { Failure } from "../../core/errors.ts";
 import { linesOf } from "../../core/streams.ts";
-import { EXIT, type Parsed, type Target, wantsJson } from "../base/flags.ts";
+import { EXIT, type Parsed, type Target } from "../base/flags.ts";
 import { stopRequest } from "../base/terminal.ts";
-import { JobLogPrinter, wantedJobLogs } from "../bucket/job-logs.ts";
+import { printJobLogs, wantedJobLogs } from "../bucket/job-logs.ts";
 import { printLogs, wantedLogs } from "../bucket/logs.ts";
 import { openRemoteBucket } from "./remote-bucket.ts";
 
@@ -25,18 +25,9 @@ export async function remoteJobLogs(input: Parsed, target: Target): Promise<numb
   const bucket = await openRemoteBucket(target);
   using stop = stopRequest();
   void stop.insisted.then(() => process.exit(EXIT.cancelled));
-  const printer = new JobLogPrinter(wantsJson(input));
   const path = `/jobs/${encodeURIComponent(job)}/logs`;
-  try {
-    const pieces = bucket.stream(path, { worker, tail, follow }, { signal: stop.signal });
-    for await (const line of linesOf(pieces)) printer.take(line);
-  } catch (error) {
-    // The reader has gone away (`| head`).
-    if (!hasErrno(error, "EPIPE")) throw error;
-    return printer.exitCode;
-  }
-  if (!printer.hasEnded) throw new Failure("failed", "the server's answer was cut");
-  return printer.exitCode;
+  const pieces = bucket.stream(path, { worker, tail, follow }, { signal: stop.signal });
+  return await printJobLogs(input, linesOf(pieces), stop.signal);
 }
 
 async function* entriesOf(lines: AsyncIterable<string>): AsyncGenerator<LogLine> {

@@ -112,11 +112,15 @@ export async function remoteSnapshots(input: Parsed, target: Target): Promise<nu
   return showSnapshots(items as unknown as Parameters<typeof showSnapshots>[0], input);
 }
 
+/** How long a server may take for the check of a snapshot. */
+const VERIFY_MS = 600_000;
+
 /** `ops snapshot verify` on a server. */
 export async function remoteVerifySnapshot(input: Parsed, target: Target): Promise<number> {
   const bucket = await openRemoteBucket(target);
   const name = await bucket.snapshotNamed(input.operands[0] ?? "");
-  const found = await bucket.client.call("POST", bucket.path("/snapshots", name, "verify"), { json: {} });
+  const path = bucket.path("/snapshots", name, "verify");
+  const found = await bucket.client.call("POST", path, { json: {}, silenceMs: VERIFY_MS });
   if (typeof found.error === "string") throw new Failure("failed", found.error);
   const { files, size_bytes: bytes, sealed_values: sealed } = found as Record<string, number>;
   if (wantsJson(input)) printJson({ name, ...found });

@@ -1,8 +1,9 @@
 import { once } from "node:events";
+import { writeSync } from "node:fs";
 import { layoutOf, runLayout } from "../../bucket/base/layout.ts";
 import type { JobSecret } from "../../bucket/catalog/job-secret.ts";
 import { sleep } from "../../core/async.ts";
-import { explain, Failure } from "../../core/errors.ts";
+import { explain, Failure, hasErrno } from "../../core/errors.ts";
 import { writeAtomic } from "../../core/files.ts";
 import { identify } from "../../core/process.ts";
 import { Launcher } from "../../core/spawn.ts";
@@ -16,7 +17,6 @@ import {
   type Task,
   type ToWorker,
 } from "../../run/protocol.ts";
-import { writeWhole } from "../base/terminal.ts";
 import type { WantedLogs } from "./run-logs.ts";
 
 /** The orders of a run's process. */
@@ -118,6 +118,25 @@ const TASKS: Record<Task["name"], (task: Task, means: TaskMeans) => Promise<unkn
     await readJobLogs(context, input as WantedJobLogs, (line) => writeWhole(`${line}\n`));
   },
 };
+
+const FULL_PIPE_MS = 10;
+const PAUSE = new Int32Array(new SharedArrayBuffer(4));
+
+/**
+ * Writes text to stdout as it is before this returns, however slow the reader is: meanwhile this process does nothing else,
+ * and keeps nothing. Throws where nobody reads any more.
+ */
+function writeWhole(text: string): void {
+  const bytes = Buffer.from(text);
+  for (let at = 0; at < bytes.length; ) {
+    try {
+      at += writeSync(process.stdout.fd, bytes, at);
+    } catch (error) {
+      if (!hasErrno(error, "EAGAIN")) throw error;
+      Atomics.wait(PAUSE, 0, 0, FULL_PIPE_MS);
+    }
+  }
+}
 
 function report(message: FromWorker): void {
   if (process.connected) process.send?.(message);

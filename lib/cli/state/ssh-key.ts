@@ -6,6 +6,7 @@ import type { SshKeyInfo } from "../../bucket/workspace/ssh-key.ts";
 import { Failure } from "../../core/errors.ts";
 import { readBounded, realPlace, remove } from "../../core/files.ts";
 import { Launcher } from "../../core/spawn.ts";
+import { secretTyped } from "../base/ask.ts";
 import { EXIT, type Parsed, wantsJson } from "../base/flags.ts";
 import { factLines, printJson, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
 import type { BucketAccess } from "./access.ts";
@@ -40,13 +41,17 @@ export async function setSshKey(bucket: BucketAccess, input: Parsed): Promise<nu
 }
 
 async function givenKey(file: string | undefined): Promise<string> {
-  if (file === undefined && process.stdin.isTTY) toStderr("Paste the private key, then end it with Ctrl-D:\n");
   const where = file ?? "stdin";
-  const bytes = file === undefined ? await buffer(process.stdin) : await readBounded(realPlace(file), KEY_BYTES);
+  const bytes = file === undefined ? await keyOnStdin() : await readBounded(realPlace(file), KEY_BYTES);
   if (!bytes) throw new Failure("usage", `there is no file ${where}`);
   if (bytes.length > KEY_BYTES) throw new Failure("usage", `${where} is no private key: it has more than 16 KiB`);
   if (bytes.length === 0) throw new Failure("usage", `${where} is empty: expected a private key`);
   return bytes.toString();
+}
+
+async function keyOnStdin(): Promise<Buffer> {
+  if (!process.stdin.isTTY) return await buffer(process.stdin);
+  return Buffer.from(await secretTyped("Paste the private key, then press Enter and Ctrl-D; it is not shown:\n"));
 }
 
 /** `ops ssh-key create`: makes a key pair, stores its private part, and prints the public one. */

@@ -1,3 +1,4 @@
+import { randomBytes } from "node:crypto";
 import { Readable } from "node:stream";
 import { bucketIdOf, openForReading } from "../../bucket/base/database.ts";
 import type { Layout } from "../../bucket/base/layout.ts";
@@ -34,8 +35,6 @@ const FOLLOW_LIMIT_MS = 3_600_000;
 /** The worker itself ends what goes on for so much longer: it may not hear from us any more. */
 const LATER_S = 60;
 const ALIVE_MS = 30_000;
-/** Stands before the sentence with which scripts/joblogs.sh says why there is nothing to show. */
-const REFUSED = "\u0001";
 
 /**
  * Reads the logs that a job keeps on its workers, over connections of its own: it takes no lock, and writes nothing there.
@@ -120,18 +119,20 @@ async function readOne(
   const timeoutMs = follow ? FOLLOW_LIMIT_MS : LIMIT_MS;
   const transport = await fleet.open(worker);
   let refusal: string | undefined;
+  // Stands before the sentence with which scripts/joblogs.sh says why there is nothing to show. No job can guess it.
+  const mark = randomBytes(16).toString("hex");
   // The worker learns from its end that nobody reads any more.
   const input = new Readable({ read() {} });
   try {
     const outcome = await transport.script(scriptText("joblogs"), {
-      args: [job, String(tail), follow ? "1" : "", String(timeoutMs / 1000 + LATER_S)],
+      args: [job, String(tail), follow ? "1" : "", String(timeoutMs / 1000 + LATER_S), mark],
       input,
       isFolderOptional: true,
       keepBytes: 0,
       timeoutMs,
       signal,
       onLine: (line, stream) => {
-        if (line.startsWith(REFUSED)) refusal = line.slice(REFUSED.length);
+        if (stream === "stderr" && line.startsWith(mark)) refusal = line.slice(mark.length);
         else tell(prefixOf({ worker, stream }) + redactor.apply(line));
       },
     });

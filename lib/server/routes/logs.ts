@@ -62,7 +62,7 @@ export const LOG_ROUTES = [
       const lists = Object.entries(fields).map(([name, text]) => [name, namesOfList(text)] as const);
       const filter = Object.fromEntries(lists.filter(([, names]) => names !== undefined));
       const task = { name: "run_logs", bucketDir: layout.root, bucketId: id, input: { filter, tail } } as const;
-      return await logReadings.answer(task, request.signal);
+      return await logReadings.answer(task, request);
     },
   }),
   bucketRoute({
@@ -89,7 +89,7 @@ export const LOG_ROUTES = [
     failures: [...READ_FAILURES, "not_found", "unknown_name"],
     async handle({ params: { job }, query, request, bucket: { id, layout } }, { logReadings }) {
       const input = { job, workers: namesOfList(query.worker), tail: query.tail, follow: query.follow };
-      return await logReadings.answer({ name: "job_logs", bucketDir: layout.root, bucketId: id, input }, request.signal);
+      return await logReadings.answer({ name: "job_logs", bucketDir: layout.root, bucketId: id, input }, request);
     },
   }),
   bucketRoute({

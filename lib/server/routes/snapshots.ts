@@ -59,10 +59,11 @@ export const SNAPSHOT_ROUTES = [
       }),
     },
     failures: ["snapshot_not_found", "schema_too_new"],
-    async handle({ params, bucket: { id, layout } }, { supervisor }) {
+    async handle({ params, request, bucket: { id, layout } }, { supervisor }) {
       const { name = "" } = params;
       const file = await (await snapshots()).findSnapshot(layout, name);
       const task = { name: "verify_snapshot", bucketDir: layout.root, bucketId: id, input: file } as const;
+      request.longPoll();
       return json(200, await verdictOf(supervisor.task(task, `restore the snapshot ${quote(name)}`)));
     },
   }),

@@ -1,13 +1,15 @@
-# joblogs <job> <lines> <follow> <seconds>: what the job logs here, on both outputs. Where its Makefile has a rule for logs
+# joblogs <job> <lines> <follow> <seconds> <mark>: what the job logs here, on both outputs. Where its Makefile has a rule for logs
 # that is `make logs TAIL=<lines> FOLLOW=<follow>`, else the ends of the files in logs/. <follow> is 1 or nothing. Writes
 # nothing. All of it ends when standard input ends, because who asked is gone then, and after <seconds>.
-# Why there is nothing to show is one line on standard error, with the control character 1 before it.
+# Why there is nothing to show is one line on standard error, with the mark before it.
+mark=$5
 refuse() {
-  printf '\001%s\n' "$1" >&2
+  printf '%s%s\n' "$mark" "$1" >&2
   exit 1
 }
 
 said=$(real "jobs/$1" 2>&1) || refuse "$said"
+said=$(real "jobs/$1/logs" 2>&1) || :
 cd "jobs/$1" 2>/dev/null || refuse "jobs/$1 is missing on this worker: deploy to it first"
 exec 3<&0 </dev/null
 
@@ -26,6 +28,8 @@ rule='^([^#:=[:space:]][^#:=]*[[:space:]])?logs([[:space:]][^:=]*)?:([^=]|$)'
 if grep -Eq "$rule" Makefile 2>/dev/null; then
   # The folder logs/ stands beside it, which make would take for the target.
   make -s --eval='.PHONY: logs' logs "TAIL=$2" "FOLLOW=$3"
+elif [ -n "$said" ]; then
+  (refuse "$said")
 else
   job=$1 lines=$2 follow=$3
   set --
