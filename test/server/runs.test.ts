@@ -190,7 +190,8 @@ test("an unknown run is 404 on every path below it, whatever its name", async (t
       ["GET", "/logs"],
       ["POST", "/cancel"],
     ] as const) {
-      const { status, body } = await server.call(method, `${bucket.path}/runs/${id}${below}`);
+      // A path that fetch would resolve is sent as it is.
+      const { status, body } = await server.call(method, `${bucket.path}/runs/${id}${below}`, { from: "127.0.0.1" });
       assert.equal(status, 404);
       assert.match(body.error, /^(run_)?not_found$/);
     }
