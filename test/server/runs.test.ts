@@ -184,14 +184,13 @@ test("CP-212 CP-213 CP-268 a cancel is accepted with the run, which ends cancell
 
 test("an unknown run is 404 on every path below it, whatever its name", async (t) => {
   const { server, bucket } = await setUp(t);
-  for (const id of [randomUUID(), "x", "%2e%2e"])
+  for (const id of [randomUUID(), "x", "..%2f.."])
     for (const [method, below] of [
       ["GET", ""],
       ["GET", "/logs"],
       ["POST", "/cancel"],
     ] as const) {
-      // A path that fetch would resolve is sent as it is.
-      const { status, body } = await server.call(method, `${bucket.path}/runs/${id}${below}`, { from: "127.0.0.1" });
+      const { status, body } = await server.call(method, `${bucket.path}/runs/${id}${below}`);
       assert.equal(status, 404);
       assert.match(body.error, /^(run_)?not_found$/);
     }
