@@ -111,7 +111,10 @@ async function performCommand(args: readonly string[]): Promise<number> {
 
 /** Carries a command out on the server that it is meant for, else here. */
 async function carriedOut(command: Command, parsed: Parsed): Promise<number> {
-  const target = command.remote && (await (await import("./remote/target.ts")).targetOf(parsed));
+  const { remote, hereOnly } = command;
+  const target = remote || hereOnly ? await (await import("./remote/target.ts")).targetOf(parsed) : undefined;
+  if (target && hereOnly)
+    throw new Failure("usage", `ops ${command.name} works only here: give --local to mean the bucket of this folder`);
   if (target && command.remote) return await command.remote(parsed, target);
   if (command.run) return await command.run(parsed);
   const how = "give --server, set OPS_SERVER, or name it in the table [server] of ops.conf";

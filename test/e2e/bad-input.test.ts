@@ -24,7 +24,12 @@ test("CP-039 CP-081 CP-082 CP-083 a command line that cannot be carried out is o
     ],
     [["worker", "run"], {}, 2, /^ops: ops worker run is started by the server/],
     [["build", "--bucket-dir", folder], {}, 1, /^ops: .* is not an initialised bucket: run `ops init` there first/],
-    [["push", "http://127.0.0.1:1", "--dir", folder], { OPS_SERVE_TOKEN: "t" }, 2, /^ops: --bucket is missing/],
+    [
+      ["push", "--bucket", "a", "--dir", folder],
+      { OPS_SERVE_TOKEN: "t", OPS_SERVER: "" },
+      2,
+      /^ops: --bucket is given without a server/,
+    ],
   ];
   for (const [args, env, code, sentence] of cases) {
     const result = await ops(args, { env });

@@ -143,7 +143,7 @@ const ERRORS = [
   'ErrInvalidHookDemand: workspace/jobs/epsilon/manifest.json: hooks/up/demands/job: there is no job "nobody"',
   'ErrInvalidHookDemand: workspace/jobs/gamma/manifest.json: hooks/up/demands/hook: job delta has no hook "nope"',
   "ErrInvalidHookDemand: workspace/jobs/gamma/manifest.json: hooks/wait/demands/job: a job cannot demand itself",
-  "ErrCircularHookDependency: workspace/jobs/gamma/manifest.json: hooks: jobs demand each other: gamma -> delta -> gamma",
+  "ErrCircularHookDependency: workspace/jobs/gamma/manifest.json: hooks: jobs come after each other: gamma -> delta -> gamma",
   "ErrPortNameCollision: workspace/jobs/delta/manifest.json: resources/ports/jobs: the name is used by the bucket itself already",
   "ErrPortNameCollision: workspace/jobs/gamma/manifest.json: resources/ports/shared: the name is used by job delta already",
   "ErrPortCollision: workspace/jobs/gamma/manifest.json: resources/ports/one: number 8080 is already taken by port two of job delta",

@@ -4,7 +4,7 @@ import { MOST, measure, scriptsOf, sentBytes } from "../../scripts/measure.ts";
 
 /** The bounds of lib and ui: one person can read all of it. README.md names them. */
 const PROMISED = {
-  lib: { codeLines: 34_350, files: 290, linesOfFile: 350 },
+  lib: { codeLines: 35_000, files: 295, linesOfFile: 350 },
   ui: { codeLines: 7_300, files: 65, linesOfFile: 350 },
 };
 /** Everything of the console as it is sent. */

@@ -184,7 +184,7 @@ test("CP-212 CP-213 CP-268 a cancel is accepted with the run, which ends cancell
 
 test("an unknown run is 404 on every path below it, whatever its name", async (t) => {
   const { server, bucket } = await setUp(t);
-  for (const id of [randomUUID(), "x", "%2e%2e"])
+  for (const id of [randomUUID(), "x", "..%2f.."])
     for (const [method, below] of [
       ["GET", ""],
       ["GET", "/logs"],

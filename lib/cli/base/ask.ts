@@ -2,6 +2,13 @@ import { createInterface, type Interface } from "node:readline/promises";
 import { Writable } from "node:stream";
 import { cancelledFailure } from "../../core/errors.ts";
 
+let asking = 0;
+
+/** Whether a person is being asked something: nothing else is drawn on the terminal meanwhile. */
+export function isAsking(): boolean {
+  return asking > 0;
+}
+
 /**
  * Asks the person at the terminal on stderr for one line; undefined where stdin or stderr is no terminal, or at Ctrl-D. With
  * `secret` nothing of what is typed is shown.
@@ -9,6 +16,7 @@ import { cancelledFailure } from "../../core/errors.ts";
 export async function askedOnTerminal(question: string, { secret = false } = {}): Promise<string | undefined> {
   if (!process.stdin.isTTY || !process.stderr.isTTY) return undefined;
   const { lines } = linesTyped({ secret });
+  asking++;
   try {
     if (secret) process.stderr.write(question);
     const ended = new Promise<undefined>((resolve) => lines.once("close", () => resolve(undefined)));
@@ -16,6 +24,7 @@ export async function askedOnTerminal(question: string, { secret = false } = {})
     if (secret) process.stderr.write("\n");
     return answer?.trim();
   } finally {
+    asking--;
     lines.close();
   }
 }

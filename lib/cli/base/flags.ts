@@ -14,6 +14,8 @@ export interface Target {
   /** The address comes from a file of the folder: nothing but the session of `ops login` goes there. */
   fromFolder: boolean;
   caFile: string | undefined;
+  /** The same, where a file of the folder names it. */
+  folderCa: string | undefined;
   tokenFile: string | undefined;
   totp: string | undefined;
 }
@@ -57,6 +59,8 @@ export interface Command {
   hidden?: boolean;
   /** Carries the command out here, and answers the exit code. Left out where the command is only for servers. */
   run?(input: Parsed): Promise<number>;
+  /** It works here, and never on a server: with one named it refuses, unless `--local` is given. */
+  hereOnly?: true;
   /** The same on a server. */
   remote?(input: Parsed, target: Target): Promise<number>;
 }
@@ -81,13 +85,14 @@ export const SERVER_FLAGS: readonly Flag[] = [
   { name: "server", value: "URL", help: "Work on this server (or OPS_SERVER, or url in the table [server] of ops.conf)" },
   { name: "bucket", value: "NAME", help: "Its bucket, by name, project/name or id (or OPS_BUCKET, or bucket in [server])" },
   { name: "token-file", value: "FILE", help: "File of the API token (or OPS_SERVE_TOKEN; default: the session of ops login)" },
-  { name: "ca-file", value: "FILE", help: "PEM certificates to trust besides the system's (or ca_file in [server])" },
+  { name: "ca-file", value: "FILE", help: "PEM certificates to trust besides the system's (default: those of ops login)" },
   { name: "totp", value: "CODE", help: "A fresh code, where the server asks for one" },
   { name: "local", help: "Work here, whatever names a server" },
 ];
 
 /** The flags with which a command finds its server. */
-export function serverFlags({ remote, run }: Command): readonly Flag[] {
+export function serverFlags({ remote, run, hereOnly }: Command): readonly Flag[] {
+  if (hereOnly) return SERVER_FLAGS.filter(({ name }) => name === "local");
   return remote ? SERVER_FLAGS.filter(({ name }) => run !== undefined || name !== "local") : [];
 }
 
@@ -203,13 +208,19 @@ export function parseFlags(command: Command, args: readonly string[]): Parsed {
     return [name, short === undefined ? { type } : { type, short }] as const;
   });
   const rule = { options: Object.fromEntries(options), strict: false, tokens: true } as const;
+  let lacking: string | undefined;
   for (const token of parseArgs({ args: [...args], ...rule }).tokens) {
-    if (token.kind === "positional") parsed.operands.push(token.value);
+    if (token.kind === "positional") {
+      if (lacking !== undefined && /^\d+[hms]/.test(token.value)) throw misuse(command, `write --${lacking}=${token.value}`);
+      parsed.operands.push(token.value);
+    }
+    lacking = undefined;
     if (token.kind !== "option") continue;
     const { name, rawName: typed, value } = token;
     const flag = flags.find((one) => one.name === name);
     if (!flag) throw unknownFlag(command, typed, flags);
     if (flag.value === undefined || (flag.mayLack && value === undefined)) {
+      if (flag.mayLack) lacking = name;
       if (value !== undefined) throw misuse(command, `${typed} takes no value`);
       parsed.switches.add(name);
       continue;

@@ -1,5 +1,6 @@
 import { counted } from "../../core/plain-text.ts";
 import type { Progress } from "../../run/protocol.ts";
+import { isAsking } from "../base/ask.ts";
 import { visible } from "../base/terminal.ts";
 
 /** So many jobs and waits are named; the others are counted. */
@@ -31,6 +32,7 @@ export function liveView(terminal: Terminal): LiveView {
     shown = 0;
   };
   const draw = () => {
+    if (isAsking()) return;
     erase();
     if (!progress) return;
     // A terminal that does not know its width says 0. A line that the terminal breaks in two could not be erased.

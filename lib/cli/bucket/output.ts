@@ -51,9 +51,13 @@ export async function showResult(view: RunView | undefined, result: unknown): Pr
   }
 }
 
+/** Among so many last lines the reason of a failure is looked for. */
+const LAST_LINES = 50;
+
 /** Text that comes in pieces, handed out in whole lines. */
 export class Lines {
   readonly #output: (text: string) => void;
+  readonly #last: string[] = [];
   #rest = "";
 
   constructor(output: (text: string) => void) {
@@ -65,12 +69,23 @@ export class Lines {
     const all = this.#rest + text;
     const end = all.lastIndexOf("\n") + 1;
     this.#rest = all.slice(end);
-    for (const [line] of all.slice(0, end).matchAll(/.*\n/g)) this.#output(line);
+    for (const [line] of all.slice(0, end).matchAll(/.*\n/g)) this.#hand(line);
   }
 
   /** Hands out what is left as a line. */
   end(): void {
-    if (this.#rest !== "") this.#output(`${this.#rest}\n`);
+    if (this.#rest !== "") this.#hand(`${this.#rest}\n`);
     this.#rest = "";
+  }
+
+  /** Whether one of the last lines has this text. The process of a run that was killed has not told why. */
+  hasSaid(text: string): boolean {
+    return this.#last.some((line) => line.includes(text));
+  }
+
+  #hand(line: string): void {
+    this.#last.push(line);
+    if (this.#last.length > LAST_LINES) this.#last.shift();
+    this.#output(line);
   }
 }

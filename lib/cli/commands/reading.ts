@@ -128,12 +128,14 @@ export const READING_COMMANDS: readonly Command[] = [
     name: "kv export",
     summary: "Print the variables and secrets of jobs that no build writes, as JSON lines for ops kv import",
     flags: [BUCKET_DIR, ONLY_JOBS, PASSPHRASE, { name: "reveal", help: "Print secrets in clear" }],
+    hereOnly: true,
     run: async (input) => (await import("../bucket/kv.ts")).exportKvCommand(input),
   },
   {
     name: "kv import",
     summary: "Store variables and secrets of jobs from JSON lines on stdin, all or none",
     flags: [BUCKET_DIR, PASSPHRASE, AS_JSON],
+    hereOnly: true,
     run: async (input) => (await import("../bucket/kv.ts")).importKvCommand(input),
   },
   {

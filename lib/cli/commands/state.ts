@@ -45,7 +45,7 @@ const LIST_RUNS = inBucket(
 
 const LIST_REVISIONS = inBucket(
   { name: "revisions list", summary: "Show the revisions that were pushed to the bucket, newest first", flags: [AS_JSON] },
-  async () => (await import("../state/revisions.ts")).listRevisions,
+  async () => (await import("../state/revisions.ts")).showRevisions,
 );
 
 /** Commands about the state of a bucket: how it is, its runs, its revisions, its key. */
@@ -76,7 +76,7 @@ export const STATE_COMMANDS: readonly Command[] = [
       operands: [SOME_RUN],
       flags: [TAIL, { name: "json", help: "Print the whole record as JSON at the end; Activity goes to stderr" }],
     },
-    async () => (await import("../state/runs.ts")).followRun,
+    async () => (await import("../state/runs.ts")).followCommand,
   ),
   inBucket(
     {
@@ -110,7 +110,7 @@ export const STATE_COMMANDS: readonly Command[] = [
       operands: [REVISION, { name: "against", help: "The other revision (default: the current one)", optional: true }],
       flags: [AS_JSON],
     },
-    async () => (await import("../state/revisions.ts")).diffRevisions,
+    async () => (await import("../state/revisions.ts")).showDifferences,
   ),
   {
     name: "revisions rollback",

@@ -3,10 +3,13 @@ import type { LogLines } from "../../run/log-view.ts";
 import type { Target } from "../base/flags.ts";
 import { toStderr } from "../base/terminal.ts";
 import type { BucketAccess, RevisionDiff, RunDetail, RunsWanted, Summary, WaitingStart } from "../state/access.ts";
-import { openRemoteBucket, patiently, type RemoteBucket } from "./remote-bucket.ts";
+import { CHUNK, RUN } from "./follow.ts";
+import { expectAnswer, openRemoteBucket, PAGE, patiently, type RemoteBucket } from "./remote-bucket.ts";
 
 const POLL_SECONDS = 30;
 const PAGE_RUNS = 100;
+
+const tell = (text: string) => toStderr(`${text}\n`);
 
 /** The bucket of a server. */
 export async function accessOn(target: Target): Promise<BucketAccess> {
@@ -21,11 +24,16 @@ export async function accessOn(target: Target): Promise<BucketAccess> {
     runNamed: (given) => bucket.runNamed(given),
     revisionNamed: (given) => bucket.revisionNamed(given),
     runs: (wanted) => newestRuns(bucket, wanted),
-    run: (id) => get<RunDetail>(`/runs/${id}`),
-    log(id, after, signal) {
+    async run(id) {
+      const run = await patiently({ tell }, () => bucket.get(`/runs/${id}`));
+      expectAnswer(RUN, run);
+      return run as unknown as RunDetail;
+    },
+    async log(id, after, signal) {
       const ask = () => bucket.get(`/runs/${id}/logs`, { after, timeout: POLL_SECONDS }, { signal });
-      const tell = (text: string) => toStderr(`${text}\n`);
-      return patiently({ signal, tell }, ask) as unknown as Promise<LogChunk>;
+      const chunk = await patiently({ signal, tell }, ask);
+      expectAnswer(CHUNK, chunk);
+      return chunk as unknown as LogChunk;
     },
     lines: (id, wanted) => get<LogLines>(`/runs/${id}/logs/lines`, { ...wanted, timeout: 0 }),
     cancel: async (id) => void (await client.call("POST", bucket.path(`/runs/${id}/cancel`), { json: {} })),
@@ -50,10 +58,10 @@ async function newestRuns(bucket: RemoteBucket, { limit, ...wanted }: RunsWanted
       limit: Math.min(PAGE_RUNS, limit - runs.length),
       ...(cursor !== undefined && { cursor: String(cursor) }),
     };
-    const page = await bucket.get("/runs", query);
-    runs.push(...(page.items as unknown as RunDetail[]));
-    cursor = page.next_cursor;
-    if (typeof cursor !== "string") break;
+    const { items, next_cursor: next } = expectAnswer(PAGE, await bucket.get("/runs", query));
+    runs.push(...(items as unknown as RunDetail[]));
+    cursor = next;
+    if (cursor === undefined) break;
   }
   return runs;
 }

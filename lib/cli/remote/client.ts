@@ -18,13 +18,16 @@ export interface CallOptions {
   signal?: AbortSignal;
   /** How long the connection may be silent; default 2 minutes. */
   silenceMs?: number;
+  /** Nobody is asked for a TOTP code. */
+  isAside?: boolean;
 }
 
 const SILENCE_MS = 120_000;
 const ANSWER_BYTES = 16 * 1024 * 1024;
 const PROBLEMS_SHOWN = 20;
-const TOTP_MISSING = "the server asks for a TOTP code: give a fresh one with --totp, or sign in with `ops login`";
-const TOTP_ENDED = "the TOTP session of this command has ended; the run that it started on the server goes on";
+const TOTP_WANTED = "the server asks for a TOTP code: give a fresh one with --totp, or sign in with `ops login`";
+/** A proxy says that the server behind it gives no answer. */
+const OF_PROXY: readonly number[] = [502, 503, 504];
 
 /**
  * The address of a server. `http` is accepted only for a loopback host: elsewhere the token would travel in the clear.
@@ -34,6 +37,7 @@ export function parseBaseUrl(text: string): URL {
   const fail = (why: string) => new Failure("usage", `Cannot use the address ${quote(text)}: ${why}`);
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (!url || !["http:", "https:"].includes(url.protocol)) throw fail("expected a URL such as https://ops.example:9090");
+  if (url.pathname.includes("//")) throw fail("its path has an empty part");
   if (url.username !== "" || url.password !== "" || url.search !== "" || url.hash !== "")
     throw fail("it may hold no user, password, query or fragment");
   if (url.protocol === "http:" && !/^(localhost|127(\.\d+){3}|\[::1\])$/.test(url.hostname))
@@ -88,6 +92,8 @@ interface Server {
   cookies: Map<string, string>;
   askCode: () => Promise<string | undefined>;
   verified: (cookies: string) => Promise<void>;
+  /** The question for a code that is open. */
+  asking: Promise<void> | undefined;
 }
 
 /** A client. Throws `usage` for a token or a file of certificates that cannot be used. */
@@ -96,7 +102,7 @@ export async function openClient(base: URL, { cookies = "", caFile, ...proof }: 
   if (token !== undefined && !/^[\x21-\x7e]+$/.test(token))
     throw new Failure("usage", "Cannot use the token: it is empty or has characters that a token cannot have");
   const certificates = caFile === undefined ? undefined : [...getCACertificates("default"), await readCertificates(caFile)];
-  const server: Server = { base, token, certificates, cookies: new Map(), askCode, verified };
+  const server: Server = { base, token, certificates, cookies: new Map(), askCode, verified, asking: undefined };
   keepCookies(server, cookies.split("; "));
   return {
     base,
@@ -118,12 +124,20 @@ async function afterCode<T>(server: Server, options: CallOptions, ask: () => Pro
     return await ask();
   } catch (error) {
     // A body that was produced once cannot be sent again.
-    if (!(error instanceof Failure) || error.code !== "totp_required" || options.body) throw error;
-    const code = await server.askCode();
-    if (code === undefined) throw error;
-    await verifyTotp(server, code, options.signal);
+    if (!(error instanceof Failure) || error.code !== "totp_required" || options.body || options.isAside) throw error;
+    // Requests that go on at the same time wait for the same code.
+    server.asking ??= verifiedByPerson(server, error).finally(() => {
+      server.asking = undefined;
+    });
+    await server.asking;
     return await ask();
   }
+}
+
+async function verifiedByPerson(server: Server, refusal: Failure): Promise<void> {
+  const code = await server.askCode();
+  if (code === undefined) throw refusal;
+  await verifyTotp(server, code);
 }
 
 async function verifyTotp(server: Server, code: string, signal?: AbortSignal): Promise<string> {
@@ -176,7 +190,10 @@ async function* streamedBody(server: Server, method: string, path: string, optio
 
 function startRequest(server: Server, method: string, path: string, options: CallOptions) {
   const { base, token, certificates } = server;
-  const url = new URL(base.pathname.replace(/\/$/, "") + path, base);
+  const url = new URL(base);
+  const [below = "", ...query] = path.split("?");
+  url.pathname = base.pathname.replace(/\/$/, "") + below;
+  url.search = query.join("?");
   const silenceMs = options.silenceMs ?? SILENCE_MS;
   const type = options.json === undefined ? options.type : "application/json";
   const cookie = cookieHeader(server);
@@ -208,8 +225,13 @@ function responseTo(request: ClientRequest, { json, body }: CallOptions): Promis
       answered = true;
       resolve(response);
     });
+    let isConnected = false;
+    const noteConnection = () => {
+      isConnected = true;
+    };
+    request.once("socket", (socket) => socket.once("encrypted" in socket ? "secureConnect" : "connect", noteConnection));
     // An answer that has begun tells more than the reason why the rest of the body could not be sent.
-    request.on("error", (error) => answered || reject(error));
+    request.on("error", (error) => answered || reject(Object.assign(error, { isConnected })));
     if (!body) request.end(json === undefined ? undefined : JSON.stringify(json));
     // An error of the body or of the request reaches the request's own "error".
     else pipeline(Readable.from(body), request).catch(() => {});
@@ -232,8 +254,8 @@ function keepCookies({ cookies }: Server, set: readonly string[]): void {
 
 function unreachable(base: URL, error: unknown): Failure {
   if (error instanceof Failure) return error;
-  const isRefused = ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN"].includes((error as NodeJS.ErrnoException).code ?? "");
-  const details = { unreachable: true, sent: !isRefused };
+  const { isConnected = true } = error as { isConnected?: boolean };
+  const details = { unreachable: true, sent: isConnected };
   return new Failure("failed", `Cannot reach ${base.origin}: ${connectionTrouble(error)}`, { details, cause: error });
 }
 
@@ -274,13 +296,18 @@ function parseObject(text: string): Record<string, unknown> | undefined {
 }
 
 /** The server's sentence, and each problem of its details that the sentence does not tell. */
-function refusalOf({ base, cookies, token }: Server, status: number, body: Record<string, unknown> | undefined): Failure {
+function refusalOf({ base, token }: Server, status: number, body: Record<string, unknown> | undefined): Failure {
+  const isOurs = typeof body?.error === "string" && typeof body.message === "string";
+  if (!isOurs && OF_PROXY.includes(status)) {
+    const details = { unreachable: true, sent: true };
+    return new Failure("failed", `Cannot reach ${base.origin}: a proxy answered ${status}`, { details });
+  }
   if (typeof body?.error !== "string" || typeof body.message !== "string")
     return new Failure("failed", `${base.origin} answered ${status} and no reason; is it an ops server?`);
   const { error, message, details } = body;
   const code = error as FailureCode;
   // The server's sentences tell how to prove oneself over HTTP.
-  if (code === "totp_required") return new Failure(code, token !== undefined && cookies.size > 0 ? TOTP_ENDED : TOTP_MISSING);
+  if (code === "totp_required") return new Failure(code, TOTP_WANTED);
   if (code === "unauthorized" && token === undefined)
     return new Failure(code, `the session with ${base.origin} has ended: sign in with \`ops login ${base.origin}\``);
   const problems = (Array.isArray(details) ? details : [])

@@ -1,8 +1,9 @@
 import { uuidV7 } from "../../codec/uuid.ts";
 import { sleep } from "../../core/async.ts";
 import { cancelledFailure, Failure, messageOf } from "../../core/errors.ts";
-import { boolean, type Infer, integer, isObject, optional, string } from "../../core/shape.ts";
-import { type Progress, RUN_STATUS } from "../../run/protocol.ts";
+import { boolean, check, type Infer, integer, isObject, optional, string } from "../../core/shape.ts";
+import { PROGRESS, type Progress, RUN_STATUS } from "../../run/protocol.ts";
+import { shortId } from "../base/terminal.ts";
 import { Lines } from "../bucket/output.ts";
 import type { CallOptions } from "./client.ts";
 import { answerWith, expectAnswer, type Item, patiently, type RemoteBucket } from "./remote-bucket.ts";
@@ -16,10 +17,12 @@ const HELD_SECONDS = 60;
 
 const UUID = string({ pattern: /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/, means: "a UUID" });
 const STARTED = answerWith({ run_id: UUID });
-const CHUNK = answerWith({ next: integer({ min: 0 }), data: string(), done: boolean() });
-const RUN = answerWith({ status: RUN_STATUS, error: optional(string()) });
-/** How a run on a server ended; `result` is what the run left. */
-export type EndedRun = Infer<typeof RUN> & { id: string; result: unknown };
+/** A piece of Activity. */
+export const CHUNK = answerWith({ next: integer({ min: 0 }), data: string(), done: boolean() });
+/** What every run has. */
+export const RUN = answerWith({ status: RUN_STATUS, error: optional(string()) });
+/** How a run on a server ended; `result` is what the run left, `untold` why it failed where Activity does not tell. */
+export type EndedRun = Infer<typeof RUN> & { id: string; result: unknown; untold: string | undefined };
 
 /** Who follows a run. */
 export interface Follower {
@@ -57,12 +60,13 @@ export async function startOnServer(bucket: RemoteBucket, request: StartRequest,
   const until = performance.now() + (waitMs ?? 0);
   using place = waitMs === undefined ? undefined : placeOf(bucket, key, follower.signal);
   using stop = aborted(follower.insisted);
+  const upload = body && new Upload(body, follower.signal);
   for (let told = 0; ; ) {
     const left = follower.signal.aborted ? 0 : Math.max(0, Math.ceil((until - performance.now()) / 1_000));
     const wait: Record<string, string> = waitMs === undefined ? {} : { "Ops-Wait": String(Math.min(left, HELD_SECONDS)) };
-    const signals = body ? [follower.signal, stop.signal] : [stop.signal];
+    const signals = [stop.signal, ...(upload ? [upload.signal] : [])];
     const options = { ...sent, headers: { ...headers, ...wait, "Idempotency-Key": key }, signal: AbortSignal.any(signals) };
-    const send = () => bucket.client.call("POST", bucket.path(path), { ...options, ...(body && { body: body() }) });
+    const send = () => bucket.client.call("POST", bucket.path(path), { ...options, ...(upload && { body: upload.body() }) });
     try {
       return expectAnswer(STARTED, await patiently(patienceOf(follower), send, { sent: true })).run_id;
     } catch (error) {
@@ -70,10 +74,38 @@ export async function startOnServer(bucket: RemoteBucket, request: StartRequest,
       if (isBusy && (left === 0 || follower.signal.aborted)) await place?.leave();
       if (isBusy && follower.signal.aborted) throw cancelledFailure();
       const { position } = (isBusy && isObject(error.details) ? error.details : {}) as { position?: number | null };
+      if (stop.signal.aborted) follower.tell("the start is given up; if it had arrived, a run goes on: see `ops runs list`");
+      else if (upload?.signal.aborted) follower.tell("the upload was ended before all of it was sent: nothing has changed");
       if (typeof position !== "number" || left === 0) throw error;
       if (position !== told) follower.tell(`waiting in line, number ${position}: ${messageOf(error)}`);
       told = position;
     }
+  }
+}
+
+/** What a start sends. An interrupt ends the upload until all is sent; from then on the run may have started. */
+class Upload {
+  readonly #make: () => AsyncIterable<Uint8Array>;
+  readonly #ended = new AbortController();
+  #isSent = false;
+
+  constructor(make: () => AsyncIterable<Uint8Array>, signal: AbortSignal) {
+    this.#make = make;
+    const end = () => this.#isSent || this.#ended.abort();
+    if (signal.aborted) end();
+    signal.addEventListener("abort", end, { once: true });
+  }
+
+  /** Aborted where the upload was ended. */
+  get signal(): AbortSignal {
+    return this.#ended.signal;
+  }
+
+  /** The pieces, made anew for each try. */
+  async *body(): AsyncGenerator<Uint8Array> {
+    this.#isSent = false;
+    yield* this.#make();
+    this.#isSent = true;
   }
 }
 
@@ -109,16 +141,19 @@ export async function followRun(bucket: RemoteBucket, id: string, follower: Foll
   const run = bucket.path("/runs", id);
   const lines = new Lines(follower.output);
   let confirmed: Progress["cancel"] = null;
-  const ended = new AbortController();
+  const over = new AbortController();
   const looks = lookAt(
-    () => bucket.client.call("GET", run, { signal: ended.signal }),
-    ended.signal,
+    () => bucket.client.call("GET", run, { signal: over.signal, isAside: true }),
+    over.signal,
     (progress) => {
       confirmed = progress.cancel ?? confirmed;
       follower.progress?.(progress);
     },
   );
-  const cancel = () => void askToCancel(bucket, run, follower);
+  let cancels: Promise<void> | undefined;
+  const cancel = () => {
+    cancels = askToCancel(bucket, run, follower, AbortSignal.any([signal, over.signal]));
+  };
   if (follower.signal.aborted) cancel();
   else follower.signal.addEventListener("abort", cancel, { once: true });
   const read = (path: string) =>
@@ -135,15 +170,19 @@ export async function followRun(bucket: RemoteBucket, id: string, follower: Foll
     const answer = await read(run);
     const { confirmed: done, total } = (confirmed as Progress["cancel"]) ?? {};
     if (total !== undefined) follower.tell(`cancelled: ${done} of ${total} confirmed to have ended`);
-    return { id, ...expectAnswer(RUN, answer), result: answer.result ?? null };
+    const ended = expectAnswer(RUN, answer);
+    const { error = "" } = ended;
+    const untold = ended.status === "failed" && error !== "" && !lines.hasSaid(error) ? error : undefined;
+    return { id, ...ended, result: answer.result ?? null, untold };
   } catch (error) {
     lines.end();
-    if (signal.aborted) follower.tell(`run ${id} is left alone; \`ops runs follow ${id.slice(-8)}\` goes on with it`);
-    throw error;
+    const state = signal.aborted ? "is left alone" : "goes on as far as is known here";
+    follower.tell(`run ${id} ${state}; \`ops runs follow ${shortId(id)}\` shows it`);
+    throw follower.signal.aborted ? new Failure("cancelled", messageOf(error), { cause: error }) : error;
   } finally {
-    ended.abort();
+    over.abort();
     follower.signal.removeEventListener("abort", cancel);
-    await looks;
+    await Promise.all([looks, cancels]);
   }
 }
 
@@ -153,17 +192,18 @@ async function lookAt(ask: () => Promise<Item>, signal: AbortSignal, show: (prog
     await sleep(PROGRESS_MS, signal).catch(() => {});
     if (signal.aborted) return;
     const { progress } = await ask().catch((): Item => ({}));
-    if (isObject(progress) && !signal.aborted) show(progress as unknown as Progress);
+    const checked = check(PROGRESS, progress);
+    if (checked.ok && !signal.aborted) show(checked.value);
   }
 }
 
-async function askToCancel(bucket: RemoteBucket, run: string, follower: Follower): Promise<void> {
+async function askToCancel(bucket: RemoteBucket, run: string, follower: Follower, signal: AbortSignal): Promise<void> {
   try {
-    const ask = () => bucket.client.call("POST", `${run}/cancel`, { json: {}, silenceMs: CANCEL_SILENCE_MS });
-    await patiently(patienceOf(follower), ask);
+    const options = { json: {}, silenceMs: CANCEL_SILENCE_MS, isAside: true, signal };
+    await patiently({ ...patienceOf(follower), signal }, () => bucket.client.call("POST", `${run}/cancel`, options));
     follower.tell("asked the server to cancel the run; a second interrupt leaves the run alone");
   } catch (error) {
-    const isOver = error instanceof Failure && error.code === "run_not_active";
+    const isOver = signal.aborted || (error instanceof Failure && error.code === "run_not_active");
     if (!isOver) follower.tell(`Cannot cancel the run: ${messageOf(error)}`);
   }
 }

@@ -1,11 +1,11 @@
 import path from "node:path";
 import { text } from "node:stream/consumers";
-import { Failure } from "../../core/errors.ts";
+import { Failure, messageOf } from "../../core/errors.ts";
 import { askedOnTerminal } from "../base/ask.ts";
 import { EXIT, type Parsed, wantsJson } from "../base/flags.ts";
 import { printJson, toStdout } from "../base/terminal.ts";
 import { openClient, parseBaseUrl } from "./client.ts";
-import { keepLogin, loginAt, loginsFile } from "./logins.ts";
+import { keepLogin, loginAt, loginsFolder, prepareLogins } from "./logins.ts";
 import { targetOf } from "./target.ts";
 
 const SESSION = "/api/auth/session";
@@ -26,10 +26,12 @@ export async function loginCommand(input: Parsed): Promise<number> {
   const client = await openClient(base, { token, caFile, askCode });
   const code = values.get("totp");
   if (code !== undefined) await client.verifyTotp(code);
+  // A session that cannot be kept could not be ended.
+  await prepareLogins();
   const { expires_at: ends } = await client.call("POST", SESSION, { json: {} });
   await keepLogin(base, { cookies: client.cookies(), ends: String(ends), ca_file: caFile });
   if (wantsJson(input)) printJson({ server: base.href, expires_at: ends });
-  else toStdout(`signed in to ${base.origin} until ${ends}; the session is in ${loginsFile()}\n`);
+  else toStdout(`signed in to ${base.origin} until ${ends}; the session is kept in ${loginsFolder()}\n`);
   return EXIT.done;
 }
 
@@ -44,7 +46,9 @@ export async function logoutCommand(input: Parsed): Promise<number> {
   const client = await openClient(base, { cookies: login.cookies, caFile: values.get("ca-file") ?? login.ca_file });
   // A session that lacks its code, or has ended, is over all the same.
   await client.call("DELETE", SESSION).catch((error: unknown) => {
-    if (!(error instanceof Failure) || !["totp_required", "unauthorized"].includes(error.code)) throw error;
+    if (error instanceof Failure && ["totp_required", "unauthorized"].includes(error.code)) return;
+    const left = `the session is forgotten here, and open on the server until ${login.ends}`;
+    throw new Failure("failed", `${messageOf(error)}; ${left}`, { cause: error });
   });
   if (wantsJson(input)) printJson({ server: base.href });
   else toStdout(`signed out of ${base.origin}\n`);
@@ -52,6 +56,7 @@ export async function logoutCommand(input: Parsed): Promise<number> {
 }
 
 function addressOf({ operands, values }: Parsed): string {
+  if (operands.length > 0 && values.has("server")) throw new Failure("usage", "give base_url or --server, not both");
   const address = operands[0] ?? values.get("server") ?? process.env.OPS_SERVER;
   if (address) return address;
   throw new Failure("usage", "base_url is missing: give the address of the server, such as https://ops.example:9090");

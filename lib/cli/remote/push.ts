@@ -81,9 +81,12 @@ async function onServer(input: Parsed, work: ServerWork, dir?: string): Promise<
 type ServerWork = (bucket: RemoteBucket, follower: Follower) => Promise<number>;
 
 async function followed(input: Parsed, target: Target, work: ServerWork): Promise<number> {
-  using stop = stopRequest();
+  using stop = stopRequest(() => process.exit(EXIT.cancelled));
+  const bucket = await openRemoteBucket(target);
+  // A code is asked for before the upload, which could not be sent again.
+  await bucket.get("");
   const output = wantsJson(input) ? toStderr : toStdout;
-  return await work(await openRemoteBucket(target), { ...stop, tell: (text) => toStderr(`${text}\n`), output });
+  return await work(bucket, { ...stop, tell: (text) => toStderr(`${text}\n`), output });
 }
 
 /**
@@ -137,15 +140,17 @@ async function change(
     const { isDetached, isJson, ...sent } = start;
     const id = await startOnServer(bucket, sent, follower);
     follower.tell(`the source was ${done}; run ${id} builds it`);
-    if (isDetached && isJson) printJson({ run_id: id });
-    else if (isDetached) follower.output(`${id}\n`);
-    if (isDetached) return EXIT.done;
+    if (isDetached && !follower.signal.aborted) {
+      if (isJson) printJson({ run_id: id });
+      else follower.output(`${id}\n`);
+      return EXIT.done;
+    }
     const { status, error, result } = await followRun(bucket, id, follower);
     follower.tell(`the build ${status}${error === undefined ? "" : `: ${error}`}`);
     if (isJson) printJson({ run_id: id, status, error: error ?? null, result });
     return EXIT_OF[status];
   } catch (error) {
-    if (follower.signal.aborted) return EXIT.cancelled;
+    if (error instanceof Failure && error.code === "cancelled") return EXIT.cancelled;
     throw error;
   }
 }

@@ -1,7 +1,7 @@
 import { idNamed, isUuid, LEAST_LETTERS } from "../../codec/uuid.ts";
 import { sleep } from "../../core/async.ts";
-import { Failure } from "../../core/errors.ts";
-import { check, object, quote, type Shape } from "../../core/shape.ts";
+import { Failure, messageOf } from "../../core/errors.ts";
+import { anything, check, list, object, optional, quote, type Shape, string } from "../../core/shape.ts";
 import type { Target } from "../base/flags.ts";
 import { type ApiClient, type CallOptions, isUnreachable } from "./client.ts";
 import { openServer } from "./target.ts";
@@ -52,8 +52,8 @@ export class RemoteBucket {
     if (isUuid(given.toLowerCase())) return given.toLowerCase();
     // The server looks for none that is this short.
     const isLong = given.length >= LEAST_LETTERS;
-    const { items } = isLong ? await this.get("/runs", { id: given, limit: MOST_NAMED }) : { items: [] };
-    const ids = (items as Item[]).map(({ id }) => String(id));
+    const { items } = isLong ? expectAnswer(PAGE, await this.get("/runs", { id: given, limit: MOST_NAMED })) : { items: [] };
+    const ids = items.map(({ id }) => String(id));
     return idNamed(given, ids, "run");
   }
 
@@ -76,13 +76,19 @@ export class RemoteBucket {
   }
 }
 
+const ROW = anything({ type: "object" }) as Shape<Item>;
+/** What every page of a list has. */
+export const PAGE_FIELDS = { items: list(ROW), next_cursor: optional(string()) };
+/** A page of a list. */
+export const PAGE = answerWith(PAGE_FIELDS);
+
 /** All items of a list that comes in pages. */
 export async function allItems(client: ApiClient, path: string, query: Query = {}): Promise<Item[]> {
   const items: Item[] = [];
   for (let cursor: string | undefined; ; ) {
-    const page = await client.call("GET", path + queryText({ limit: PAGE_ROWS, ...query, cursor }));
-    items.push(...(page.items as Item[]));
-    if (typeof page.next_cursor !== "string") return items;
+    const page = expectAnswer(PAGE, await client.call("GET", path + queryText({ limit: PAGE_ROWS, ...query, cursor })));
+    items.push(...page.items);
+    if (page.next_cursor === undefined) return items;
     cursor = page.next_cursor;
   }
 }
@@ -150,7 +156,7 @@ export async function patiently<T>(
       return done;
     } catch (error) {
       if (!isUnreachable(error, { sent: sent && tries === 0 }) || performance.now() > until) throw error;
-      if (tries === 0) tell("the connection to the server is lost; trying again");
+      if (tries === 0) tell(`${messageOf(error)}; trying again`);
       await sleep(PAUSES_MS[Math.min(tries, PAUSES_MS.length - 1)] as number, signal);
     }
   }

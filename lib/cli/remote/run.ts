@@ -37,14 +37,15 @@ export async function runOnServer(
     progress: live && ((progress) => live.update(progress)),
   };
   const id = await startOnServer(bucket, { ...(await startRequest(bucket, kind, params)), waitMs }, follower);
-  if (isDetached) {
+  if (isDetached && !stop.signal.aborted) {
     // Activity is aside where JSON was asked for.
     if (view?.meanwhile === "aside") printJson({ run_id: id });
     else toStdout(`${id}\n`);
     return EXIT.done;
   }
-  const { status, result } = await followRun(bucket, id, follower);
+  const { status, result, untold } = await followRun(bucket, id, follower);
   live?.[Symbol.dispose]();
+  if (untold !== undefined) tell(`error: ${untold}`);
   const isShown = await showResult(view, result);
   return isShown ? EXIT_OF[status] : EXIT_OF[status] || EXIT.failed;
 }

@@ -25,7 +25,8 @@ export async function targetOf(input: Parsed, dir = bucketDir(input)): Promise<T
       address,
       bucket,
       fromFolder: named === undefined,
-      caFile: values.get("ca-file") ?? found?.ca_file,
+      caFile: values.get("ca-file"),
+      folderCa: found?.ca_file,
       tokenFile: values.get("token-file"),
       totp: values.get("totp"),
     };
@@ -84,16 +85,22 @@ export async function openServer(target: Target): Promise<ApiClient> {
   const { askedOnTerminal } = await import("../base/ask.ts");
   const { keepLogin, loginAt } = await import("./logins.ts");
   const base = parseBaseUrl(target.address);
-  const login = await loginAt(base);
   const token = await tokenFor(target);
+  // Whoever has the token needs no session.
+  const login = await loginAt(base).catch((error: unknown) => {
+    if (token === undefined) throw error;
+    return undefined;
+  });
   if (token === undefined && !login) throw unproven(target, base.origin);
-  const cookies = token === undefined ? login?.cookies : undefined;
   const caFile = target.caFile ?? login?.ca_file;
+  if (target.folderCa !== undefined && target.folderCa !== login?.ca_file) throw otherCa(target, target.folderCa);
   const askCode = () => askedOnTerminal("TOTP code: ");
-  // The next command needs no code either.
-  const verified = async (all: string) =>
-    void (cookies !== undefined && login && (await keepLogin(base, { ...login, cookies: all })));
-  const client = await openClient(base, { token, cookies, caFile, askCode, verified });
+  // The next command needs no code either, unless the user has signed out meanwhile.
+  const verified = async (cookies: string) => {
+    if (login && !(await loginAt(base))) return;
+    await keepLogin(base, { ...(login ?? { ends: "", ca_file: caFile && path.resolve(caFile) }), cookies });
+  };
+  const client = await openClient(base, { token, cookies: login?.cookies, caFile, askCode, verified });
   if (target.totp !== undefined) await client.verifyTotp(target.totp);
   return client;
 }
@@ -104,6 +111,14 @@ async function tokenFor({ tokenFile, fromFolder }: Target): Promise<string | und
   if (fromFolder) return undefined;
   if (tokenFile === undefined) return process.env.OPS_SERVE_TOKEN || undefined;
   return (await import("../../server/config.ts")).readToken(tokenFile);
+}
+
+/** A folder must not choose whom a session is shown to. */
+function otherCa({ address }: Target, file: string): Failure {
+  return new Failure(
+    "usage",
+    `ca_file of [server] is not that of \`ops login\`: sign in with \`ops login ${address} --ca-file ${file}\``,
+  );
 }
 
 function unproven({ fromFolder, address }: Target, origin: string): Failure {

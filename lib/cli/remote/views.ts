@@ -2,6 +2,7 @@ import { buffer } from "node:stream/consumers";
 import type { ViewName } from "../../bucket/catalog/views.ts";
 import { Failure } from "../../core/errors.ts";
 import { counted } from "../../core/plain-text.ts";
+import { list, string } from "../../core/shape.ts";
 import { EXIT, flagList, type Parsed, type Target, wantsJson } from "../base/flags.ts";
 import { type Cell, printJson, toStdout } from "../base/terminal.ts";
 import {
@@ -18,7 +19,9 @@ import {
   viewQuery,
 } from "../bucket/catalog.ts";
 import { showSnapshots } from "../bucket/upkeep.ts";
-import { type Item, openRemoteBucket, type RemoteBucket } from "./remote-bucket.ts";
+import { answerWith, expectAnswer, type Item, openRemoteBucket, PAGE_FIELDS, type RemoteBucket } from "./remote-bucket.ts";
+
+const ROWS = answerWith({ ...PAGE_FIELDS, columns: list(string()) });
 
 /** `ops info` of a bucket on a server. */
 export async function remoteInfo(input: Parsed, target: Target): Promise<number> {
@@ -36,9 +39,10 @@ async function viewRows(bucket: RemoteBucket, name: ViewName, query: Partial<Ret
   const items: Item[] = [];
   for (let cursor: unknown; ; ) {
     const page = await bucket.get(`/cat/${name}`, { ...query, ...(cursor !== undefined && { cursor: String(cursor) }) });
-    items.push(...(page.items as Item[]));
-    cursor = page.next_cursor;
-    if (typeof cursor !== "string") return { columns: page.columns as string[], items: items as Record<string, Cell>[] };
+    const { items: more, next_cursor: next, columns } = expectAnswer(ROWS, page);
+    items.push(...more);
+    cursor = next;
+    if (cursor === undefined) return { columns, items: items as Record<string, Cell>[] };
   }
 }
 

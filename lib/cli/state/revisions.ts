@@ -30,7 +30,7 @@ function marksOf({ current, last_successful }: Pick<Revision, "current" | "last_
 }
 
 /** `ops revisions list`. */
-export async function listRevisions(bucket: BucketAccess, input: Parsed): Promise<number> {
+export async function showRevisions(bucket: BucketAccess, input: Parsed): Promise<number> {
   const revisions = await bucket.revisions();
   if (wantsJson(input)) printJson(revisions);
   else if (revisions.length === 0) toStdout("there are no revisions: a push to a server makes them\n");
@@ -63,7 +63,7 @@ export async function showRevision(bucket: BucketAccess, input: Parsed): Promise
 }
 
 /** `ops revisions diff <revision> [against]`: what the step from the other revision to this one changes. */
-export async function diffRevisions(bucket: BucketAccess, input: Parsed): Promise<number> {
+export async function showDifferences(bucket: BucketAccess, input: Parsed): Promise<number> {
   const [given = "", other] = input.operands;
   const against = other === undefined ? undefined : await bucket.revisionNamed(other);
   const diff = await bucket.diff(await bucket.revisionNamed(given), against);

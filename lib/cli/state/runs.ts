@@ -144,7 +144,7 @@ function outcomesOf(name: string, graded: unknown): string {
 }
 
 /** `ops runs follow [run]`: answers the exit code of the run. An interrupt ends the following only. */
-export async function followRun(bucket: BucketAccess, input: Parsed): Promise<number> {
+export async function followCommand(bucket: BucketAccess, input: Parsed): Promise<number> {
   const tail = linesWanted(input);
   const run = await runMeant(bucket, input);
   using stop = stopRequest();
@@ -166,6 +166,7 @@ export async function followRun(bucket: BucketAccess, input: Parsed): Promise<nu
     lines.end();
   }
   const ended = await bucket.run(run.id);
+  if (ended.status === "failed" && ended.error && !lines.hasSaid(ended.error)) toStderr(`error: ${ended.error}\n`);
   if (wantsJson(input)) printJson(ended);
   return EXIT_OF[ended.status];
 }

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { chmodSync, copyFileSync, existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { chmodSync, copyFileSync, existsSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { type Ended, ops } from "../../../scripts/local-server.ts";
@@ -17,7 +18,8 @@ async function setUp(t: TestContext, config: Parameters<typeof TestServer.start>
   await server.createBucket();
   const cwd = temporaryFolder(t);
   const env = { XDG_STATE_HOME: path.join(cwd, "state"), OPS_SERVE_TOKEN: "", OPS_SERVER: server.url, OPS_BUCKET: "" };
-  const file = path.join(cwd, "state/ops/logins.json");
+  const name = createHash("sha256").update(server.url).digest("hex").slice(0, 32);
+  const file = path.join(cwd, "state/ops/logins", `${name}.json`);
   const run = (args: string[], more: { input?: string; env?: Record<string, string> } = {}): Promise<Ended> =>
     ops(args, { cwd, ...more, env: { ...env, ...more.env } });
   return { server, cwd, env, file, run };
@@ -46,19 +48,22 @@ test("ops login keeps a session, not the token, for the user alone; later comman
   );
   const signedIn = await run(["login"], { input: `${TOKEN}\n` });
   assert.deepEqual([signedIn.code, signedIn.stderr], [0, ""]);
-  assert.match(signedIn.stdout, /^signed in to http:\/\/127\.0\.0\.1:\d+ until 20\S+Z; the session is in .*logins\.json\n$/);
+  assert.match(
+    signedIn.stdout,
+    /^signed in to http:\/\/127\.0\.0\.1:\d+ until 20\S+Z; the session is kept in .*\/state\/ops\/logins\n$/,
+  );
   const modes = [file, path.dirname(file)].map((one) => statSync(one).mode & 0o777);
   assert.deepEqual(modes, [0o600, 0o700]);
   const kept = readFileSync(file, "utf8");
   assert.ok(!kept.includes(TOKEN));
   assert.match(kept, /ops_server_session=/);
   assert.equal((await run(["info"])).code, 0);
-  const cookie = JSON.parse(kept)[server.url].cookies;
+  const cookie = JSON.parse(kept).cookies;
   const probe = () => server.call("GET", "/api/buckets", { authorization: null, headers: { cookie } });
   assert.equal((await probe()).status, 200);
   assert.equal((await run(["logout"])).stdout, `signed out of ${server.url}\n`);
   assert.equal((await probe()).status, 401, "the session itself is over");
-  assert.deepEqual(JSON.parse(readFileSync(file, "utf8")), {});
+  assert.ok(!existsSync(file));
   const again = await run(["logout"]);
   assert.deepEqual([again.code, again.stderr], [1, `ops: there is no session with ${server.url}\n`]);
 });
@@ -67,11 +72,13 @@ test("a file of sessions that others can read is not used, and the sentence says
   const { file, run } = await setUp(t);
   await run(["login"], { input: TOKEN });
   chmodSync(file, 0o640);
-  for (const command of [["info"], ["login"]]) {
-    const { code, stderr } = await run(command, { input: TOKEN });
-    assert.equal(code, 2);
-    assert.equal(stderr, `ops: the sessions in ${file} cannot be used: its mode 640 lets others use it: chmod 600 ${file}\n`);
-  }
+  const { code, stderr } = await run(["info"]);
+  assert.equal(code, 2);
+  assert.equal(stderr, `ops: the session in ${file} cannot be used: its mode 640 lets others use it: chmod 600 ${file}\n`);
+  const { code: withToken } = await run(["info"], { env: { OPS_SERVE_TOKEN: TOKEN } });
+  assert.equal(withToken, 0, "whoever has the token needs no session");
+  assert.equal((await run(["login"], { input: TOKEN })).code, 0, "the next login makes another file");
+  assert.equal(statSync(file).mode & 0o777, 0o600);
 });
 
 test("a session that the server has ended is told with the command that opens a new one", async (t) => {
@@ -150,4 +157,43 @@ test("a host that is not this machine gets nothing without TLS", async (t) => {
     const { code, stderr } = await run(args, { input: TOKEN });
     assert.deepEqual([code, /without TLS the token would travel in the clear/.test(stderr)], [2, true], stderr);
   }
+});
+
+test("logins to several servers at the same time keep each its own session, also where the home folder is a link", async (t) => {
+  const rigs = await Promise.all([setUp(t), setUp(t), setUp(t)]);
+  const home = path.join(temporaryFolder(t), "link");
+  symlinkSync(temporaryFolder(t), home);
+  const env = { XDG_STATE_HOME: home };
+  const done = await Promise.all(rigs.map(({ run }) => run(["login"], { input: TOKEN, env })));
+  assert.deepEqual(
+    done.map(({ code, stderr }) => [code, stderr]),
+    rigs.map(() => [0, ""]),
+  );
+  for (const { run } of rigs) assert.equal((await run(["info"], { env })).code, 0);
+});
+
+test("a folder's ops.conf does not choose the certificates that a session is shown to", async (t) => {
+  const { server, cwd, env, run, code } = await setUpSecured(t);
+  const token = { OPS_SERVE_TOKEN: TOKEN };
+  assert.equal((await run(["login", "--ca-file", "ca.crt", "--totp", code()], { env: token })).code, 0);
+  copyFileSync(path.join(cwd, "ca.crt"), path.join(cwd, "other.crt"));
+  const inFolder = (file: string) => {
+    writeFileSync(path.join(cwd, "ops.conf"), `[server]\nurl = "${server.url}"\nca_file = "${file}"\n`);
+    return ops(["info"], { cwd, env: { ...env, OPS_SERVER: "" } });
+  };
+  assert.equal((await inFolder("ca.crt")).code, 0);
+  const refused = await inFolder("other.crt");
+  assert.equal(refused.code, 2);
+  assert.match(
+    refused.stderr,
+    /^ops: ca_file of \[server\] is not that of `ops login`: sign in with `ops login https:.* --ca-file .*other\.crt`\n$/,
+  );
+});
+
+test("a code that was given with the token is kept for the next commands", async (t) => {
+  const { run, code } = await setUpSecured(t);
+  const env = { OPS_SERVE_TOKEN: TOKEN };
+  const first = await run(["info", "--ca-file", "ca.crt", "--totp", code()], { env });
+  assert.deepEqual([first.code, first.stderr], [0, ""]);
+  assert.equal((await run(["info"], { env })).code, 0);
 });

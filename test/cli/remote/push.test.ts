@@ -56,6 +56,7 @@ function routesOf(replaced: Routes): Routes {
     [`GET ${base}/runs/${RUN}/logs?after=0&timeout=30`]: chunk("first\n", 0, false),
     [`GET ${base}/runs/${RUN}/logs?after=6&timeout=30`]: inTurn(chunk("", 6, false), chunk("second\n", 6, false)),
     [`GET ${base}/runs/${RUN}/logs?after=13&timeout=30`]: chunk("", 13, true),
+    [`GET ${base}`]: answer(200, { id: BUCKET }),
     [`GET ${base}/runs/${RUN}`]: answer(200, { id: RUN, status: "succeeded", error: null, result: {} }),
     ...Object.fromEntries(Object.entries(replaced).map(([key, handler]) => [key.replace(" ", ` ${base}`), handler])),
   };
@@ -108,6 +109,7 @@ interface Given {
   totp?: string;
   signal?: AbortSignal;
   insisted?: Promise<void>;
+  isDetached?: boolean;
   progress?: (text: string) => void;
   output?: (text: string) => void;
 }
@@ -131,7 +133,7 @@ async function attempt(t: TestContext, url: string, given: Given = {}): Promise<
       }),
     patienceMs: 1_000,
   };
-  found.exit = await push(bucket, { dir, note }, follower);
+  found.exit = await push(bucket, { dir, note, isDetached: given.isDetached ?? false }, follower);
   return found;
 }
 
@@ -264,7 +266,8 @@ test("T-21 a wrong token is shown with the server's sentence", async (t) => {
 const broken: [string, Handler, RegExp][] = [
   ["resets the connection", (request) => request.socket.resetAndDestroy(), /the connection was closed without an/],
   ["closes the connection", (request) => request.socket.destroy(), /the connection was closed without an answer/],
-  ["answers a page", (_, response) => response.writeHead(502).end("<html>"), /answered 502 and no reason; is it an/],
+  ["answers a page", (_, response) => response.writeHead(500).end("<html>"), /answered 500 and no reason; is it an/],
+  ["is behind a proxy and away", (_, response) => response.writeHead(502).end("<html>"), /a proxy answered 502/],
   ["redirects", (_, response) => response.writeHead(301, { Location: "/x" }).end(), /answered 301 and no reason/],
   ["answers no JSON", (_, response) => response.writeHead(202).end("ok"), /answered 202 and no reason/],
   ["answers another JSON", answer(202, { run_id: "../../x" }), /Cannot understand the server's answer: run_id expected/],
@@ -309,10 +312,11 @@ test("a TOTP code is verified once, before the source is sent; its cookie goes w
 test("a TOTP session that ends while following is told, and that the run goes on", async (t) => {
   const required = answer(403, { error: "totp_required", message: "a TOTP code is needed" });
   const server = await play(t, { [LOGS(6)]: required });
-  const ended = "the TOTP session of this command has ended; the run that it started on the server goes on";
-  await assert.rejects(attempt(t, server.url, { totp: "123456" }), { code: "totp_required", message: ended });
-  const missing = "the server asks for a TOTP code: give a fresh one with --totp, or sign in with `ops login`";
-  await assert.rejects(attempt(t, server.url), { code: "totp_required", message: missing });
+  const progress: string[] = [];
+  const told = { totp: "123456", progress: (text: string) => void progress.push(text) };
+  const message = "the server asks for a TOTP code: give a fresh one with --totp, or sign in with `ops login`";
+  await assert.rejects(attempt(t, server.url, told), { code: "totp_required", message });
+  assert.equal(progress.at(-1), `run ${RUN} goes on as far as is known here; \`ops runs follow ${RUN.slice(-8)}\` shows it`);
 });
 
 test("a refusal while following is not tried again", async (t) => {
@@ -355,7 +359,7 @@ test("a second interrupt leaves the run alone, and says so", async (t) => {
   const server = await play(t, { [LOGS(6)]: () => stop.abort(), [CANCEL]: () => insist.resolve() });
   const { exit, progress } = await attempt(t, server.url, { signal: stop.signal, insisted: insist.promise });
   assert.equal(exit, 130);
-  assert.equal(progress.at(-1), `run ${RUN} is left alone; \`ops runs follow ${RUN.slice(-8)}\` goes on with it`);
+  assert.equal(progress.at(-1), `run ${RUN} is left alone; \`ops runs follow ${RUN.slice(-8)}\` shows it`);
 });
 
 test("a cancel that the server refuses is told", async (t) => {
@@ -370,6 +374,77 @@ test("a cancel that the server refuses is told", async (t) => {
   const { exit, progress } = await attempt(t, server.url, { signal: stop.signal });
   assert.equal(exit, 130);
   assert.match(progress.join("\n"), /Cannot cancel the run: the server asks for a TOTP code/);
+});
+
+test("a run that is left alone is not cancelled any more by a request that was still tried", async (t) => {
+  const stop = new AbortController();
+  const insist = Promise.withResolvers<void>();
+  let cancels = 0;
+  const lost: Handler = (request) => {
+    cancels++;
+    request.socket.resetAndDestroy();
+    insist.resolve();
+  };
+  const server = await play(t, { [LOGS(6)]: () => stop.abort(), [CANCEL]: lost });
+  await attempt(t, server.url, { signal: stop.signal, insisted: insist.promise });
+  const tried = cancels;
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  assert.equal(cancels, tried);
+});
+
+test("an interrupt after all of the source was sent waits for the answer, and cancels the run", async (t) => {
+  const stop = new AbortController();
+  const routes = interrupted(stop);
+  const push: Handler = async (request, response) => {
+    for await (const _ of request);
+    stop.abort();
+    setTimeout(() => answer(202, { run_id: RUN })(request, response), 100);
+  };
+  const server = await play(t, { ...routes, [PUSH]: push });
+  const { exit } = await attempt(t, server.url, { signal: stop.signal });
+  assert.equal(exit, 130);
+  assert.ok(server.requests.includes(CANCEL), server.requests.join());
+});
+
+test("an interrupt while a run is started that nobody would follow cancels the run", async (t) => {
+  const stop = new AbortController();
+  const push: Handler = async (request, response) => {
+    for await (const _ of request);
+    stop.abort();
+    answer(202, { run_id: RUN })(request, response);
+  };
+  const server = await play(t, { ...interrupted(stop), [PUSH]: push });
+  const { exit, output } = await attempt(t, server.url, { signal: stop.signal, isDetached: true });
+  assert.deepEqual([exit, output.includes(RUN)], [130, false]);
+  assert.ok(server.requests.includes(CANCEL));
+});
+
+test("a proxy that finds no server for a moment is waited for", async (t) => {
+  const away: Handler = (_, response) => response.writeHead(502).end("<html>");
+  const data = { next: 13, data: "second\n", done: false };
+  const server = await play(t, {
+    [LOGS(6)]: inTurn(away, away, answer(200, data)),
+    [DETAIL]: inTurn(away, answer(200, { status: "succeeded" })),
+  });
+  const { exit, output } = await attempt(t, server.url);
+  assert.deepEqual([exit, output], [0, "first\nsecond\n"]);
+});
+
+test("a run whose process was killed has told nothing: its error is told, once", async (t) => {
+  const error = "the run's process ended by signal SIGKILL before it reported a result";
+  const routes = (data: string): Routes => ({
+    "POST /build": answer(202, { run_id: RUN }),
+    [LOGS(0)]: answer(200, { next: data.length, data, done: true }),
+    [DETAIL]: answer(200, { status: "failed", error }),
+  });
+  for (const said of ["", `error: build failed: ${error}\n`]) {
+    const { url } = await play(t, routes(said));
+    for (const flags of [[], ["--json"]]) {
+      const env = { OPS_SERVE_TOKEN: TOKEN, OPS_SERVER: url, OPS_BUCKET: BUCKET };
+      const { code, stderr } = await ops(["build", ...flags], { env });
+      assert.deepEqual([code, stderr.split(error).length - 1], [1, 1], stderr);
+    }
+  }
 });
 
 test("an abort during the upload ends it and answers 130 without a cancel", async (t) => {
@@ -473,6 +548,11 @@ const addresses: [string, RegExp | undefined][] = [
   ["https://user:secret@ops.example", /no user, password, query or fragment/],
   ["https://ops.example/?a=b", /no user, password, query or fragment/],
 ];
+
+test("an address whose path has an empty part is refused: it would name another host", () => {
+  for (const text of ["http://localhost:9090//", "https://ops.example//evil.example"])
+    assert.throws(() => parseBaseUrl(text), { code: "usage", message: /its path has an empty part/ });
+});
 
 test("addresses of servers are taken only where the token is safe", () => {
   for (const [text, message] of addresses)

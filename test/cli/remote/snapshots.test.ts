@@ -31,7 +31,15 @@ test("ops snapshot verify waits ten minutes for the server's verdict", async (t)
   t.after(() => unsubscribe("http.client.request.start", note));
   const address = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const input = { operands: [name], values: new Map(), switches: new Set<string>() };
-  const target = { address, bucket: uuidV7(), tokenFile, fromFolder: false, caFile: undefined, totp: undefined };
+  const target = {
+    address,
+    bucket: uuidV7(),
+    tokenFile,
+    fromFolder: false,
+    caFile: undefined,
+    folderCa: undefined,
+    totp: undefined,
+  };
   await assert.rejects(remoteVerifySnapshot(input, target), { code: "failed", message: "it is damaged" });
   assert.deepEqual(waits, [
     ["GET", 120_000],

@@ -95,7 +95,7 @@ for (const [what, conf, message] of [
 
 test("ca_file of the table is relative to its folder", async (t) => {
   const input = typed(t, `${TABLE}ca_file = "tls/ca.crt"\n`);
-  assert.equal((await targetWith(input, {}))?.caFile, path.join(String(input.values.get("bucket-dir")), "tls/ca.crt"));
+  assert.equal((await targetWith(input, {}))?.folderCa, path.join(String(input.values.get("bucket-dir")), "tls/ca.crt"));
 });
 
 test("a bucket is named by id, name or project/name; what is ambiguous lists the candidates", async (t) => {

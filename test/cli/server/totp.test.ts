@@ -175,7 +175,7 @@ test("T-08 CP-067 CP-203 push verifies a code once and keeps its session; withou
     ops(["push", server.url, "--bucket", id, "--dir", dir, "--ca-file", certFile, ...more], { env });
   const without = await push();
   assert.equal(without.code, 1);
-  assert.match(without.stderr, /the server asks for a TOTP code: give a fresh one with --totp$/m);
+  assert.match(without.stderr, /the server asks for a TOTP code: give a fresh one with --totp, or sign in with `ops login`$/m);
   const later = code(Date.now() + 30_000);
   const done = await push("--totp", later);
   assert.equal(done.code, 0, done.stderr);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { shortId } from "../../../lib/cli/base/terminal.ts";
-import { diffRevisions, listRevisions } from "../../../lib/cli/state/revisions.ts";
+import { showDifferences, showRevisions } from "../../../lib/cli/state/revisions.ts";
 import { listRuns } from "../../../lib/cli/state/runs.ts";
 import { statusCommand } from "../../../lib/cli/state/status.ts";
 import { uuidV7 } from "../../../lib/codec/uuid.ts";
@@ -49,7 +49,7 @@ test("a list of runs fits into 80 columns, with ids that can be typed again", as
 test("a list of revisions fits into 80 columns", async (t) => {
   const revision = { id: uuidV7(), created_at: AT, build_status: "succeeded", note: LONG, commit: `${"a1".repeat(20)}-dirty` };
   const marks = { current: true, last_successful: true };
-  const text = await shown(t, listRevisions, { revisions: async () => [{ ...revision, ...marks }] });
+  const text = await shown(t, showRevisions, { revisions: async () => [{ ...revision, ...marks }] });
   assert.ok(
     text.split("\n").every((line) => line.length <= 80),
     text,
@@ -65,7 +65,7 @@ test("the differences of revisions are coloured on a terminal that is not dumb, 
   const shownWith = async (env: Record<string, string>) => {
     for (const name of ["TERM", "NO_COLOR"]) delete process.env[name];
     Object.assign(process.env, env);
-    return await shown(t, diffRevisions, bucket);
+    return await shown(t, showDifferences, bucket);
   };
   t.after(() => {
     for (const name of ["TERM", "NO_COLOR"]) delete process.env[name];
