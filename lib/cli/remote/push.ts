@@ -13,7 +13,7 @@ import { printJson, stopRequest, toStderr, toStdout } from "../base/terminal.ts"
 import { EXIT_OF } from "../bucket/output.ts";
 import { revisionTable } from "../state/revisions.ts";
 import { type Follower, followRun, type StartRequest, startOnServer } from "./follow.ts";
-import { answerWith, expectAnswer, openRemoteBucket, type RemoteBucket } from "./remote-bucket.ts";
+import { answerWith, expectAnswer, openRemoteBucket, patiently, type RemoteBucket } from "./remote-bucket.ts";
 import { targetOf } from "./target.ts";
 
 /** How the run of a change of the source is started. */
@@ -83,10 +83,11 @@ type ServerWork = (bucket: RemoteBucket, follower: Follower) => Promise<number>;
 async function followed(input: Parsed, target: Target, work: ServerWork): Promise<number> {
   using stop = stopRequest(() => process.exit(EXIT.cancelled));
   const bucket = await openRemoteBucket(target);
+  const tell = (text: string) => toStderr(`${text}\n`);
   // A code is asked for before the upload, which could not be sent again.
-  await bucket.get("");
+  await patiently({ tell }, () => bucket.get(""), { sent: true });
   const output = wantsJson(input) ? toStderr : toStdout;
-  return await work(bucket, { ...stop, tell: (text) => toStderr(`${text}\n`), output });
+  return await work(bucket, { ...stop, tell, output });
 }
 
 /**

@@ -1,6 +1,6 @@
 # logs <job> <files> <bytes>: the ends of the logs of a job, the last <bytes> of each, newest first, without compressed
-# ones. `><name>` comes before each file, and each line of a file begins with `|`. A log that is a link is left out.
-real "jobs/$1" 2>/dev/null || exit 0
+# ones. `><name>` comes before each file, and each line of a file begins with `|`. A log that is a link is left out, and so are all behind a link.
+real "jobs/$1/logs" 2>/dev/null || exit 0
 cd "jobs/$1/logs" 2>/dev/null || exit 0
 left=$2
 ls -t 2>/dev/null | while [ "$left" -gt 0 ] && IFS= read -r name; do

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { copyFileSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, readFileSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { catalogJobs } from "../../../lib/bucket/catalog/catalog.ts";
@@ -165,6 +165,10 @@ test("evidence of a hostile job is harmless, bounded and without secrets", async
   // The part of the file that is read begins within the secret.
   assert.deepEqual(linesOf("huge"), [`${"*".repeat(400)}…`]);
   assert.ok(text.length < 10_000, String(text.length));
+  // A service may put a link in the place of its own folder: ops may read more than the service.
+  renameSync(logs, path.join(deploys.folder(A), "moved"));
+  symlinkSync(path.join(deploys.folder(A), "moved"), logs);
+  assert.deepEqual((await check({})).result.jobs[0].allocations[0].evidence.logs, []);
 });
 
 test("a worker that cannot be reached fails its own allocations only", async (t) => {
