@@ -68,7 +68,7 @@ function pagesOf(db: Database, { name, ports }: CatalogJob): string | undefined 
 function rulesOfJob(job: string, files: Files, pages: string | undefined): StagedFile[] {
   return below(files, "alerts", /\.ya?ml$/).map(([path, file]) => {
     const text = withRunbookUrls(bytesOf(file.content).toString(), (runbook) => {
-      return pages && `${pages}/runbooks/${job}/${encodeURI(runbookSlug(runbook))}.html`;
+      return pages && `${pages}/runbooks/${job}/${inUrl(runbookSlug(runbook))}.html`;
     });
     return made(`rules/${job}/${path}`, text ?? file);
   });
@@ -89,11 +89,11 @@ function runbooks(jobs: readonly [string, Files][]): StagedFile[] {
   const listed: Listed[] = [];
   const pages = jobs.flatMap(([job, files]) =>
     below(files, "runbooks", /\.md$/).map(([path, file]) => {
-      const text = bytesOf(file.content).toString();
+      const body = markdownToHtml(bytesOf(file.content).toString());
       const place = `${job}/${runbookSlug(path)}.html`;
-      const title = firstHeading(text) ?? runbookSlug(path);
-      listed.push([job, place, escapeHtml(title)]);
-      return made(`consoles/runbooks/${place}`, page(escapeHtml(title), markdownToHtml(text)));
+      const title = firstHeading(body) ?? escapeHtml(runbookSlug(path));
+      listed.push([job, place, title]);
+      return made(`consoles/runbooks/${place}`, page(title, body));
     }),
   );
   return [...index("runbooks", "Runbooks", listed), ...pages];
@@ -121,11 +121,16 @@ function titleOf(files: Files, path: string): string {
 function index(folder: string, title: string, listed: readonly Listed[]): StagedFile[] {
   if (listed.length === 0) return [];
   const ofJob = ([job, own]: [string, Listed[]]) => {
-    const items = own.map(([, place, name]) => `<li><a href="${escapeHtml(encodeURI(place))}">${name}</a></li>`);
+    const items = own.map(([, place, name]) => `<li><a href="${escapeHtml(inUrl(place))}">${name}</a></li>`);
     return `<h2>${escapeHtml(job)}</h2>\n<ul>\n${items.join("\n")}\n</ul>`;
   };
   const jobs = [...Map.groupBy(listed, ([job]) => job)].map(ofJob);
   return [made(`consoles/${folder}/index.html`, page(title, `<h1>${title}</h1>\n${jobs.join("\n")}`))];
+}
+
+/** A path as a part of an address. */
+function inUrl(place: string): string {
+  return place.split("/").map(encodeURIComponent).join("/");
 }
 
 /** The files below a folder whose path there is of this form. */
