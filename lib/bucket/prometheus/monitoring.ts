@@ -1,6 +1,6 @@
 import { hash } from "node:crypto";
 import { readFileSync } from "node:fs";
-import { parseYaml, toYaml } from "../../codec/config/yaml.ts";
+import { parseYaml, toYaml, type YamlPlaces } from "../../codec/config/yaml.ts";
 import { escapeHtml, firstHeading, markdownToHtml } from "../../codec/markdown.ts";
 import { PROGRAM_ROOT } from "../../core/self.ts";
 import { isObject } from "../../core/shape.ts";
@@ -74,15 +74,25 @@ function rulesOfJob(job: string, files: Files, pages: string | undefined): Stage
   });
 }
 
-/** A file of rules in which each `runbook` has become a `runbook_url`; undefined where no rule names one. */
-function withRunbookUrls(text: string, urlOf: (runbook: string) => string | undefined): string | undefined {
-  const value = parseYaml(text, true) as { groups: { rules: { annotations?: Record<string, string> }[] }[] };
-  const rules = value.groups.flatMap((group) => group.rules).filter(({ annotations }) => annotations?.runbook !== undefined);
-  for (const rule of rules) {
-    const { runbook = "", ...annotations } = rule.annotations ?? {};
-    rule.annotations = { runbook_url: urlOf(runbook), ...annotations } as Record<string, string>;
+/**
+ * A file of rules in which each `runbook` has become a `runbook_url`; all else stays as it is written. A `runbook` stays
+ * where the rule has a `runbook_url` of its own or none is known. Answers undefined where no rule changes.
+ */
+function withRunbookUrls(given: string, urlOf: (runbook: string) => string | undefined): string | undefined {
+  const text = given.replace(/^\ufeff/, "").replaceAll("\r\n", "\n");
+  const places: YamlPlaces = new Map();
+  const value = parseYaml(text, places) as { groups: { rules: { annotations?: Record<string, string> }[] }[] };
+  let made = "";
+  let end = 0;
+  for (const { annotations } of value.groups.flatMap(({ rules }) => rules)) {
+    const url = annotations?.runbook === undefined ? undefined : urlOf(annotations.runbook);
+    const place = annotations && places.get(annotations)?.get("runbook");
+    if (!url || !place || annotations.runbook_url !== undefined) continue;
+    made += `${text.slice(end, place[0])}runbook_url: ${JSON.stringify(url)}`;
+    // The place of plain text takes in the blanks behind it.
+    end = place[0] + text.slice(...place).trimEnd().length;
   }
-  return rules.length === 0 ? undefined : toYaml(value);
+  return end === 0 ? undefined : made + text.slice(end);
 }
 
 function runbooks(jobs: readonly [string, Files][]): StagedFile[] {
