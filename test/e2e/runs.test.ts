@@ -37,9 +37,11 @@ function sleeper(folder: string, deaf = false): string {
   return `\t@${deaf ? "trap '' TERM; " : ""}echo $$$$ > ${folder}/begun; sleep 300 & wait; sleep 300\n`;
 }
 
-/** A group is noted right after it has begun. */
-async function groupsInLock(layout: Layout): Promise<void> {
-  await until("a group in the lock", async () => ((await readLock(layout)) as LockContent).groups.length >= 1);
+/** A group is noted right after it has begun: waits for that of a target. */
+async function groupInLock(layout: Layout, target: number): Promise<void> {
+  const [, , group] = readFileSync(`/proc/${target}/stat`, "utf8").split(") ")[1]?.split(" ") ?? [];
+  const isNoted = async () => ((await readLock(layout)) as LockContent).groups.some(({ pgid }) => pgid === Number(group));
+  await until("the target's group in the lock", isNoted);
 }
 
 async function begun(folder: string): Promise<number> {
@@ -70,10 +72,10 @@ test("CP-118 CP-121 CP-122 T-80 server and command line exclude each other", asy
   const folder = temporaryFolder(t);
   const { server, bucket, layout, base } = await setUp(t, sleeper(folder));
   const run = await server.startRun(bucket, "deploy");
-  await begun(folder);
+  const target = await begun(folder);
   const lock = (await readLock(layout)) as LockContent;
   assert.deepEqual([lock.run_id, lock.command, lock.holders.length], [run, "deploy", 2]);
-  await groupsInLock(layout);
+  await groupInLock(layout, target);
   const command = await ops(["build", "--bucket-dir", layout.root]);
   assert.equal(command.code, 75);
   assert.match(command.stderr, new RegExp(`^ops: ${BUSY}\nheld by deploy \\(run ${run}\\)`));
@@ -235,7 +237,7 @@ test("a command that is killed leaves a run that the next start of a server sett
   const { rig, layout, server, base, root } = await setUp(t, sleeper(folder));
   const child = spawn(process.execPath, [PROGRAM, "deploy", "--bucket-dir", layout.root], { stdio: "ignore" });
   const target = await begun(folder);
-  await groupsInLock(layout);
+  await groupInLock(layout, target);
   child.kill("SIGKILL");
   await once(child, "exit");
   await server.stop();
