@@ -28,14 +28,18 @@ export async function createJobCommand(input: Parsed): Promise<number> {
   const [name = ""] = input.operands;
   const job = { name, selectors: flagList(input, "selectors"), template: input.values.get("template") };
   const layout = layoutOf(bucketDir(input));
-  // The source of a bucket on a server lies in a folder that is no bucket itself.
-  const isOnlySource = !(await exists(layout.database)) && (await exists(layout.workspace));
-  if (!isOnlySource) (await openBucket(layout)).close();
-  await using _ = isOnlySource ? undefined : await takeBucket(layout, uuidV7(), "job create");
+  await using _ = await takeWorkspace(layout, "job create");
   const files = await createJob(layout, job);
   if (wantsJson(input)) printJson({ job: name, files });
   else for (const file of files) toStdout(`${file}\n`);
   return 0;
+}
+
+/** Takes the bucket's lock; there is none where a folder has only the source of a bucket on a server. */
+async function takeWorkspace(layout: Layout, command: string): Promise<AsyncDisposable | undefined> {
+  if (!(await exists(layout.database)) && (await exists(layout.workspace))) return undefined;
+  (await openBucket(layout)).close();
+  return takeBucket(layout, uuidV7(), command);
 }
 
 /** `ops metrics init <job>`: writes the files, under the bucket's lock, and prints which were written and which were there. */
@@ -44,8 +48,7 @@ export async function metricsInitCommand(input: Parsed): Promise<number> {
   const target = input.values.get("target") ?? "127.0.0.1:9090";
   if (!HOST_AND_PORT.test(target)) throw new Failure("usage", `--target ${quote(target)}: expected HOST:PORT`);
   const layout = layoutOf(bucketDir(input));
-  (await openBucket(layout)).close();
-  await using _ = await takeBucket(layout, uuidV7(), "metrics init");
+  await using _ = await takeWorkspace(layout, "metrics init");
   const { written, kept } = await writeOwnMetrics(layout, job, target);
   if (wantsJson(input)) printJson({ job, written, kept });
   else toStdout([...written, ...kept.map((file) => `${file} was there and stays`), ""].join("\n"));

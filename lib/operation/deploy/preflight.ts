@@ -1,7 +1,7 @@
 import type { CatalogJob } from "../../bucket/base/model.ts";
-import { loadOpsConf } from "../../bucket/workspace/settings.ts";
 import { mapAll } from "../../core/async.ts";
 import { Failure } from "../../core/errors.ts";
+import { WORKERS_AT_ONCE } from "../base/fleet.ts";
 import { causesOf, type Trouble, troubleOf } from "../base/outcome.ts";
 import { hooksOn } from "../hooks/hooks.ts";
 import type { Work } from "./carry-out.ts";
@@ -19,10 +19,9 @@ export async function preflight(work: Work & { board: DeployBoard }, { due, jobs
   const working = jobs();
   const hostsOf = ({ name }: CatalogJob) => (scope.present.get(name) ?? []).map(({ worker }) => worker);
   const hosts = [...new Set([...due, ...working.flatMap(hostsOf)])];
-  const { settings } = await loadOpsConf(context.layout);
   const found = new Map<string, Trouble>();
   const ask = (host: string) => effects.reach(host).catch((error: unknown) => void found.set(host, troubleOf(error)));
-  await mapAll(hosts, settings.sshConcurrency, ask, context.signal);
+  await mapAll(hosts, WORKERS_AT_ONCE, ask, context.signal);
   const troublesOn = (some: readonly string[]) =>
     new Map(some.flatMap((host): [string, Trouble][] => (found.has(host) ? [[host, found.get(host) as Trouble]] : [])));
   const causes = causesOf(troublesOn(hosts));

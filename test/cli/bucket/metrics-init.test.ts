@@ -39,7 +39,7 @@ test("what metrics init writes builds, is deployed with a Prometheus, and promto
   const refused = await carryOut(bucket, "deploy", deploy);
   assert.match(refused.text, /key "ops_api_token" is missing in namespace secrets\/job\/watch/);
   const kv = bucket.kv();
-  kv.put("secrets/job/watch", "ops_api_token", 'a "token"\\ #1');
+  kv.put("secrets/job/watch", "ops_api_token", 'a "token"\\ #1\n');
   kv.flush();
   const deployed = await carryOut(bucket, "deploy", deploy);
   assert.equal(deployed.error, undefined, deployed.text);
@@ -61,6 +61,7 @@ tests:
   - interval: 1m
     input_series:
       - {series: 'up{job="ops"}', values: 1 0x60}
+      - {series: process_start_time_seconds, values: 0x60}
       - {series: 'ops_bucket_readable{bucket="b"}', values: 0x60}
       - {series: 'ops_runs_total{kind="deploy",status="failed"}', values: _x29 2x31}
       - {series: 'ops_runs_total{kind="build",status="failed"}', values: 3x60}
@@ -91,6 +92,42 @@ test("every alert of ops fires for what it is about, and for nothing else", (t) 
   writeFileSync(path.join(folder, "test.yaml"), RULE_TEST.replace("NAMES", samples));
   const { status, stdout, stderr } = spawnSync("promtool", ["test", "rules", "test.yaml"], { cwd: folder, encoding: "utf8" });
   assert.equal(status, 0, stdout + stderr);
+});
+
+/** A test of promtool: the server of each instance starts anew after 20 minutes, and a run fails soon. */
+const RESTART_TEST = `rule_files: [metrics/alerts/ops.yaml]
+evaluation_interval: 1m
+tests:
+  - interval: 1m
+    input_series:
+      - {series: 'process_start_time_seconds{job="ops",instance="a"}', values: 0x19 1200x40}
+      - {series: 'process_start_time_seconds{job="ops",instance="b"}', values: 0x19 1200x40}
+      - {series: 'ops_runs_total{job="ops",instance="a",kind="build",status="failed"}', values: 5x19 stale stale 1x38}
+      - {series: 'ops_runs_total{job="ops",instance="b",kind="build",status="failed"}', values: 1x19 1x40}
+    promql_expr_test:
+TIMES
+`;
+
+test("runs that fail after a restart of the server raise their alert, however many failed before it", (t) => {
+  const folder = temporaryFolder(t);
+  cpSync(path.join(PROGRAM_ROOT, "lib/bucket/prometheus/files"), folder, { recursive: true });
+  const times = [19, 24, 30, 38].map((minute) => {
+    const samples = minute === 24 || minute === 30 ? "[{labels: '{}', value: 2}]" : "[]";
+    return `      - {expr: 'count(ALERTS{alertname="OpsRunsFail"})', eval_time: ${minute}m, exp_samples: ${samples}}`;
+  });
+  writeFileSync(path.join(folder, "test.yaml"), RESTART_TEST.replace("TIMES", times.join("\n")));
+  const { status, stdout, stderr } = spawnSync("promtool", ["test", "rules", "test.yaml"], { cwd: folder, encoding: "utf8" });
+  assert.equal(status, 0, stdout + stderr);
+});
+
+test("metrics init writes into a folder with only the source of a bucket on a server", async (t) => {
+  const folder = temporaryFolder(t);
+  mkdirSync(path.join(folder, "workspace/jobs/watch"), { recursive: true });
+  writeFileSync(path.join(folder, "workspace/jobs/watch/manifest.json"), "{}");
+  const { code, stderr } = await ops(["metrics", "init", "watch", "--bucket-dir", folder]);
+  assert.deepEqual([code, stderr], [0, ""]);
+  assert.ok(existsSync(path.join(folder, OWN, "scrape.yaml.tpl")));
+  assert.ok(!existsSync(path.join(folder, "data")));
 });
 
 test("metrics init leaves what is there, and writes neither for a job that is not there nor through a link", async (t) => {

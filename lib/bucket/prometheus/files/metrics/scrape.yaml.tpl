@@ -6,6 +6,6 @@
   # In the metrics the label job is the job that a metric tells of.
   honor_labels: true
   authorization:
-    credentials: {{ printf "%q" (getSecret "ops_api_token") }}
+    credentials: {{ getSecret "ops_api_token" | trim | printf "%q" }}
   static_configs:
     - targets: ["@target@"]
