@@ -11,7 +11,7 @@ const QUOTE = /^ {0,3}> ?/;
 const ITEM = /^( {0,3}(?:[-*+]|(\d{1,9})[.)]))(?: {1,4}(?=\S)| |$)/;
 const INDENTED = /^ {4}/;
 const UNDERLINE = /^ {0,3}(=+|-+) *$/;
-const TABLE_LINE = /^ *\|? *:?-+:? *(?:\| *:?-+:? *)*\|? *$/;
+const COLUMN = /^:?-+:?$/;
 const CELL = /(?:[^|\\]|\\.)+/g;
 
 /**
@@ -56,9 +56,9 @@ export function markdownToHtml(text: string): string {
   return blocksOf(lines.map((line) => line.replace(/^[ \t]+/, (blanks) => blanks.replaceAll("\t", "    "))));
 }
 
-/** The text of the first heading, without its marks; undefined where there is none. */
-export function firstHeading(text: string): string | undefined {
-  return /^#{1,6}[ \t]+(\S.*)$/m.exec(text)?.[1]?.replace(CLOSING, "").replaceAll("`", "");
+/** The text of the first heading of a page that {@link markdownToHtml} made, as HTML without elements. */
+export function firstHeading(html: string): string | undefined {
+  return /<h[1-6] id="[^"]*">(.*?)<\/h[1-6]>/s.exec(html)?.[1]?.replace(/<[^>]*>/g, "");
 }
 
 /** The lines that are not read yet. */
@@ -199,9 +199,9 @@ function itemLines(lines: MarkdownLines, width: number): string[] {
 
 function table(lines: MarkdownLines): string | undefined {
   const [head, below] = [lines.peek(), lines.peek(1)];
-  if (!head.includes("|") || !below.includes("-") || !TABLE_LINE.test(below)) return undefined;
-  const names = cellsOf(head);
-  if (names.length !== cellsOf(below).length) return undefined;
+  if (!head.includes("|") || !below.includes("-")) return undefined;
+  const [names, columns] = [cellsOf(head), cellsOf(below)];
+  if (names.length !== columns.length || !columns.every((column) => COLUMN.test(column))) return undefined;
   for (const _ of [head, below]) lines.take();
   const rows = lines.takeWhile((line) => !isBlank(line) && !startsBlock(line));
   const row = (cells: readonly string[], element: string) =>
@@ -264,7 +264,7 @@ function inlineOf(
 
 /** Text without marks; two blanks at the end of a line break it. */
 function plain(text: string): string {
-  return escapeHtml(text).replace(/ {2,}\n/g, "<br>\n");
+  return escapeHtml(text).replace(/(?<! ) {2,}\n/g, "<br>\n");
 }
 
 function isBlank(line: string): boolean {

@@ -66,7 +66,15 @@ test("lists and quotes are nested to a bound, and any text is read in a time tha
     assert.ok(markdownToHtml(part.repeat(20_000)).length > 0);
 });
 
-test("the first heading is a page's title", () => {
-  assert.equal(firstHeading("text\n\n## The `db` is down ##\n# Later"), "The db is down");
-  assert.equal(firstHeading("no heading\n#hash"), undefined);
+test("a text of 1 MiB comes to its end, wherever its blanks stand", () => {
+  const blanks = " ".repeat(1024 * 1024);
+  for (const text of [`a${blanks}b\nc`, `a|b\n-${blanks}x`, `a|b\n-|-${blanks}x`, `a|b\n|${blanks}-|x`, `# a${blanks}#b`])
+    assert.ok(markdownToHtml(text).length > 0);
+});
+
+test("the first heading is a page's title, whichever form it has, and no line of code is one", () => {
+  const title = (text: string) => firstHeading(markdownToHtml(text));
+  assert.equal(title("text\n\n## The `db` is *down* ##\n# Later"), "The db is down");
+  assert.equal(title("```sh\n# restart it\n```\n\n    # indented\n\nA <b> & c\n---"), "A &lt;b&gt; &amp; c");
+  assert.equal(title("no heading\n#hash"), undefined);
 });

@@ -1,6 +1,6 @@
 import { hash } from "node:crypto";
 import { readFileSync } from "node:fs";
-import { parseYaml, toYaml } from "../../codec/config/yaml.ts";
+import { parseYaml, toYaml, type YamlPlaces } from "../../codec/config/yaml.ts";
 import { escapeHtml, firstHeading, markdownToHtml } from "../../codec/markdown.ts";
 import { PROGRAM_ROOT } from "../../core/self.ts";
 import { isObject } from "../../core/shape.ts";
@@ -68,32 +68,42 @@ function pagesOf(db: Database, { name, ports }: CatalogJob): string | undefined 
 function rulesOfJob(job: string, files: Files, pages: string | undefined): StagedFile[] {
   return below(files, "alerts", /\.ya?ml$/).map(([path, file]) => {
     const text = withRunbookUrls(bytesOf(file.content).toString(), (runbook) => {
-      return pages && `${pages}/runbooks/${job}/${encodeURI(runbookSlug(runbook))}.html`;
+      return pages && `${pages}/runbooks/${job}/${inUrl(runbookSlug(runbook))}.html`;
     });
     return made(`rules/${job}/${path}`, text ?? file);
   });
 }
 
-/** A file of rules in which each `runbook` has become a `runbook_url`; undefined where no rule names one. */
-function withRunbookUrls(text: string, urlOf: (runbook: string) => string | undefined): string | undefined {
-  const value = parseYaml(text, true) as { groups: { rules: { annotations?: Record<string, string> }[] }[] };
-  const rules = value.groups.flatMap((group) => group.rules).filter(({ annotations }) => annotations?.runbook !== undefined);
-  for (const rule of rules) {
-    const { runbook = "", ...annotations } = rule.annotations ?? {};
-    rule.annotations = { runbook_url: urlOf(runbook), ...annotations } as Record<string, string>;
+/**
+ * A file of rules in which each `runbook` has become a `runbook_url`; all else stays as it is written. A `runbook` stays
+ * where the rule has a `runbook_url` of its own or none is known. Answers undefined where no rule changes.
+ */
+function withRunbookUrls(given: string, urlOf: (runbook: string) => string | undefined): string | undefined {
+  const text = given.replace(/^\ufeff/, "").replaceAll("\r\n", "\n");
+  const places: YamlPlaces = new Map();
+  const value = parseYaml(text, places) as { groups: { rules: { annotations?: Record<string, string> }[] }[] };
+  let made = "";
+  let end = 0;
+  for (const { annotations } of value.groups.flatMap(({ rules }) => rules)) {
+    const url = annotations?.runbook === undefined ? undefined : urlOf(annotations.runbook);
+    const place = annotations && places.get(annotations)?.get("runbook");
+    if (!url || !place || annotations.runbook_url !== undefined) continue;
+    made += `${text.slice(end, place[0])}runbook_url: ${JSON.stringify(url)}`;
+    // The place of plain text takes in the blanks behind it.
+    end = place[0] + text.slice(...place).trimEnd().length;
   }
-  return rules.length === 0 ? undefined : toYaml(value);
+  return end === 0 ? undefined : made + text.slice(end);
 }
 
 function runbooks(jobs: readonly [string, Files][]): StagedFile[] {
   const listed: Listed[] = [];
   const pages = jobs.flatMap(([job, files]) =>
     below(files, "runbooks", /\.md$/).map(([path, file]) => {
-      const text = bytesOf(file.content).toString();
+      const body = markdownToHtml(bytesOf(file.content).toString());
       const place = `${job}/${runbookSlug(path)}.html`;
-      const title = firstHeading(text) ?? runbookSlug(path);
-      listed.push([job, place, escapeHtml(title)]);
-      return made(`consoles/runbooks/${place}`, page(escapeHtml(title), markdownToHtml(text)));
+      const title = firstHeading(body) ?? escapeHtml(runbookSlug(path));
+      listed.push([job, place, title]);
+      return made(`consoles/runbooks/${place}`, page(title, body));
     }),
   );
   return [...index("runbooks", "Runbooks", listed), ...pages];
@@ -121,11 +131,16 @@ function titleOf(files: Files, path: string): string {
 function index(folder: string, title: string, listed: readonly Listed[]): StagedFile[] {
   if (listed.length === 0) return [];
   const ofJob = ([job, own]: [string, Listed[]]) => {
-    const items = own.map(([, place, name]) => `<li><a href="${escapeHtml(encodeURI(place))}">${name}</a></li>`);
+    const items = own.map(([, place, name]) => `<li><a href="${escapeHtml(inUrl(place))}">${name}</a></li>`);
     return `<h2>${escapeHtml(job)}</h2>\n<ul>\n${items.join("\n")}\n</ul>`;
   };
   const jobs = [...Map.groupBy(listed, ([job]) => job)].map(ofJob);
   return [made(`consoles/${folder}/index.html`, page(title, `<h1>${title}</h1>\n${jobs.join("\n")}`))];
+}
+
+/** A path as a part of an address. */
+function inUrl(place: string): string {
+  return place.split("/").map(encodeURIComponent).join("/");
 }
 
 /** The files below a folder whose path there is of this form. */

@@ -2,6 +2,7 @@ import { createInterface, type Interface } from "node:readline/promises";
 import { Writable } from "node:stream";
 import { cancelledFailure, Failure } from "../../core/errors.ts";
 import { byteSize } from "../../core/plain-text.ts";
+import { toStderr } from "./terminal.ts";
 
 let asking = 0;
 
@@ -19,10 +20,10 @@ export async function askedOnTerminal(question: string, { secret = false } = {})
   const { lines } = linesTyped({ secret });
   asking++;
   try {
-    if (secret) process.stderr.write(question);
+    if (secret) toStderr(question);
     const ended = new Promise<undefined>((resolve) => lines.once("close", () => resolve(undefined)));
     const answer = await Promise.race([lines.question(secret ? "" : question), ended]);
-    if (secret) process.stderr.write("\n");
+    if (secret) toStderr("\n");
     return answer?.trim();
   } finally {
     asking--;
@@ -37,7 +38,7 @@ export async function askedOnTerminal(question: string, { secret = false } = {})
 export async function secretTyped(question: string): Promise<string> {
   const { lines, cancelled } = linesTyped({ secret: true });
   const typed: string[] = [];
-  process.stderr.write(question);
+  toStderr(question);
   for await (const line of lines) typed.push(line);
   if (cancelled.aborted) throw cancelledFailure();
   return typed.join("\n");

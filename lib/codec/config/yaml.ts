@@ -1,71 +1,58 @@
 import { Failure } from "../../core/errors.ts";
 import { quote } from "../../core/shape.ts";
+import {
+  AFTER_KEY,
+  BLOCK_HEADER,
+  BLOCK_PLAIN,
+  CONTINUED,
+  DOUBLE,
+  END_OF_LINE,
+  FLOW_PLAIN,
+  IN_DOUBLE,
+  IN_SINGLE,
+  KEY,
+  meaningOf,
+  SINGLE,
+  YAML_ESCAPES,
+} from "./yaml-lex.ts";
 
 /** A value of a YAML document; a mapping has no prototype: every key is the text's own. */
 export type YamlValue = string | number | boolean | null | YamlValue[] | { [key: string]: YamlValue };
+
+/** For the mappings of a document: where each entry stands in its text, from the key to the end of the value. */
+export type YamlPlaces = Map<YamlValue, ReadonlyMap<string, readonly [start: number, end: number]>>;
 
 /** Lists and mappings may be nested this deep. */
 const MOST_YAML_LEVELS = 100;
 /** The most characters of a document. */
 const MOST_YAML_CHARACTERS = 1024 * 1024;
 
-/** The first character of plain text: `-`, `?` and `:` only where no blank follows. */
-const PLAIN_START = String.raw`(?:[^\s\-?:,\[\]{}#&*!|>'"%@\`]|[-?:](?=[^\s,\[\]{}]))`;
-const BLOCK_PLAIN = new RegExp(String.raw`${PLAIN_START}(?:[^\n:#]|:(?=\S)|(?<=\S)#)*`, "y");
-/** Plain text between brackets, which ends at a comma or bracket. */
-const FLOW_PLAIN = new RegExp(String.raw`${PLAIN_START}(?:[^\n:#,\[\]{}]|:(?=[^\s,\[\]{}])|(?<=\S)#)*`, "y");
-const KEY = new RegExp(String.raw`${PLAIN_START}(?:[^\n:#]|:(?=\S)|(?<=\S)#)*?(?=[ \t]*:(?:\s|$))`, "y");
-const CONTINUED = /(?:[^\n:#]|:(?=\S)|(?<=\S)#)*/y;
-const AFTER_KEY = /[ \t]*:(?=\s|$)/y;
-const DOUBLE = /"[^"\\]*(?:\\[\s\S][^"\\]*)*"/y;
-const SINGLE = /'[^']*(?:''[^']*)*'/y;
-/** Line breaks within quotes and the blanks around them, or blanks alone: a search from each blank would be quadratic. */
-const FOLD = /(?:[ \t]*\n)+[ \t]*|[ \t]+/;
-const IN_SINGLE = new RegExp(`${FOLD.source}|''`, "g");
-const IN_DOUBLE = new RegExp(
-  String.raw`\\(?:\n[ \t]*|x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))|${FOLD.source}`,
-  "gu",
-);
-const BLOCK_HEADER = /[|>]([+-])?[ \t]*(?:(?<=[ \t])#[^\n]*)?(?:\n|$)/y;
-const END_OF_LINE = /[ \t]*(?:(?<=\s)#[^\n]*)?(?=\n|$)/y;
-const YAML_INTEGER = /^[-+]?(?:0|[1-9][0-9]*)$/;
-const YAML_FLOAT = /^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$/;
-/** What a letter behind a backslash means, besides `x`, `u` and `U`. */
-const YAML_ESCAPES: Readonly<Record<string, string>> = {
-  b: "\b",
-  f: "\f",
-  n: "\n",
-  r: "\r",
-  t: "\t",
-  '"': '"',
-  "/": "/",
-  "\\": "\\",
-  " ": " ",
-  "0": "\0",
-};
-
 /**
  * Reads one YAML document, as people write settings of Prometheus: block and flow lists and mappings, plain, quoted,
  * literal (`|`) and folded (`>`) text, comments. Plain words mean what YAML 1.2's core schema says; an integer that a
- * double does not hold stays text, and so does `1.10` with `keepsNumbers`. Throws `failed` with the line of whatever else is
- * there: anchors, aliases, tags, directives, a second document, the end mark `...`, a key twice, plain text over several
- * lines in brackets, a number behind `|` or `>`, deeper lines in folded text, tabs as indentation, more than 100 levels.
+ * double does not hold stays text. Throws `failed` with the line of whatever else is there: anchors, aliases, tags,
+ * directives, a second document, the end mark `...`, a key twice, plain text over several lines in brackets, a number
+ * behind `|` or `>`, deeper lines in folded text, tabs as indentation, more than 100 levels. `places` takes the places of
+ * all entries in the text without a byte order mark and with `\n` as its line ends.
  */
-export function parseYaml(text: string, keepsNumbers = false): YamlValue {
+export function parseYaml(text: string, places?: YamlPlaces): YamlValue {
   if (text.length > MOST_YAML_CHARACTERS)
     throw new Failure("failed", `it has ${text.length} characters, at most ${MOST_YAML_CHARACTERS} are read`);
-  return new YamlReader(text.replaceAll("\r\n", "\n").replace(/^\ufeff/, ""), keepsNumbers).read();
+  return new YamlReader(text.replaceAll("\r\n", "\n").replace(/^\ufeff/, ""), places).read();
 }
+
+/** The entries of a mapping by key. */
+type Entries = Map<string, { value: YamlValue; place: readonly [start: number, end: number] }>;
 
 class YamlReader {
   readonly #text: string;
-  readonly #keepsNumbers: boolean;
+  readonly #places: YamlPlaces | undefined;
   #at = 0;
   #depth = 0;
 
-  constructor(text: string, keepsNumbers: boolean) {
+  constructor(text: string, places?: YamlPlaces) {
     this.#text = text;
-    this.#keepsNumbers = keepsNumbers;
+    this.#places = places;
   }
 
   read(): YamlValue {
@@ -100,14 +87,16 @@ class YamlReader {
   }
 
   #mapping(column: number): YamlValue {
-    const entries = new Map<string, YamlValue>();
+    const entries: Entries = new Map();
     do {
+      const start = this.#at;
       if (!this.#isKey()) this.#fail("expected a key with a colon and a blank behind it");
       const key = this.#newKey(KEY, entries);
       this.#take(AFTER_KEY);
-      entries.set(key, this.#looksAt(END_OF_LINE) ? this.#block(column, true) : this.#inline(column));
+      const value = this.#looksAt(END_OF_LINE) ? this.#block(column, true) : this.#inline(column);
+      entries.set(key, { value, place: [start, this.#at] });
     } while (this.#isNext(column));
-    return mappingOf(entries);
+    return this.#mappingOf(entries);
   }
 
   /** True where the next entry stands in this column. Refuses an entry that stands deeper. */
@@ -144,7 +133,7 @@ class YamlReader {
       text += (breaks === 0 ? " " : "\n".repeat(breaks)) + this.#word(CONTINUED);
       isOneLine = false;
     }
-    return isOneLine ? meaningOf(text, this.#keepsNumbers) : text;
+    return isOneLine ? meaningOf(text) : text;
   }
 
   /** Literal (`|`) or folded (`>`) text: the lines that stand deeper than `parent`, as deep as the first of them. */
@@ -177,7 +166,7 @@ class YamlReader {
     if (first === '"' || first === "'") return this.#quoted();
     if (first === "[") return this.#nested(() => this.#flowList());
     if (first === "{") return this.#nested(() => this.#flowMapping());
-    return meaningOf(this.#word(FLOW_PLAIN), this.#keepsNumbers);
+    return meaningOf(this.#word(FLOW_PLAIN));
   }
 
   #flowList(): YamlValue[] {
@@ -187,15 +176,17 @@ class YamlReader {
   }
 
   #flowMapping(): YamlValue {
-    const entries = new Map<string, YamlValue>();
+    const entries: Entries = new Map();
     this.#between("}", () => {
+      const start = this.#at;
       const key = this.#newKey(FLOW_PLAIN, entries);
       this.#skip();
       this.#take(/:/y, "expected a colon");
       this.#skip();
-      entries.set(key, this.#looksAt(/[,}]/y) ? null : this.#flow());
+      const value = this.#looksAt(/[,}]/y) ? null : this.#flow();
+      entries.set(key, { value, place: [start, this.#at] });
     });
-    return mappingOf(entries);
+    return this.#mappingOf(entries);
   }
 
   /** Entries with commas up to the closing bracket; a comma may follow the last one. */
@@ -211,6 +202,13 @@ class YamlReader {
     this.#at++;
   }
 
+  #mappingOf(entries: Entries): YamlValue {
+    const values = [...entries].map(([key, { value }]): [string, YamlValue] => [key, value]);
+    const mapping = Object.assign(Object.create(null) as { [key: string]: YamlValue }, Object.fromEntries(values));
+    this.#places?.set(mapping, new Map([...entries].map(([key, { place }]) => [key, place])));
+    return mapping;
+  }
+
   #isKey(): boolean {
     const before = this.#at;
     const [key] = this.#read(KEY) ?? this.#read(DOUBLE) ?? this.#read(SINGLE) ?? [];
@@ -219,7 +217,7 @@ class YamlReader {
     return isKey;
   }
 
-  #newKey(plain: RegExp, entries: ReadonlyMap<string, YamlValue>): string {
+  #newKey(plain: RegExp, entries: Entries): string {
     const key = /["']/.test(this.#text[this.#at] ?? "") ? this.#quoted() : this.#word(plain);
     if (entries.has(key)) this.#fail(`the key ${quote(key)} is there twice`);
     return key;
@@ -288,22 +286,9 @@ class YamlReader {
   }
 }
 
-function mappingOf(entries: ReadonlyMap<string, YamlValue>): YamlValue {
-  return Object.assign(Object.create(null) as object, Object.fromEntries(entries));
-}
-
 /** The text for line breaks within quotes: a blank for one, and one break less for several. */
 function foldedLineEnd(found: string): string {
   return found.includes("\n") ? "\n".repeat(found.split("\n").length - 2) || " " : found;
-}
-
-/** What a plain word stands for. */
-function meaningOf(word: string, keepsNumbers: boolean): YamlValue {
-  if (/^(?:~|null|Null|NULL|)$/.test(word)) return null;
-  if (/^(?:true|True|TRUE|false|False|FALSE)$/.test(word)) return /^t/i.test(word);
-  const number = Number(word);
-  const isNumber = YAML_INTEGER.test(word) ? Number.isSafeInteger(number) : YAML_FLOAT.test(word) && Number.isFinite(number);
-  return isNumber && (!keepsNumbers || String(number) === word) ? number : word;
 }
 
 /** Text that needs no quotes: every YAML reader takes it for the same string. */

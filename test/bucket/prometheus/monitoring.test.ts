@@ -5,7 +5,6 @@ import { bytesOf } from "../../../lib/bucket/base/contents.ts";
 import { catalogFiles, catalogJobs } from "../../../lib/bucket/catalog/catalog.ts";
 import { type StagedTree, stageAllocation, stageForScript, writeStaging } from "../../../lib/bucket/catalog/staging.ts";
 import { monitoringFor } from "../../../lib/bucket/prometheus/monitoring.ts";
-import { parseYaml } from "../../../lib/codec/config/yaml.ts";
 import { build } from "../../../lib/operation/build/build.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 import { makeBucket, makeWorkspace, type TestBucket, type WorkspaceSpec } from "../../helpers/workspace.ts";
@@ -39,7 +38,7 @@ groups:
         expr: up{job="web"} == 0
         for: 5m
         keep_firing_for: 1m
-        labels: {severity: page, release: 1.10}
+        labels: {severity: page, release: 1.10, enabled: True} # as written
         annotations: {summary: "{{ $labels.instance }} is down", runbook: down.md}
       - alert: WebSlow
         expr: |
@@ -122,17 +121,40 @@ scrape_configs:
 
 test("a rule names the page of its runbook, and nothing else of it changes", async (t) => {
   const texts = textsOf(staged(await built(t)));
-  const rules = (text = "") => (parseYaml(text, true) as { groups: { rules: Record<string, unknown>[] }[] }).groups[0];
-  const [before, after] = [rules(ALERTS), rules(texts.get("rules/web/web.yaml"))];
   const url = "http://10.0.0.1:9090/consoles/runbooks/web/down.html";
-  const [down, slow] = after?.rules ?? [];
-  const plain = (value: unknown) => JSON.parse(JSON.stringify(value));
-  assert.deepEqual(plain(down?.annotations), { runbook_url: url, summary: "{{ $labels.instance }} is down" });
-  assert.deepEqual(plain(slow?.annotations), { runbook_url: "https://elsewhere/x" });
-  const rest = (group: typeof after) => plain({ ...group, rules: group?.rules.map(({ annotations, ...rule }) => rule) });
-  assert.deepEqual(rest(after), rest(before));
+  assert.equal(texts.get("rules/web/web.yaml"), ALERTS.replace("runbook: down.md", `runbook_url: "${url}"`));
   const own = FILES[`${JOBS}/web/_prometheus/alerts/more/plain.yml`];
   assert.equal(texts.get("rules/web/more/plain.yml"), own, "a file without runbooks stays as it is");
+});
+
+test("a runbook is found however it is written, and a slug with any characters leads to its page", async (t) => {
+  const slug = "a #1? 50%/b";
+  const forms = [
+    `"${slug}"`,
+    `'${slug}.md' # here`,
+    `|-\n            ${slug}`,
+    `>-\n            ${slug}.md\n`,
+    `\n            "${slug}"`,
+  ];
+  const alerts = (text: (form: string) => string) =>
+    `groups:\n- name: web\n  rules:\n${forms.map((form, index) => `  - alert: A${index}\n    expr: up # runbook: x\n    annotations:\n      say: "runbook: x"\n      ${text(form)}\n      last: y\n`).join("")}`;
+  const files = {
+    ...FILES,
+    [`${JOBS}/web/_prometheus/alerts/web.yaml`]: `\ufeff${alerts((form) => `runbook: ${form}`)}`.replaceAll("\n", "\r\n"),
+    [`${JOBS}/web/_prometheus/runbooks/${slug}.md`]: "```\n# no title\n```\n# Title\n",
+  };
+  const tree = staged(await built(t, { ...SPEC, files }));
+  const texts = textsOf(tree);
+  const place = "web/a%20%231%3F%2050%25/b.html";
+  const rest = (form: string) => /( # here|(?<=md)\n)$/.exec(form)?.[0] ?? "";
+  const url = `runbook_url: "http://10.0.0.1:9090/consoles/runbooks/${place}"`;
+  assert.equal(
+    texts.get("rules/web/web.yaml"),
+    alerts((form) => `${url}${rest(form)}`),
+  );
+  assert.ok(texts.has(`consoles/runbooks/${decodeURIComponent(place)}`));
+  assert.ok(texts.get("consoles/runbooks/index.html")?.includes(`<li><a href="${place}">Title</a></li>`));
+  await promtool(t, tree);
 });
 
 test("runbooks and dashboards are pages with an index; text of people is escaped, templates of dashboards stay", async (t) => {
@@ -260,7 +282,7 @@ test("a Prometheus whose port is not known gets no runbook_url, and the build sa
   const bucket = await built(t, { ...SPEC, jobs });
   assert.match(bucket.activity.join(""), /jobs\/prometheus: prometheus\.yml: alerts get no runbook_url/);
   const tree = staged(bucket);
-  assert.doesNotMatch(textsOf(tree).get("rules/web/web.yaml") ?? "", /http:|runbook: /);
+  assert.equal(textsOf(tree).get("rules/web/web.yaml"), ALERTS);
   await promtool(t, tree);
   const files = { ...FILES, [`${JOBS}/ops/_prometheus/alerts/certs.yaml`]: "groups: []\n" };
   const taken = await makeBucket(t, { ...SPEC, jobs: { ...SPEC.jobs, ops: {} }, files });
