@@ -1,6 +1,13 @@
 import type { HookEvent } from "../bucket/base/model.ts";
 import type { KvStore } from "../bucket/kv/kv.ts";
-import { fullNamespace, isPrivateKey, isSecretNamespace, mayWrite, readableNamespaces } from "../bucket/kv/kv-access.ts";
+import {
+  fullNamespace,
+  isPrivateKey,
+  isSecretNamespace,
+  LONGEST_TTL,
+  mayWrite,
+  readableNamespaces,
+} from "../bucket/kv/kv-access.ts";
 import { cancelledFailure } from "../core/errors.ts";
 import { type Infer, integer, optional, quote, type Shape, string, withDefault } from "../core/shape.ts";
 import { type Answer, json } from "../http/message.ts";
@@ -68,7 +75,6 @@ interface HookRoute<F extends RouteFields = RouteFields> {
   handle(given: { [K in keyof F]: Infer<F[K]> }, call: HookCall): Answer | Promise<Answer>;
 }
 
-const LONGEST_S = 100 * 366 * 86_400;
 const DEFAULT_WAIT_S = 600;
 const DEFAULT_COMMAND_S = 300;
 
@@ -76,7 +82,7 @@ const NAME_FIELD = string({ min: 1, max: 1_000, pattern: /[^\p{Cc}\p{Cs}]*/u, me
 /** SQLite keeps text as UTF-8, without lone surrogates: with them a value would be read back as another. */
 const VALUE_FIELD = string({ min: 1, pattern: /\P{Cs}*/u, means: "well-formed text" });
 const ENTRY_FIELDS = { namespace: NAME_FIELD, key: NAME_FIELD };
-const WRITE_FIELDS = { ...ENTRY_FIELDS, value: VALUE_FIELD, ttl: withDefault(integer({ min: 0, max: LONGEST_S }), 0) };
+const WRITE_FIELDS = { ...ENTRY_FIELDS, value: VALUE_FIELD, ttl: withDefault(integer({ min: 0, max: LONGEST_TTL }), 0) };
 
 const ACQUIRE_FIELDS = {
   name: NAME_FIELD,
@@ -87,7 +93,7 @@ const ACQUIRE_FIELDS = {
 const COMMAND_FIELDS = {
   worker: NAME_FIELD,
   command: string({ pattern: /[^\0\p{Cs}]*/u, means: "well-formed text without NUL" }),
-  timeout_seconds: withDefault(integer({ min: 0, max: LONGEST_S }), DEFAULT_COMMAND_S),
+  timeout_seconds: withDefault(integer({ min: 0, max: LONGEST_TTL }), DEFAULT_COMMAND_S),
 };
 
 /** A command line for a worker. */

@@ -1,13 +1,12 @@
-import { randomBytes, scrypt } from "node:crypto";
+import { createHash, randomBytes, scrypt } from "node:crypto";
 import { promisify } from "node:util";
 import { seal } from "../../codec/crypto/seal.ts";
 import { Failure } from "../../core/errors.ts";
 import { check, integer, isObject, object, optional, parsedJson, quote, type Shape, string } from "../../core/shape.ts";
 import type { Database } from "../base/database.ts";
-import { unknownName } from "../base/problems.ts";
+import { requireKnown, unknownName } from "../base/problems.ts";
 import type { KvStore } from "../kv/kv.ts";
-import { isSecretNamespace, tryUnseal } from "../kv/kv-access.ts";
-import { SECRET_KEY } from "./job-secret.ts";
+import { isSecretNamespace, LONGEST_TTL, tryUnseal } from "../kv/kv-access.ts";
 
 /** A key of a job that no build writes: a value of `vars/job/<job>` or `secrets/job/<job>`, in clear. */
 export interface LiveEntry {
@@ -18,39 +17,65 @@ export interface LiveEntry {
   ttl?: number | undefined;
 }
 
-const VALUE_BYTES = 1024 * 1024;
+/** The place that the digest of a sealed export is sealed for. */
+const DIGEST = ["ops_kv", "sha256"] as const;
 const SALT_BYTES = 16;
 const KEY_BYTES = 32;
 /** 64 MiB and about a fifth of a second for each guess of a passphrase. */
 const COST = { N: 2 ** 16, r: 8, p: 1, maxmem: 128 * 1024 * 1024 };
 
 const HEAD = object({ ops_kv: integer({ min: 1, max: 1 }), entries: integer({ min: 0 }), salt: optional(string({ max: 100 })) });
+/** What the store may hold: hooks put values of any length, and vars.toml may have empty keys and values. */
 const LINE = object(
   {
     namespace: string({ pattern: /^(vars|secrets)\/job\/[a-z][a-z0-9_-]{0,99}$/, means: "vars/job/<job> or secrets/job/<job>" }),
-    key: string({ pattern: SECRET_KEY, means: "one line of text" }),
-    value: optional(string({ min: 1, max: VALUE_BYTES })),
-    sealed: optional(string({ min: 1, max: 2 * VALUE_BYTES })),
-    ttl: optional(integer({ min: 1 })),
+    key: string({ pattern: /[^\p{Cs}]*/u, means: "well-formed text" }),
+    value: optional(string()),
+    sealed: optional(string({ min: 1 })),
+    ttl: optional(integer({ min: 1, max: LONGEST_TTL })),
   },
   { exclusive: [["value", "sealed"]] },
 );
+const LAST = object({ sealed_sha256: string({ max: 200 }) });
 
-/** All keys of jobs that no build writes, or those of some jobs. */
-export function liveEntries(kv: KvStore, jobs: readonly string[] | undefined, nowMs: number): LiveEntry[] {
-  const namespaces = kv.namespaces().filter((name) => {
-    const [, job] = /^(?:vars|secrets)\/job\/(.+)$/.exec(name) ?? [];
-    return job !== undefined && (jobs?.includes(job) ?? true);
+/**
+ * All keys of jobs that no build writes, or those of some jobs. What a job left that is gone from the catalog is not among
+ * them; `gone` names such jobs. Throws `unknown_name` for a wanted
+ * job that the catalog does not have.
+ */
+export function liveEntries(
+  db: Database,
+  kv: KvStore,
+  jobs: readonly string[] | undefined,
+  nowMs: number,
+): { entries: LiveEntry[]; gone: string[] } {
+  const catalog = jobsOf(db);
+  const known = new Set(catalog);
+  const wanted = jobs && requireKnown("in the catalog", { kind: "job", path: "jobs", names: jobs }, known);
+  const found = kv.namespaces().flatMap((namespace) => {
+    const [, job] = /^(?:vars|secrets)\/job\/(.+)$/.exec(namespace) ?? [];
+    return job === undefined ? [] : [{ namespace, job }];
   });
-  return namespaces.flatMap((namespace) =>
-    [...kv.entries(namespace)].map(([key, value]) => {
-      const { ttl = 0, createdMs = 0 } = kv.entry(namespace, key) ?? {};
-      return { namespace, key, value, ...(ttl > 0 && { ttl: Math.max(1, Math.ceil(ttl - (nowMs - createdMs) / 1000)) }) };
-    }),
-  );
+  const entries = found
+    .filter(({ job }) => (wanted ?? known).has(job))
+    .flatMap(({ namespace }) =>
+      [...kv.entries(namespace)].map(([key, value]) => {
+        const { ttl = 0, createdMs = 0 } = kv.entry(namespace, key) ?? {};
+        return { namespace, key, value, ...(ttl > 0 && { ttl: Math.max(1, Math.ceil(ttl - (nowMs - createdMs) / 1000)) }) };
+      }),
+    );
+  const gone = wanted ? [] : [...new Set(found.map(({ job }) => job).filter((job) => !known.has(job)))];
+  return { entries, gone };
 }
 
-/** The entries as JSON lines, below a line that says how many. Secrets are sealed with the passphrase, if there is one. */
+function jobsOf(db: Database): string[] {
+  return db.tuples<[string]>("SELECT name FROM job").flat();
+}
+
+/**
+ * The entries as JSON lines, below a line that says how many. With a passphrase secrets are sealed, and a last line has the
+ * digest of all lines above, sealed too: whoever lacks the passphrase cannot change, add or drop a line.
+ */
 export async function linesOfEntries(entries: readonly LiveEntry[], passphrase: string | undefined): Promise<string> {
   const salt = randomBytes(SALT_BYTES).toString("base64");
   const sealKey = passphrase === undefined ? undefined : await sealKeyOf(passphrase, salt);
@@ -59,12 +84,24 @@ export async function linesOfEntries(entries: readonly LiveEntry[], passphrase: 
     return { namespace, key, ...(isSealed ? { sealed: seal(sealKey, namespace, key, value) } : { value }), ...rest };
   });
   const head = { ops_kv: 1, entries: entries.length, ...(sealKey && { salt }) };
-  return [head, ...lines].map((line) => `${JSON.stringify(line)}\n`).join("");
+  const text = [head, ...lines].map((line) => `${JSON.stringify(line)}\n`).join("");
+  if (!sealKey) return text;
+  return `${text}${JSON.stringify({ sealed_sha256: seal(sealKey, ...DIGEST, digestOf(text)) })}\n`;
+}
+
+function digestOf(text: string): string {
+  return createHash("sha256").update(text).digest("hex");
+}
+
+interface Line {
+  line: string;
+  place: string;
 }
 
 /**
  * The entries of JSON lines, as {@link linesOfEntries} writes them or by hand, without a first line. Throws `usage`,
- * naming the line and never a value: for what is no entry, a text that was cut, and a passphrase that does not fit.
+ * naming the line and never a value: for what is no entry, a text that was cut or, where it is sealed, altered, and a
+ * passphrase that is missing or does not fit.
  */
 export async function entriesOfLines(text: string, passphrase: string | undefined): Promise<LiveEntry[]> {
   const lines = text.split("\n").map((line, index) => ({ line, place: `line ${index + 1}` }));
@@ -72,23 +109,44 @@ export async function entriesOfLines(text: string, passphrase: string | undefine
   const [first] = written;
   const opening = first && parsedJson(first.line);
   const head = first && isObject(opening) && "ops_kv" in opening ? shaped(HEAD, first) : undefined;
-  const rest = written.slice(head ? 1 : 0);
+  const isSealed = head?.salt !== undefined;
+  const rest = written.slice(head ? 1 : 0, isSealed ? -1 : undefined);
   if (head && head.entries !== rest.length)
     throw new Failure("usage", `stdin: the first line tells of ${head.entries} entries, and there are ${rest.length}`);
-  const sealKey = passphrase === undefined || head?.salt === undefined ? undefined : await sealKeyOf(passphrase, head.salt);
-  return rest.map((one) => {
-    const { namespace, key, value, sealed = "", ttl } = shaped(LINE, one);
-    const wrong = (why: string) => new Failure("usage", `stdin, ${one.place}: ${why}`);
-    if (value !== undefined) return { namespace, key, value, ttl };
-    if (sealed === "") throw wrong("value is missing");
-    if (!sealKey) throw wrong("the value is sealed: name the file of its passphrase with --passphrase-file");
-    const opened = tryUnseal(sealKey, namespace, key, sealed);
-    if (opened === undefined) throw wrong("the passphrase does not open the value");
-    return { namespace, key, value: opened, ttl };
-  });
+  if (head?.salt === undefined && passphrase === undefined) return rest.map((one) => entryOf(one, undefined));
+  if (head?.salt === undefined) throw new Failure("usage", "stdin is no sealed export: leave --passphrase-file out");
+  if (passphrase === undefined)
+    throw new Failure("usage", "stdin: the export is sealed: name the file of its passphrase with --passphrase-file");
+  const sealKey = await sealKeyOf(passphrase, head.salt);
+  const entries = rest.map((one) => entryOf(one, sealKey));
+  checkDigest(written, sealKey);
+  return entries;
 }
 
-function shaped<T>(shape: Shape<T>, { line, place }: { line: string; place: string }): T {
+function checkDigest(written: readonly Line[], sealKey: Buffer): void {
+  const last = written.at(-1) as Line;
+  const { sealed_sha256: sealed } = shaped(LAST, last);
+  const digest = tryUnseal(sealKey, ...DIGEST, sealed);
+  if (digest === undefined) throw new Failure("usage", `stdin, ${last.place}: the passphrase does not open the export`);
+  const above = written.slice(0, -1).map(({ line }) => `${line}\n`);
+  if (digest !== digestOf(above.join(""))) throw new Failure("usage", "stdin: the lines are not those that were exported");
+}
+
+/** The entry of a line; where the export is sealed, no secret may be in clear. */
+function entryOf(one: Line, sealKey: Buffer | undefined): LiveEntry {
+  const { namespace, key, value, sealed, ttl } = shaped(LINE, one);
+  const wrong = (why: string) => new Failure("usage", `stdin, ${one.place}: ${why}`);
+  if (value !== undefined && sealKey && isSecretNamespace(namespace)) throw wrong("the secret of a sealed export is in clear");
+  if (value?.isWellFormed() === false) throw wrong("value: expected well-formed text");
+  if (value !== undefined) return { namespace, key, value, ttl };
+  if (sealed === undefined) throw wrong("value is missing");
+  if (!sealKey) throw wrong("the value is sealed, and the first line has no salt");
+  const opened = tryUnseal(sealKey, namespace, key, sealed);
+  if (opened === undefined) throw wrong("the passphrase does not open the value");
+  return { namespace, key, value: opened, ttl };
+}
+
+function shaped<T>(shape: Shape<T>, { line, place }: Line): T {
   const found = check(shape, parsedJson(line));
   if (found.ok) return found.value;
   const [{ path, message } = { path: "", message: "" }] = found.problems;
@@ -102,7 +160,7 @@ async function sealKeyOf(passphrase: string, salt: string): Promise<Buffer> {
 
 /** Writes all entries, or none. Throws `unknown_name` for a job that the catalog does not have. */
 export function storeEntries(db: Database, kv: KvStore, entries: readonly LiveEntry[]): void {
-  const jobs = db.tuples<[string]>("SELECT name FROM job").flat();
+  const jobs = jobsOf(db);
   for (const { namespace, key, value, ttl = 0 } of entries) {
     const job = namespace.replace(/^.*\//, "");
     if (!jobs.includes(job)) throw new Failure("unknown_name", `${unknownName("job", job, jobs)} (key ${quote(key)})`);

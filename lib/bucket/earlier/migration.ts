@@ -1,7 +1,8 @@
 import { existsSync } from "node:fs";
-import { rename, stat } from "node:fs/promises";
+import { chown, rename, stat } from "node:fs/promises";
 import path from "node:path";
 import { textOfFile, unifiedDiff } from "../../codec/diff.ts";
+import { hasErrno } from "../../core/errors.ts";
 import { flushFolder, namesIn, readBounded, readRegularSync, remove, requireFolder, writeAtomic } from "../../core/files.ts";
 import { isObject } from "../../core/shape.ts";
 import { readFound, walk } from "../../core/walk.ts";
@@ -31,7 +32,7 @@ interface SourceFile {
 }
 
 const OLD_CONF = "maand.conf";
-/** In the bucket's folder: what lies beside a file of a job would be a file of the job. */
+/** In workspace/, in templates/ or beside ops.conf: what lies beside a file of a job would be a file of the job. */
 const TEMPORARY = ".ops-migrate.tmp";
 const HELPER_COPY = /\/(_modules|_hooks)\/maand\.(py|ts|js)$/;
 
@@ -111,21 +112,37 @@ export function migrationDiff({ edits, renames }: Migration): string {
 }
 
 /**
- * Carries the changes out: each file at once, then the renames. A kill in between leaves whole files, none that was not
- * there in the source, and another migration finds the rest. Throws where a file cannot be written.
+ * Carries the changes out: each file at once, with its owner where that can be, then the renames. A kill in between leaves
+ * whole files and at most one temporary file, which belongs to no job; another migration takes it away and does the rest.
+ * Throws where a file cannot be written.
  */
 export async function carryOutMigration({ root }: Layout, { edits, renames }: Migration): Promise<void> {
-  const temporary = path.join(root, TEMPORARY);
-  for (const name of await namesIn(root)) if (name.startsWith(`.${TEMPORARY}`)) await remove(path.join(root, name));
+  const placeOf = (file: string) => path.join(root, file.includes("/") ? (file.split("/")[0] as string) : "");
+  for (const place of new Set(edits.map(({ file }) => placeOf(file))))
+    for (const name of await namesIn(place)) if (name.startsWith(`.${TEMPORARY}`)) await remove(path.join(place, name));
   for (const { file, after, mode } of edits) {
-    const folder = path.dirname(path.join(root, file));
-    await writeAtomic(temporary, after, mode);
-    await requireFolder(folder);
-    await rename(temporary, path.join(root, file));
-    await flushFolder(folder);
+    const temporary = path.join(placeOf(file), TEMPORARY);
+    try {
+      await replaceFile(path.join(root, file), temporary, { after, mode });
+    } catch (error) {
+      await remove(temporary);
+      throw error;
+    }
   }
   for (const { from, to } of renames) {
     await rename(path.join(root, from), path.join(root, to));
     await flushFolder(path.dirname(path.join(root, to)));
   }
+}
+
+async function replaceFile(file: string, temporary: string, { after, mode }: { after: string; mode: number }): Promise<void> {
+  const { uid, gid } = await stat(file);
+  await writeAtomic(temporary, after, mode);
+  await chown(temporary, uid, gid).catch((error: unknown) => {
+    if (!hasErrno(error, "EPERM")) throw error;
+  });
+  const folder = path.dirname(file);
+  await requireFolder(folder);
+  await rename(temporary, file);
+  await flushFolder(folder);
 }

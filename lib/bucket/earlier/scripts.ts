@@ -24,27 +24,42 @@ const FUNCTIONS: Readonly<Record<string, string>> = {
 };
 const NAMESPACE = String.raw`maand(?=\/(?:bucket|worker|job|prometheus)(?:[\/"'\x60]|$))`;
 
-/** A script with the present helper: its import, its functions, and the namespaces that stand as strings. */
-export function scriptText(text: string, language: "python" | "node"): string {
-  return language === "python" ? pythonText(text) : nodeText(text);
+/**
+ * A script with the present helper: its import, its functions, and the namespaces that stand as strings. `keep` is told each
+ * name that stays because a string of the script has it too: an f-string is code, and others may be run or looked up.
+ */
+export function scriptText(text: string, language: "python" | "node", keep: (name: string) => void): string {
+  return language === "python" ? pythonText(text, keep) : nodeText(text);
 }
 
-function pythonText(text: string): string {
+/** The module in a string: behind it a name, or nothing else in the string. Files are no names of it. */
+const MODULE_IN_STRING = /(?<![\w./-])maand\s{0,9}\.\s{0,9}(?!(?:conf|log)\b)[A-Za-z_]|^\w*["']+maand["']+$/;
+
+function pythonText(text: string, keep: (name: string) => void): string {
   const pieces = withNamespaces(piecesOf(text));
   const code = pieces.map((piece) => (piece.kind === "code" ? piece.text : " ")).join("");
   const isOwn = /(?<![\w.])ops\b/.test(
     code.replace(/^[ \t]*(import|from)[ \t]+ops\b.*$/gm, "").replace(/(?<![\w.])ops(?=\.\w)/g, ""),
   );
   const isPlain = /^[ \t]*import[ \t]+maand[ \t]*(;|$)/m.test(code);
+  const strings = pieces.filter(({ kind }) => kind === "string").map((piece) => piece.text);
+  const isInString = /\bmaand\b/.test(code) && strings.some((string) => MODULE_IN_STRING.test(string));
+  if (isInString) keep("maand");
   // Where `ops` means something else in the script, a person has to choose another name.
   const imports = (one: string) =>
-    isPlain && isOwn
+    isInString || (isPlain && isOwn)
       ? one
       : one
           .replace(/^([ \t]*import[ \t]+)maand(?=[ \t]*(?:;|$|as[ \t]+\w))/gm, "$1ops")
           .replace(/^([ \t]*from[ \t]+)maand(?=[ \t]+import\b)/gm, "$1ops")
           .replace(isPlain ? /(?<![\w.])maand(?=\.\w)/g : /(?!)/, "ops");
-  const rename = functionsIn(code);
+  const isWordIn = (name: string) => (one: string) => new RegExp(String.raw`\b${name}\b`).test(one);
+  const kept = Object.keys(FUNCTIONS).filter((name) => isWordIn(name)(code) && strings.some(isWordIn(name)));
+  kept.forEach(keep);
+  const rename = functionsIn(
+    code,
+    Object.entries(FUNCTIONS).filter(([name]) => !kept.includes(name)),
+  );
   return pieces.map((piece) => (piece.kind === "code" ? rename(imports(piece.text)) : piece.text)).join("");
 }
 
@@ -71,7 +86,7 @@ function withNamespaces(pieces: readonly Piece[]): Piece[] {
 }
 
 /** What renames the functions of the helper: behind its name, and by themselves where they were imported. */
-function functionsIn(code: string): (text: string) => string {
+function functionsIn(code: string, functions: [old: string, name: string][]): (text: string) => string {
   const aliases = [...code.matchAll(/^[ \t]*import[ \t]+(?:maand|ops)[ \t]+as[ \t]+(\w+)/gm)].map(([, alias]) => alias);
   const hasPlain = /^[ \t]*import[ \t]+(?:maand|ops)[ \t]*(?:;|$)/m.test(code);
   const modules = [...aliases, ...(hasPlain ? ["ops"] : [])].join("|");
@@ -80,13 +95,11 @@ function functionsIn(code: string): (text: string) => string {
   // A name that the script has already, or gives to something itself, would change its meaning.
   const own = ([old, name]: [string, string]) =>
     word(name).test(code) || new RegExp(String.raw`\b(?:def|as)\s+${old}\b|(?<![\w.])${old}\s*=(?!=)`).test(code);
-  const bare = hasFrom ? Object.entries(FUNCTIONS).filter((pair) => !own(pair)) : [];
+  const bare = hasFrom ? functions.filter((pair) => !own(pair)) : [];
+  const names = new Map(functions);
   return (text) => {
     const behind = new RegExp(String.raw`(?<![\w.])(${modules || "(?!)"})\.(\w+)\b`, "g");
-    const renamed = text.replace(
-      behind,
-      (_, module, name) => `${module}.${Object.hasOwn(FUNCTIONS, name) ? FUNCTIONS[name] : name}`,
-    );
+    const renamed = text.replace(behind, (_, module, name) => `${module}.${names.get(name) ?? name}`);
     return bare.reduce((all, [old, name]) => all.replace(word(old), name), renamed);
   };
 }

@@ -47,18 +47,34 @@ export function migratedText(file: string, text: string, hooks: KnownHooks): Mig
   // Only what the server runs has the helper and the variables; a job's other files may use such names for their own.
   const isHook = /\/(_modules|_hooks)\//.test(file);
   const isScript = isHook && /\.[cm]?[jt]s$/.test(file);
-  if (isScript || (isHook && file.endsWith(".py"))) after = scriptText(after, isScript ? "node" : "python");
+  /** Names that could be judged, had the file no other use for them. */
+  const kept = new Map<string, string>();
+  const keep = (name: string) => kept.set(name, "a string of the script has this name too");
+  if (isScript || (isHook && file.endsWith(".py"))) after = scriptText(after, isScript ? "node" : "python", keep);
   if (isHook) after = after.replace(OLD_FOLDER, "_hooks");
-  if (isHook || file === "workspace/command.sh")
-    after = after.replace(VARIABLE, (name, kind, rest) => presentName(kind, rest) ?? name);
+  if (isHook || file === "workspace/command.sh") after = variablesText(after, (name, why) => kept.set(name, why));
   if (file.endsWith(".tpl")) after = templateText(after);
   const isShell = /(^|\/)Makefile[^/]*$|\.(mk|sh|bash)(\.tpl)?$/.test(file) || /^#!.*\b(ba|da|k|z)?sh\b/.test(text);
   if (isShell) after = shellText(after, hooks);
   if (!/\.(md|txt|rst|html?)$/.test(file)) after = wordsText(after, file);
-  for (const [index, line] of after.split("\n").entries())
-    for (const name of new Set((isScript ? line.replace(OWN_NAME, "") : line).match(EARLIER_NAME)))
-      looks.push({ line: index + 1, message: `"${name}" stays: what this earlier name means here is not known` });
+  const unknown = "what this earlier name means here is not known";
+  for (const [index, line] of after.split("\n").entries()) {
+    const found = (isScript ? line.replace(OWN_NAME, "") : line).match(EARLIER_NAME) ?? [];
+    const words = kept.size > 0 ? (line.match(/\w+/g) ?? []).filter((word) => kept.has(word)) : [];
+    for (const name of new Set([...found, ...words]))
+      looks.push({ line: index + 1, message: `"${name}" stays: ${kept.get(name) ?? unknown}` });
+  }
   return { text: after, looks };
+}
+
+/** A variable stays where the text has its present name already, which may be a variable of the script's own. */
+function variablesText(text: string, keep: (name: string, why: string) => void): string {
+  return text.replace(VARIABLE, (name, kind, rest) => {
+    const present = presentName(kind, rest) ?? name;
+    if (present === name || !new RegExp(String.raw`\b${present}\b`).test(text)) return present;
+    keep(name, `the file has the name "${present}" already`);
+    return name;
+  });
 }
 
 function presentName(kind: string, rest: string): string | undefined {
@@ -127,12 +143,22 @@ function shellText(text: string, hooks: KnownHooks): string {
     .replace(OLD_PROGRAM, "ops");
 }
 
-/** Names that mean one thing wherever they stand. */
+/** What may stand before a path of the bucket: nothing, folders, or the variable with the folder of the bucket. */
+const IN_BUCKET = /^(?:\$BUCKET_ROOT\/|\$\{BUCKET_ROOT\}\/)?(?:[\w.-]+\/)*$/;
+const LONGEST_PATH = 500;
+
+/** Names that mean one thing wherever they stand; paths only below the bucket, for others are those of other programs. */
 function wordsText(text: string, file: string): string {
+  const inBucket = (found: string, to: string, at: number, all: string) => {
+    const [before = ""] = /[^\s"'`=:,;()<>|&[\]]*$/.exec(all.slice(Math.max(0, at - LONGEST_PATH), at)) ?? [];
+    return IN_BUCKET.test(before) ? to : found;
+  };
   const words = text
     .replace(/\bMAAND_(?=SERVE_(ROOT|TOKEN)\b)/g, "OPS_")
-    .replace(/(?<![\w-])maand\.conf(?![\w-])/g, "ops.conf")
-    .replace(/(?<![\w.-])(rules|logs)\/maand(?=\/|\.log\b)/g, "$1/ops");
+    .replace(/(?<![\w-])maand\.conf(?![\w-])/g, (found, at, all) => inBucket(found, "ops.conf", at, all))
+    .replace(/(?<![\w.-])(rules|logs)\/maand(?=\/|\.log\b)/g, (found, folder, at, all) =>
+      inBucket(found, `${folder}/ops`, at, all),
+    );
   if (!file.includes("/_prometheus/")) return words;
   return words.replace(/(?<![\w-])maand:(?=port\/|job\b)/g, "ops:").replace(/\bmaand_cert_/g, "ops_cert_");
 }

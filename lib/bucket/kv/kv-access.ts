@@ -7,6 +7,9 @@ import type { Database } from "../base/database.ts";
 import type { Layout } from "../base/layout.ts";
 import type { HookEvent } from "../base/model.ts";
 
+/** How long a value may live at most: 100 years, in seconds. */
+export const LONGEST_TTL = 100 * 366 * 86_400;
+
 /** A namespace that a job's templates and scripts may read, and what of it its scripts may write. */
 interface NamespaceRule {
   /** `<job>` and `<worker>` are the reader's own, `<upstream>` is each job that the manifest's demands name. */

@@ -1,6 +1,7 @@
 import { createInterface, type Interface } from "node:readline/promises";
 import { Writable } from "node:stream";
-import { cancelledFailure } from "../../core/errors.ts";
+import { cancelledFailure, Failure } from "../../core/errors.ts";
+import { byteSize } from "../../core/plain-text.ts";
 import { toStderr } from "./terminal.ts";
 
 let asking = 0;
@@ -41,6 +42,18 @@ export async function secretTyped(question: string): Promise<string> {
   for await (const line of lines) typed.push(line);
   if (cancelled.aborted) throw cancelledFailure();
   return typed.join("\n");
+}
+
+/** All bytes on stdin. Throws `usage` once there are more than `most`, and reads no further. */
+export async function stdinBytes(most: number): Promise<Buffer> {
+  const pieces: Buffer[] = [];
+  let length = 0;
+  for await (const piece of process.stdin as AsyncIterable<Buffer>) {
+    length += piece.length;
+    if (length > most) throw new Failure("usage", `stdin has more than ${byteSize(most)}`);
+    pieces.push(piece);
+  }
+  return Buffer.concat(pieces);
 }
 
 /** What is typed at the terminal on stdin. The terminal is as before once the lines are closed, as Ctrl-C and Ctrl-D do. */

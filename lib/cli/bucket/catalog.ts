@@ -1,4 +1,3 @@
-import { buffer } from "node:stream/consumers";
 import { bytesOf } from "../../bucket/base/contents.ts";
 import { type Layout, layoutOf } from "../../bucket/base/layout.ts";
 import type { CatalogJob } from "../../bucket/base/model.ts";
@@ -17,7 +16,7 @@ import { decodeUtf8 } from "../../core/plain-text.ts";
 import { quote } from "../../core/shape.ts";
 import { takeBucket } from "../../run/recovery.ts";
 import { openBucket } from "../../server/reading.ts";
-import { secretTyped } from "../base/ask.ts";
+import { secretTyped, stdinBytes } from "../base/ask.ts";
 import { bucketDir, EXIT, flagList, flagNumber, type Parsed, wantsJson } from "../base/flags.ts";
 import { type Cell, printJson, printTable, toStderr, toStdout } from "../base/terminal.ts";
 
@@ -243,7 +242,7 @@ function secretOf({ operands: [job = "", key = ""] }: Parsed): JobSecret {
 
 async function readSecret(): Promise<string> {
   const question = "Type the value, then Enter and Ctrl-D; it is not shown:\n";
-  const bytes = process.stdin.isTTY ? Buffer.from(await secretTyped(question)) : await buffer(process.stdin);
+  const bytes = process.stdin.isTTY ? Buffer.from(await secretTyped(question)) : await stdinBytes(SECRET_BYTES);
   if (bytes.length > SECRET_BYTES) throw new Failure("usage", "the value on stdin is larger than 1 MiB");
   const text = decodeUtf8(bytes);
   if (text === undefined) throw new Failure("usage", "the value on stdin is not UTF-8 text: encode it, for example with base64");

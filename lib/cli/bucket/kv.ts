@@ -1,4 +1,3 @@
-import { buffer } from "node:stream/consumers";
 import { openDatabase } from "../../bucket/base/database.ts";
 import { type Layout, layoutOf } from "../../bucket/base/layout.ts";
 import { entriesOfLines, linesOfEntries, liveEntries, storeEntries } from "../../bucket/catalog/kv-transfer.ts";
@@ -10,6 +9,7 @@ import { readGuarded } from "../../core/files.ts";
 import { counted, decodeUtf8 } from "../../core/plain-text.ts";
 import { takeBucket } from "../../run/recovery.ts";
 import { openBucket } from "../../server/reading.ts";
+import { stdinBytes } from "../base/ask.ts";
 import { bucketDir, EXIT, flagList, type Parsed, wantsJson } from "../base/flags.ts";
 import { printJson, toStderr, written } from "../base/terminal.ts";
 
@@ -24,12 +24,13 @@ export async function exportKvCommand(input: Parsed): Promise<number> {
   const isRevealed = input.switches.has("reveal");
   if (isRevealed && passphrase !== undefined) throw new Failure("usage", "give --passphrase-file or --reveal, not both");
   using db = await openBucket(layout);
-  const jobs = flagList(input, "jobs")?.map((job) => job.toLowerCase());
-  const entries = liveEntries(new KvStore(db, await loadKvKey(layout)), jobs, Date.now());
+  const kv = new KvStore(db, await loadKvKey(layout));
+  const { entries, gone } = liveEntries(db, kv, flagList(input, "jobs"), Date.now());
   const secrets = entries.filter(({ namespace }) => isSecretNamespace(namespace)).length;
   if (secrets > 0 && !isRevealed && passphrase === undefined)
     throw new Failure("usage", `the export has ${counted(secrets, "secret")}: give --passphrase-file to seal, or --reveal`);
   if (!(await written(await linesOfEntries(entries, passphrase)))) return EXIT.failed;
+  for (const job of gone) toStderr(`note: job ${job} is not in the catalog: its keys are left out\n`);
   toStderr(`exported ${counted(entries.length, "key")}, ${counted(secrets, "secret")} among them\n`);
   return EXIT.done;
 }
@@ -39,9 +40,7 @@ export async function importKvCommand(input: Parsed): Promise<number> {
   const layout = layoutOf(bucketDir(input));
   (await openBucket(layout)).close();
   const passphrase = await passphraseOf(input);
-  const bytes = await buffer(process.stdin);
-  if (bytes.length > IMPORT_BYTES) throw new Failure("usage", `stdin has more than ${IMPORT_BYTES} bytes`);
-  const text = decodeUtf8(bytes);
+  const text = decodeUtf8(await stdinBytes(IMPORT_BYTES));
   if (text === undefined) throw new Failure("usage", "stdin is not UTF-8 text");
   const entries = await entriesOfLines(text, passphrase);
   await using _ = await takeBucket(layout, uuidV7(), "kv import");

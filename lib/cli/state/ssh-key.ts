@@ -1,12 +1,11 @@
 import { mkdtemp, readFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { buffer } from "node:stream/consumers";
 import type { SshKeyInfo } from "../../bucket/workspace/ssh-key.ts";
 import { Failure } from "../../core/errors.ts";
 import { readBounded, realPlace, remove } from "../../core/files.ts";
 import { Launcher } from "../../core/spawn.ts";
-import { secretTyped } from "../base/ask.ts";
+import { secretTyped, stdinBytes } from "../base/ask.ts";
 import { EXIT, type Parsed, wantsJson } from "../base/flags.ts";
 import { factLines, printJson, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
 import type { BucketAccess } from "./access.ts";
@@ -50,7 +49,7 @@ async function givenKey(file: string | undefined): Promise<string> {
 }
 
 async function keyOnStdin(): Promise<Buffer> {
-  if (!process.stdin.isTTY) return await buffer(process.stdin);
+  if (!process.stdin.isTTY) return await stdinBytes(KEY_BYTES);
   return Buffer.from(await secretTyped("Paste the private key, then press Enter and Ctrl-D; it is not shown:\n"));
 }
 

@@ -1,5 +1,6 @@
 import type { Layout } from "../../bucket/base/layout.ts";
 import { type JobSecret, SECRET_KEY } from "../../bucket/catalog/job-secret.ts";
+import { LONGEST_TTL } from "../../bucket/kv/kv-access.ts";
 import type { RootBucket } from "../../bucket/source/root.ts";
 import { loadOpsConf } from "../../bucket/workspace/settings.ts";
 import { describeSshKey, removeSshKey, sshKeyFile, storeSshKey } from "../../bucket/workspace/ssh-key.ts";
@@ -73,7 +74,9 @@ export const SECRET_ROUTES = [
       "sent back; `cat/kv` shows its fingerprint and age. Not while a run is active.",
     body: object({
       value: described(string({ min: 1 }), "The secret; less than 1 MiB with the rest of the body"),
-      ttl: optional(described(integer({ min: 0 }), "Seconds until the secret is deleted; 0, the default: never")),
+      ttl: optional(
+        described(integer({ min: 0, max: LONGEST_TTL }), "Seconds until the secret is deleted; 0, the default: never"),
+      ),
     }),
     answer: { status: 204, description: "The secret is stored" },
     failures: [...OF_JOB_SECRET],

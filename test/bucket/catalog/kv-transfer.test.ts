@@ -31,24 +31,49 @@ test("the keys of jobs that no build writes go from one bucket to another, with 
   const [from, to] = [await built(t), await built(t)];
   storeEntries(from.db, from.store(), ENTRIES);
   from.clock.now += 20_500;
-  const found = liveEntries(from.store(), undefined, from.clock.now);
+  const live = (one: typeof from, jobs?: string[]) => liveEntries(one.db, one.store(), jobs, one.clock.now).entries;
+  const found = live(from);
   assert.deepEqual(found, [ENTRIES[0], { ...ENTRIES[1], ttl: 40 }, ENTRIES[2]]);
-  assert.deepEqual(liveEntries(from.store(), ["db"], from.clock.now), [{ ...ENTRIES[1], ttl: 40 }]);
+  assert.deepEqual(live(from, ["DB"]), [{ ...ENTRIES[1], ttl: 40 }]);
   for (const passphrase of [PASSPHRASE, undefined]) {
     const lines = await linesOfEntries(found, passphrase);
     assert.equal(lines.includes("correct horse"), passphrase === undefined);
     const read = await entriesOfLines(lines, passphrase);
     storeEntries(to.db, to.store(), read);
-    assert.deepEqual(liveEntries(to.store(), undefined, to.clock.now), found);
+    assert.deepEqual(live(to), found);
   }
-  assert.equal(to.store().entry("secrets/job/web", "password")?.version, 1, "a value that is there stays");
+  assert.equal(to.store().entry("secrets/job/web", "password")?.version, 1, "an equal value adds no version");
+  storeEntries(to.db, to.store(), [{ namespace: "secrets/job/web", key: "password", value: "other" }]);
+  assert.equal(to.store().get("secrets/job/web", "password"), "other", "another value replaces it");
+  assert.throws(() => live(from, ["db", "nope"]), { code: "unknown_name", message: /there is no job "nope"/ });
 });
 
 test("an import stores all or nothing, and only for jobs of the catalog", async (t) => {
   const { db, clock, store } = await built(t);
   const lost = { namespace: "vars/job/lost", key: "k", value: "v" };
   assert.throws(() => storeEntries(db, store(), [...ENTRIES, lost]), { code: "unknown_name", message: /"lost".*\(key "k"\)/ });
-  assert.deepEqual(liveEntries(store(), undefined, clock.now), []);
+  assert.deepEqual(liveEntries(db, store(), undefined, clock.now), { entries: [], gone: [] });
+});
+
+test("all that a store may hold is taken back; what is left of a job that is gone is named and not exported", async (t) => {
+  const { db, clock, store } = await built(t);
+  const odd = [
+    { namespace: "secrets/job/web", key: "", value: "" },
+    { namespace: "secrets/job/web", key: `soft\u00adhyphen\n${"x".repeat(900)}`, value: "x".repeat(1024 * 1024 + 1) },
+    { namespace: "vars/job/web", key: "empty", value: "" },
+    { namespace: "vars/job/web", key: "long", value: "v", ttl: 100 * 366 * 86_400 },
+  ];
+  const kv = store();
+  for (const { namespace, key, value, ttl } of odd) kv.put(namespace, key, value, ttl);
+  kv.put("vars/job/lost", "k", "v");
+  kv.flush();
+  const { entries, gone } = liveEntries(db, store(), undefined, clock.now);
+  assert.deepEqual({ entries, gone }, { entries: odd, gone: ["lost"] });
+  for (const passphrase of [PASSPHRASE, undefined]) {
+    const read = await entriesOfLines(await linesOfEntries(entries, passphrase), passphrase);
+    storeEntries(db, store(), read);
+    assert.deepEqual(liveEntries(db, store(), undefined, clock.now).entries, odd);
+  }
 });
 
 test("lines may be written by hand; what is wrong is told with its line and without a value", async () => {
@@ -58,11 +83,12 @@ test("lines may be written by hand; what is wrong is told with its line and with
     [`${line({})}\n{`, /stdin, line 2: expected an object/],
     [line({ namespace: "ops/job/web" }), /line 1: namespace: expected vars\/job\/<job> or secrets\/job\/<job>/],
     [line({ namespace: "vars/job/Web" }), /line 1: namespace/],
-    [line({ key: "a\nb" }), /line 1: key: expected one line/],
+    [line({ key: "\ud800" }), /line 1: key: expected well-formed text/],
     [line({ value: undefined }), /line 1: value is missing/],
-    [line({ value: "" }), /line 1: value: must not be empty/],
-    [line({ value: "x".repeat(1024 * 1024 + 1) }), /line 1: value: must have at most/],
+    [line({ value: "correct horse\ud800" }), /line 1: value: expected well-formed text/],
     [line({ ttl: 0 }), /line 1: ttl/],
+    [line({ ttl: 100 * 366 * 86_400 + 1 }), /line 1: ttl/],
+    [line({ value: undefined, sealed: "x" }), /line 1: the value is sealed, and the first line has no salt/],
     [line({ more: 1 }), /line 1: more/],
     [`{"ops_kv":2,"entries":0}`, /line 1: ops_kv/],
     [`{"ops_kv":1,"entries":2}\n${line({})}`, /tells of 2 entries, and there are 1/],
@@ -70,10 +96,27 @@ test("lines may be written by hand; what is wrong is told with its line and with
   for (const [text, message] of WRONG) await assert.rejects(entriesOfLines(text, undefined), usage(message), text.slice(0, 80));
 });
 
-test("sealed secrets open with their passphrase at their place alone", async () => {
+test("a sealed export opens with its passphrase alone, and only as a whole", async () => {
   const lines = await linesOfEntries(ENTRIES, PASSPHRASE);
-  await assert.rejects(entriesOfLines(lines, undefined), usage(/line 2: the value is sealed: name the file of its passphrase/));
+  assert.deepEqual((await entriesOfLines(lines, PASSPHRASE)).length, 3);
+  await assert.rejects(entriesOfLines(lines, undefined), usage(/the export is sealed: name the file of its passphrase/));
   await assert.rejects(entriesOfLines(lines, `${PASSPHRASE}!`), usage(/line 2: the passphrase does not open the value/));
-  const moved = lines.replace('"key":"password"', '"key":"other"');
-  await assert.rejects(entriesOfLines(moved, PASSPHRASE), usage(/line 2: the passphrase does not open/));
+  const altered = (from: string | RegExp, to: string) => {
+    const text = lines.replace(from, to);
+    assert.notEqual(text, lines);
+    return entriesOfLines(text, PASSPHRASE);
+  };
+  const notExported = usage(/the lines are not those that were exported/);
+  await assert.rejects(altered('"key":"password"', '"key":"other"'), usage(/line 2: the passphrase does not open/));
+  await assert.rejects(altered('"value":"1"', '"value":"2"'), notExported);
+  await assert.rejects(altered(/"entries":3(.*\n).*\n/, '"entries":2$1'), notExported, "a line is dropped");
+  await assert.rejects(altered(/"sealed":"[^"]*"/, '"value":"mine"'), usage(/line 2: the secret of a sealed export is in clear/));
+  await assert.rejects(altered(/.*\n$/, ""), usage(/tells of 3 entries, and there are 2/), "the last line is dropped");
+  await assert.rejects(
+    altered(/"sealed_sha256":"[^"]*"/, '"sealed_sha256":"x"'),
+    usage(/line 5: the passphrase does not open the export/),
+  );
+  await assert.rejects(altered(/,"salt":"[^"]*"/, ""), usage(/tells of 3 entries, and there are 4/), "the salt is dropped");
+  const clear = await linesOfEntries(ENTRIES, undefined);
+  await assert.rejects(entriesOfLines(clear, PASSPHRASE), usage(/stdin is no sealed export: leave --passphrase-file out/));
 });

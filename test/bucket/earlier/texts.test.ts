@@ -86,6 +86,27 @@ const CASES: Case[] = [
     looks: [1, 2, 4, 6],
   },
   {
+    name: "functions that an f-string uses too keep their names, those that none uses do not",
+    file: `${JOB}/_hooks/go.py`,
+    before: `from maand import (get_job, kv_get,\n  kv_put)\nprint(f"{get_job()} {kv_get('a','b')}")\nkv_put("a", get_job())\n`,
+    after: `from ops import (get_job, kv_get,\n  put_job_variable)\nprint(f"{get_job()} {kv_get('a','b')}")\nput_job_variable("a", get_job())\n`,
+    looks: [1, 1, 3, 3, 4],
+  },
+  {
+    name: "a helper that an f-string uses keeps its name",
+    file: `${JOB}/_hooks/go.py`,
+    before: `import maand\nx = f"{maand.get_job()}"\nmaand.kv_put("a", x)\n`,
+    after: `import maand\nx = f"{maand.get_job()}"\nmaand.kv_put("a", x)\n`,
+    looks: [1, 2, 3],
+  },
+  {
+    name: "functions and modules that are looked up by a string keep their names",
+    file: `${JOB}/_hooks/go.py`,
+    before: `import maand\nimport maand as m\nm.kv_get("a", getattr(m, "kv_get"), sys.modules["maand"])\n`,
+    after: `import maand\nimport maand as m\nm.kv_get("a", getattr(m, "kv_get"), sys.modules["maand"])\n`,
+    looks: [1, 2, 3, 3],
+  },
+  {
     name: "the helper of a TypeScript hook; the local name may stay",
     file: `${JOB}/_hooks/go.ts`,
     before:
@@ -100,6 +121,20 @@ const CASES: Case[] = [
     before: `u = f"http://{os.environ['JOB_COMMAND_API_HOST']}:{os.environ['JOB_COMMAND_API_PORT']}"\nr = os.environ["MAAND_BUCKET_ROOT"]\nz = os.environ["MAAND_HOME"]\n`,
     after: `u = f"http://{os.environ['HOOK_API_HOST']}:{os.environ['HOOK_API_PORT']}"\nr = os.environ["BUCKET_ROOT"]\nz = os.environ["MAAND_HOME"]\n`,
     looks: [3],
+  },
+  {
+    name: "variables whose present name the file has already stay",
+    file: `${JOB}/_hooks/go.sh`,
+    before: 'JOB=nightly; TARGET=/var/backup; echo "$MAAND_JOB $MAAND_TARGET $MAAND_EVENT"\n',
+    after: 'JOB=nightly; TARGET=/var/backup; echo "$MAAND_JOB $MAAND_TARGET $EVENT"\n',
+    looks: [1, 1],
+  },
+  {
+    name: "paths of other programs stay",
+    file: `${JOB}/_hooks/go.sh`,
+    before: `a /var/logs/maand/x /opt/other/rules/maand/ /etc/maand.conf ~/maand.conf\nb $X/maand.conf http://x/maand.conf -c=/x/maand.conf\nc $MAAND_BUCKET_ROOT/maand.conf conf/rules/maand/x ./logs/maand.log \${MAAND_BUCKET_ROOT}/logs/maand.log\n`,
+    after: `a /var/logs/maand/x /opt/other/rules/maand/ /etc/maand.conf ~/maand.conf\nb $X/maand.conf http://x/maand.conf -c=/x/maand.conf\nc $BUCKET_ROOT/ops.conf conf/rules/ops/x ./logs/ops.log \${BUCKET_ROOT}/logs/ops.log\n`,
+    looks: [1, 2],
   },
   {
     name: "folders and files of the earlier form, in code",

@@ -66,3 +66,20 @@ test("ops kv import waits for nobody, and a line that is wrong stores nothing", 
   assert.equal((await kv(["import"], `${GIVEN}{}\n`)).code, 2);
   assert.equal((await kv(["export"])).stdout, '{"ops_kv":1,"entries":0}\n');
 });
+
+test("what is too long for stdin is not read to its end, and an unknown job is refused", async (t) => {
+  const { layout, kv } = await bucket(t);
+  const dir = ["--bucket-dir", layout.root];
+  for (const [words, most] of [
+    [["kv", "set-secret", "web", "k"], "1.0 MiB"],
+    [["ssh-key", "set"], "16 KiB"],
+  ] as const) {
+    const child = spawn(process.execPath, [PROGRAM, ...words, ...dir], { stdio: "pipe" });
+    child.stdin.on("error", () => {});
+    // stdin stays open: only a command that stops at its bound ends.
+    child.stdin.write(Buffer.alloc(1024 * 1024 + 1, "x"));
+    const [stderr, [code]] = await Promise.all([text(child.stderr), once(child, "close")]);
+    assert.deepEqual([code, stderr], [2, `ops: stdin has more than ${most}\n`]);
+  }
+  assert.match((await kv(["export", "--jobs", "nope"])).stderr, /in the catalog there is no job "nope"/);
+});

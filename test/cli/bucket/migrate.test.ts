@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { cpSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { chownSync, cpSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { openDatabase } from "../../../lib/bucket/base/database.ts";
@@ -145,7 +145,8 @@ test("a migration that is killed at any moment leaves whole files and no other o
     mkdirSync(path.join(one, APP, "conf"));
     for (const file of files) writeFileSync(path.join(one, file), '{{ get "maand/bucket" "x" }}\n');
   }
-  const sources = (one: string) => treeOf(path.join(one, "workspace")).map((file) => file.replaceAll("_modules", "_hooks"));
+  const own = (one: string) => treeOf(path.join(one, "workspace")).filter((file) => !/^\.+ops-migrate\.tmp/.test(file));
+  const sources = (one: string) => own(one).map((file) => file.replaceAll("_modules", "_hooks"));
   const before = sources(dir);
   assert.equal((await ops(["migrate", whole, "--write"])).code, 0);
   const after = sources(whole);
@@ -180,6 +181,24 @@ test("a migration that is killed between two files leaves each whole, and the ne
   await carryOutMigration(layoutOf(dir), await planMigration(layoutOf(dir)));
   await carryOutMigration(layoutOf(whole), await planMigration(layoutOf(whole)));
   assert.deepEqual(treeOf(dir), treeOf(whole));
+});
+
+test("a file is written below its own mount, keeps its owner, and nothing is left where it cannot be written", async (t) => {
+  const dir = earlier(t, "/srv");
+  const isRoot = process.getuid?.() === 0;
+  const file = path.join(dir, STORE, "conf.tpl");
+  if (isRoot) chownSync(file, 1234, 2345);
+  const owner = statSync(file);
+  // Where the bucket's folder itself is used, the file cannot take this name.
+  mkdirSync(path.join(dir, ".ops-migrate.tmp", "taken"), { recursive: true });
+  const plan = await planMigration(layoutOf(dir));
+  const edits = plan.edits.filter((one) => one.file.startsWith("workspace/"));
+  await carryOutMigration(layoutOf(dir), { edits, renames: [], looks: [] });
+  assert.match(readFileSync(file, "utf8"), /get "ops\/bucket"/);
+  assert.deepEqual([statSync(file).uid, statSync(file).gid], [owner.uid, owner.gid]);
+  const wrong = [{ file: `${STORE}/_modules`, before: "", after: "x", mode: 0o644 }];
+  await assert.rejects(carryOutMigration(layoutOf(dir), { edits: wrong, renames: [], looks: [] }), { code: /EISDIR|ENOTEMPTY/ });
+  assert.ok(!readdirSync(path.join(dir, "workspace")).some((name) => name.includes("ops-migrate")));
 });
 
 test("migrate names what it leaves alone: both folders, both files, a copied helper, links, files that are no text", async (t) => {
