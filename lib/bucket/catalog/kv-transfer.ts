@@ -86,10 +86,10 @@ export async function linesOfEntries(entries: readonly LiveEntry[], passphrase: 
   const head = { ops_kv: 1, entries: entries.length, ...(sealKey && { salt }) };
   const text = [head, ...lines].map((line) => `${JSON.stringify(line)}\n`).join("");
   if (!sealKey) return text;
-  return `${text}${JSON.stringify({ sealed_sha256: seal(sealKey, ...DIGEST, digestOf(text)) })}\n`;
+  return `${text}${JSON.stringify({ sealed_sha256: seal(sealKey, ...DIGEST, digestOfLines(text)) })}\n`;
 }
 
-function digestOf(text: string): string {
+function digestOfLines(text: string): string {
   return createHash("sha256").update(text).digest("hex");
 }
 
@@ -129,7 +129,7 @@ function checkDigest(written: readonly Line[], sealKey: Buffer): void {
   const digest = tryUnseal(sealKey, ...DIGEST, sealed);
   if (digest === undefined) throw new Failure("usage", `stdin, ${last.place}: the passphrase does not open the export`);
   const above = written.slice(0, -1).map(({ line }) => `${line}\n`);
-  if (digest !== digestOf(above.join(""))) throw new Failure("usage", "stdin: the lines are not those that were exported");
+  if (digest !== digestOfLines(above.join(""))) throw new Failure("usage", "stdin: the lines are not those that were exported");
 }
 
 /** The entry of a line; where the export is sealed, no secret may be in clear. */

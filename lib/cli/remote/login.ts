@@ -1,7 +1,6 @@
 import path from "node:path";
-import { text } from "node:stream/consumers";
 import { Failure, messageOf } from "../../core/errors.ts";
-import { askedOnTerminal } from "../base/ask.ts";
+import { askedOnTerminal, stdinBytes } from "../base/ask.ts";
 import { EXIT, type Parsed, wantsJson } from "../base/flags.ts";
 import { printJson, toStdout } from "../base/terminal.ts";
 import { openClient, parseBaseUrl } from "./client.ts";
@@ -9,6 +8,8 @@ import { keepLogin, loginAt, loginsFolder, prepareLogins } from "./logins.ts";
 import { targetOf } from "./target.ts";
 
 const SESSION = "/api/auth/session";
+/** A token that is longer is none. */
+const MOST_BYTES = 16 * 1024;
 
 /**
  * `ops login [base_url]`: exchanges the token for a session and keeps the session for later commands. The token comes from
@@ -68,7 +69,7 @@ async function readToken(file: string): Promise<string> {
 
 async function givenToken(origin: string): Promise<string> {
   const given = process.env.OPS_SERVE_TOKEN || (await askedOnTerminal(`API token of ${origin}: `, { secret: true }));
-  const token = given ?? (process.stdin.isTTY ? "" : (await text(process.stdin)).trim());
+  const token = given ?? (process.stdin.isTTY ? "" : (await stdinBytes(MOST_BYTES)).toString().trim());
   if (token === "") throw new Failure("usage", "no token: type it, send it to stdin, set OPS_SERVE_TOKEN, or give --token-file");
   return token;
 }
