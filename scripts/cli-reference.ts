@@ -57,6 +57,7 @@ function section(command: Command): string {
     ...command.flags.map((flag) => `| \`${flagLabel(flag)}\` | ${flag.help} |\n`),
   ];
   const table = rows.length === 0 ? "" : `\n| | |\n|---|---|\n${rows.join("")}`;
-  const elsewhere = command.remote ? ` ${whereElse(command)}.` : "";
+  const where = whereElse(command);
+  const elsewhere = where === undefined ? "" : ` ${where}.`;
   return `\n## ${usage}\n\n${command.summary}.${elsewhere}\n${table}`;
 }

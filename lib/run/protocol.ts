@@ -326,7 +326,7 @@ export interface Orders {
 
 /** A task of the server that writes a database or takes long: a process of the same kind does it, without a run. */
 export type Task = { type: "task"; name: TaskName; input: unknown } & Pick<Orders, "bucketDir" | "bucketId">;
-type TaskName = "init" | "job_secret" | "verify_snapshot" | "run_logs" | "job_logs";
+type TaskName = "init" | "job_secret" | "verify_snapshot" | "run_logs" | "job_logs" | "doctor";
 
 /** Server to run process. */
 export type ToWorker = Orders | { type: "cancel" } | Task;

@@ -91,13 +91,15 @@ export const SERVER_FLAGS: readonly Flag[] = [
 ];
 
 /** The flags with which a command finds its server. */
-export function serverFlags({ remote, run, hereOnly }: Command): readonly Flag[] {
+export function serverFlags({ remote, run, hereOnly, flags }: Command): readonly Flag[] {
   if (hereOnly) return SERVER_FLAGS.filter(({ name }) => name === "local");
-  return remote ? SERVER_FLAGS.filter(({ name }) => run !== undefined || name !== "local") : [];
+  const isOwn = (name: string) => flags.some((flag) => flag.name === name);
+  return remote ? SERVER_FLAGS.filter(({ name }) => !isOwn(name) && (run !== undefined || name !== "local")) : [];
 }
 
-/** Where a command works, besides here. */
-export function whereElse({ remote, run }: Command): string | undefined {
+/** Where a command works, besides here; undefined where nothing has to be told. */
+export function whereElse({ remote, run, hereOnly }: Command): string | undefined {
+  if (hereOnly) return "Only here";
   return remote && (run ? "Also on a server" : "Only on a server");
 }
 
@@ -211,7 +213,8 @@ export function parseFlags(command: Command, args: readonly string[]): Parsed {
   let lacking: string | undefined;
   for (const token of parseArgs({ args: [...args], ...rule }).tokens) {
     if (token.kind === "positional") {
-      if (lacking !== undefined && /^\d+[hms]/.test(token.value)) throw misuse(command, `write --${lacking}=${token.value}`);
+      if (lacking !== undefined && /^(\d+[hms]|https?:)/.test(token.value))
+        throw misuse(command, `write --${lacking}=${token.value}`);
       parsed.operands.push(token.value);
     }
     lacking = undefined;
@@ -268,7 +271,8 @@ export function commandHelp(command: Command, group: readonly Command[] = []): s
     ...(command.operands ?? []).map((one) => [operandLabel(one), one.help] as const),
     ...[...command.flags, HELP].map(flagRow),
   ];
-  const elsewhere = command.remote ? `\n${whereElse(command)}:\n${helpTable(serverFlags(command).map(flagRow))}` : "";
+  const where = whereElse(command);
+  const elsewhere = where !== undefined ? `\n${where}:\n${helpTable(serverFlags(command).map(flagRow))}` : "";
   const more = group.length > 0 ? `\n${groupHelp(group)}` : "";
   return `${wrapped(command.summary, process.stdout.columns ?? 80).join("\n")}\n\nUsage: ops ${command.name} ${usage.join(" ")}\n\n${helpTable(rows)}${elsewhere}${more}`;
 }

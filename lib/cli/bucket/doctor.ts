@@ -23,6 +23,11 @@ export async function doctorCommand(input: Parsed): Promise<number> {
   const findings = ofServer
     ? await examineService(given, launcher, stop.signal)
     : await examine({ layout: layoutOf(bucketDir(input)), launcher, signal: stop.signal });
+  return showFindings(findings, input);
+}
+
+/** Shows what was found. Answers the exit code: 0, or 1 where there is a problem. */
+export function showFindings(findings: readonly Finding[], input: Parsed): number {
   const worst = Math.max(...findings.map(({ grade }) => FINDING_GRADES.indexOf(grade)));
   toStdout(wantsJson(input) ? jsonText({ grade: FINDING_GRADES[worst], findings }) : doctorReport(findings));
   return FINDING_GRADES[worst] === "problem" ? EXIT.failed : EXIT.done;

@@ -2,7 +2,12 @@ import { AS_JSON, BUCKET_DIR, bucketDir, type Command, EXIT, type Flag, type Ope
 import { runCommand } from "./run-command.ts";
 
 const OF_SERVER: Flag[] = [
-  { name: "server", help: "Examine a server: its root and what it is started with (default: the service of this machine)" },
+  {
+    name: "server",
+    value: "URL",
+    mayLack: true,
+    help: "Examine a server: its root and what it is started with (default: the service of this machine); with =URL a bucket there",
+  },
   { name: "root", value: "DIR", help: "With --server: the folder of the buckets" },
   { name: "token-file", value: "FILE", help: "With --server: the file of the API token" },
   { name: "tls-cert", value: "FILE", help: "With --server: the PEM certificate" },
@@ -67,6 +72,11 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
     summary: "Examine this host, the bucket and its workers, or a server, and give advice for each finding",
     flags: [BUCKET_DIR, ...OF_SERVER, AS_JSON],
     run: async (input) => (await import("../bucket/doctor.ts")).doctorCommand(input),
+    async remote(input, target) {
+      const isHere = input.switches.has("server") && !input.values.has("server");
+      if (isHere) return (await import("../bucket/doctor.ts")).doctorCommand(input);
+      return (await import("../remote/views.ts")).remoteDoctor(input, target);
+    },
   },
   runCommand("drift", { name: "drift" }),
   runCommand("gc", { name: "gc" }),

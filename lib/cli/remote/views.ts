@@ -2,7 +2,8 @@ import { buffer } from "node:stream/consumers";
 import type { ViewName } from "../../bucket/catalog/views.ts";
 import { Failure } from "../../core/errors.ts";
 import { counted } from "../../core/plain-text.ts";
-import { list, string } from "../../core/shape.ts";
+import { list, oneOf, optional, parsedJson, string } from "../../core/shape.ts";
+import { FINDING_GRADES } from "../../operation/tend/doctor-bucket.ts";
 import { EXIT, flagList, type Parsed, type Target, wantsJson } from "../base/flags.ts";
 import { type Cell, printJson, toStdout } from "../base/terminal.ts";
 import {
@@ -18,6 +19,7 @@ import {
   storeSecret,
   viewQuery,
 } from "../bucket/catalog.ts";
+import { showFindings } from "../bucket/doctor.ts";
 import { showSnapshots } from "../bucket/upkeep.ts";
 import { answerWith, expectAnswer, type Item, openRemoteBucket, PAGE_FIELDS, type RemoteBucket } from "./remote-bucket.ts";
 
@@ -106,6 +108,25 @@ export async function remoteDeleteSecret(input: Parsed, target: Target): Promise
   return await removeSecret(input, ({ job, key }) => bucket.client.call("DELETE", bucket.path("/secrets/jobs", job, key)));
 }
 
+const FINDING = answerWith({
+  grade: oneOf(...FINDING_GRADES),
+  where: string(),
+  check: string(),
+  message: string(),
+  advice: optional(string()),
+});
+
+/** `ops doctor` on a server: its host, the bucket and the workers as they are seen from there. */
+export async function remoteDoctor(input: Parsed, target: Target): Promise<number> {
+  const bucket = await openRemoteBucket(target);
+  const lines = (await buffer(bucket.stream("/doctor", {}, { silenceMs: LONG_SILENCE_MS }))).toString().trimEnd().split("\n");
+  const findings = lines.map((line) => expectAnswer(FINDING, parsedJson(line) as Item));
+  return showFindings(
+    findings.map((one) => ({ ...one, advice: one.advice ?? null })),
+    input,
+  );
+}
+
 /** `ops snapshot list` on a server. */
 export async function remoteSnapshots(input: Parsed, target: Target): Promise<number> {
   const items = await (await openRemoteBucket(target)).all("/snapshots");
@@ -113,14 +134,14 @@ export async function remoteSnapshots(input: Parsed, target: Target): Promise<nu
 }
 
 /** How long a server may take for the check of a snapshot. */
-const VERIFY_MS = 600_000;
+const LONG_SILENCE_MS = 600_000;
 
 /** `ops snapshot verify` on a server. */
 export async function remoteVerifySnapshot(input: Parsed, target: Target): Promise<number> {
   const bucket = await openRemoteBucket(target);
   const name = await bucket.snapshotNamed(input.operands[0] ?? "");
   const path = bucket.path("/snapshots", name, "verify");
-  const found = await bucket.client.call("POST", path, { json: {}, silenceMs: VERIFY_MS });
+  const found = await bucket.client.call("POST", path, { json: {}, silenceMs: LONG_SILENCE_MS });
   if (typeof found.error === "string") throw new Failure("failed", found.error);
   const { files, size_bytes: bytes, sealed_values: sealed } = found as Record<string, number>;
   if (wantsJson(input)) printJson({ name, ...found });

@@ -112,6 +112,10 @@ const TASKS: Record<Task["name"], (task: Task, means: TaskMeans) => Promise<unkn
     const { runLogLines, writeLines } = await import("./run-logs.ts");
     await writeLines(runLogLines(layoutOf(bucketDir), input as WantedLogs), writeWhole);
   },
+  async doctor({ bucketDir }, means) {
+    const { examine } = await import("../../operation/tend/doctor.ts");
+    for (const finding of await examine({ layout: layoutOf(bucketDir), ...means })) writeWhole(`${JSON.stringify(finding)}\n`);
+  },
   async job_logs({ bucketDir, input }, means) {
     const { readJobLogs } = await import("../../operation/tend/job-logs.ts");
     const context = { layout: layoutOf(bucketDir), ...means };

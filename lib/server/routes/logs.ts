@@ -94,6 +94,24 @@ export const LOG_ROUTES = [
   }),
   bucketRoute({
     method: "GET",
+    path: "/doctor",
+    summary: "Examine the server's host, the bucket and its workers",
+    description:
+      "Takes no lock. Each line is a finding as JSON: `grade` (`ok`, `warning` or `problem`), `where`, `check`, `message` and " +
+      "`advice`, which may be null.",
+    answer: {
+      status: 200,
+      description: "The findings",
+      type: LINES_TYPE,
+      example: '{"grade":"ok","where":"host","check":"node","message":"Node 24.21.0","advice":null}\n',
+    },
+    failures: ["rate_limited"],
+    async handle({ request, bucket: { id, layout } }, { logReadings }) {
+      return await logReadings.answer({ name: "doctor", bucketDir: layout.root, bucketId: id, input: null }, request);
+    },
+  }),
+  bucketRoute({
+    method: "GET",
     path: "/runs/{run_id}/logs",
     summary: "Follow the Activity of a run",
     description:

@@ -134,7 +134,12 @@ async function carryOut(t: TestContext, command: Command, args: readonly string[
   const dropped = (["stdout", "stderr"] as const).map((name) => {
     const write = process[name].write.bind(process[name]);
     // The reporter of the tests writes bytes.
-    return t.mock.method(process[name], "write", (chunk: string | Uint8Array) => typeof chunk === "string" || write(chunk));
+    const drop = (chunk: string | Uint8Array, taken?: unknown) => {
+      if (typeof chunk !== "string") return write(chunk);
+      if (typeof taken === "function") taken();
+      return true;
+    };
+    return t.mock.method(process[name], "write", drop);
   });
   try {
     await (command.remote && target ? command.remote(parsed, target) : command.run?.(parsed));

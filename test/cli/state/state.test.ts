@@ -311,3 +311,17 @@ test("a rollback to a revision is a push rollback", async () => {
   assert.equal(status, "succeeded");
   assert.deepEqual(JSON.parse((await there("runs", "show", "--json")).stdout).id, run_id);
 });
+
+test("the doctor says the same of a bucket here and on a server, and --server alone examines a root", async () => {
+  const told = async (ended: Promise<Ended>) => {
+    const { code, stdout } = await ended;
+    const { findings } = JSON.parse(stdout) as { findings: Record<string, string>[] };
+    return [code, findings.map(({ where, check, grade }) => [where, check, grade])];
+  };
+  const onServer = await told(there("doctor", "--json"));
+  assert.deepEqual(onServer, await told(here("doctor", "--json")));
+  assert.match((await there("doctor", "--server", server.url)).stderr, /^ops: write --server=http/);
+  const env = { OPS_SERVER: server.url, OPS_SERVE_TOKEN: server.token };
+  const ofRoot = await ops(["doctor", "--server", "--root", path.join(folder, "root"), "--json"], { env });
+  assert.ok((JSON.parse(ofRoot.stdout).findings as { where: string }[]).every(({ where }) => !where.startsWith("worker ")));
+});
