@@ -72,11 +72,7 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
     summary: "Examine this host, the bucket and its workers, or a server, and give advice for each finding",
     flags: [BUCKET_DIR, ...OF_SERVER, AS_JSON],
     run: async (input) => (await import("../bucket/doctor.ts")).doctorCommand(input),
-    async remote(input, target) {
-      const isHere = input.switches.has("server") && !input.values.has("server");
-      if (isHere) return (await import("../bucket/doctor.ts")).doctorCommand(input);
-      return (await import("../remote/views.ts")).remoteDoctor(input, target);
-    },
+    remote: async (input, target) => (await import("../remote/views.ts")).remoteDoctor(input, target),
   },
   runCommand("drift", { name: "drift" }),
   runCommand("gc", { name: "gc" }),

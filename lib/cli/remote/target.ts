@@ -11,6 +11,8 @@ import type { ApiClient } from "./client.ts";
 export async function targetOf(input: Parsed, dir = bucketDir(input)): Promise<Target | undefined> {
   const { env } = process;
   const { values, switches } = input;
+  // Without an address `ops doctor --server` is about a server of this machine.
+  if (switches.has("server") && !values.has("server")) return undefined;
   const own = ["server", "bucket", "token-file", "ca-file", "totp"].filter((name) => values.has(name));
   if (switches.has("local")) {
     if (own.length > 0) throw new Failure("usage", `--local does not go with --${own[0]}`);
