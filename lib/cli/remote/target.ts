@@ -100,7 +100,11 @@ export async function openServer(target: Target): Promise<ApiClient> {
   // The next command needs no code either, unless the user has signed out meanwhile.
   const verified = async (cookies: string) => {
     if (login && !(await loginAt(base))) return;
-    await keepLogin(base, { ...(login ?? { ends: "", ca_file: caFile && path.resolve(caFile) }), cookies });
+    const kept = { ...(login ?? { ends: "", ca_file: caFile && path.resolve(caFile) }), cookies };
+    // A user without a folder of their own gives a code to each command.
+    await keepLogin(base, kept).catch((error: unknown) => {
+      if (token === undefined) throw error;
+    });
   };
   const client = await openClient(base, { token, cookies: login?.cookies, caFile, askCode, verified });
   if (target.totp !== undefined) await client.verifyTotp(target.totp);

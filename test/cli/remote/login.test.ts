@@ -197,3 +197,11 @@ test("a code that was given with the token is kept for the next commands", async
   assert.deepEqual([first.code, first.stderr], [0, ""]);
   assert.equal((await run(["info"], { env })).code, 0);
 });
+
+test("where nothing can be kept, a code with the token is good for its command", async (t) => {
+  const { cwd, run, code } = await setUpSecured(t);
+  writeFileSync(path.join(cwd, "file"), "");
+  const env = { OPS_SERVE_TOKEN: TOKEN, XDG_STATE_HOME: path.join(cwd, "file") };
+  const { code: ended, stderr } = await run(["info", "--ca-file", "ca.crt", "--totp", code()], { env });
+  assert.deepEqual([ended, stderr], [0, ""]);
+});
