@@ -1,4 +1,4 @@
-import { type Command, flagLabel, operandLabel, serverFlags, whereElse } from "../lib/cli/base/flags.ts";
+import { type Command, flagLabel, type Operand, operandLabel, serverFlags, whereElse } from "../lib/cli/base/flags.ts";
 import { SERVICE } from "../lib/cli/server/unit.ts";
 import { EXIT_CODES } from "./cli-reference.ts";
 
@@ -13,10 +13,13 @@ const FILES = [
   [SERVICE.root, "the buckets of the service"],
   [SERVICE.token, "the API token of the service"],
   [SERVICE.unit, "the service, as ops-server-install(1) writes it"],
+  ["~/.local/state/ops/logins/", "the sessions of ops-login(1)"],
 ] as const;
 const ENVIRONMENT = [
+  ["OPS_SERVER", "the address of the server that commands work on"],
+  ["OPS_BUCKET", "its bucket, by name, project/name or id"],
   ["OPS_SERVE_ROOT", "the folder of the buckets of a server"],
-  ["OPS_SERVE_TOKEN", "the API token, for ops-server(1) and ops-push(1)"],
+  ["OPS_SERVE_TOKEN", "the API token, for ops-server(1) and for commands on a server"],
   ["OPS_SERVE_TOTP_SECRET_FILE", "the file of the TOTP secret of a server"],
 ] as const;
 
@@ -43,10 +46,10 @@ function overview(commands: readonly Command[], edition: Edition): string {
 
 function commandPage(command: Command, edition: Edition): string {
   const operands = command.operands ?? [];
-  const usage = operands.map((one) => `${one.optional ? `.RI [ ${bare(one.name)} ]` : `.I ${bare(one.name)}`}\n`).join("");
+  const usage = operands.map(synopsis);
   return [
     head(pageName(command), command.summary, edition),
-    `.SH SYNOPSIS\n.B ops ${bare(command.name)}\n${usage}${command.flags.length > 0 ? ".RI [ flags ]\n" : ""}`,
+    `.SH SYNOPSIS\n.B ops ${bare(command.name)}\n${(operands.at(-1)?.many ? [FLAGS, ...usage] : [...usage, FLAGS]).join("")}`,
     `.SH DESCRIPTION\n${words(`${command.summary}.`)}\n`,
     list(
       "OPERANDS",
@@ -62,6 +65,13 @@ function commandPage(command: Command, edition: Edition): string {
     ),
     ".SH SEE ALSO\n.BR ops (1)\n",
   ].join("");
+}
+
+const FLAGS = ".RI [ flags ]\n";
+
+function synopsis({ name, optional, many }: Operand): string {
+  if (many) return `.B \\-\\-\n.IR ${bare(name)} ...\n`;
+  return optional ? `.RI [ ${bare(name)} ]\n` : `.I ${bare(name)}\n`;
 }
 
 function pageName(command: Command): string {

@@ -109,7 +109,7 @@ test("on the command line: verify and restore tell wrong snapshots, places and b
   assert.match((await run("snapshot", "list")).stdout, new RegExp(`^name .*\n${name} .* n\n$`));
   assert.match(
     (await run("snapshot", "verify", name.slice(-8))).stdout,
-    /can be restored: \d+ files, .* sealed values opened\n$/,
+    /^the snapshot \d{8}\S+ can be restored: \d+ files, \S+ KiB, \d+ sealed values opened\n$/,
   );
   const restored = JSON.parse((await run("snapshot", "restore", name, "--with-source", "--json")).stdout);
   assert.deepEqual([restored.snapshot, restored.with_source], [`${name}.tar.gz`, true]);

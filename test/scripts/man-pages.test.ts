@@ -26,6 +26,8 @@ test("mandoc finds nothing to say about the pages, and shows what a command does
   assert.match(deploy, /^ +-n, --dry-run\n? +Change nothing on any worker/m);
   assert.match(deploy, /^ops 0\.1\.0 +2026-11-24/m);
   assert.match(mandoc("-Tascii", "ops-hooks.1").stdout.replaceAll(/.\u0008/g, ""), /ops hooks hook \[job\] \[flags\]/);
+  // Flags behind the words of a command would be among those.
+  assert.match(mandoc("-Tascii", "ops-exec.1").stdout.replaceAll(/.\u0008/g, ""), /ops exec \[flags\] worker -- command\.\.\./);
   // Both operands are set in italics; brackets are not.
   assert.ok(PAGES.get("ops-hooks.1")?.includes("\n.I hook\n.RI [ job ]\n"));
 });

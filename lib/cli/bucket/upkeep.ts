@@ -1,23 +1,30 @@
+import path from "node:path";
 import { type Layout, layoutOf } from "../../bucket/base/layout.ts";
 import { restoreBucket, verifySnapshot } from "../../bucket/snapshots/restore.ts";
 import { findSnapshot, snapshotNames } from "../../bucket/snapshots/snapshots.ts";
 import { idNamed } from "../../codec/uuid.ts";
 import { exists, realPlace } from "../../core/files.ts";
-import { counted } from "../../core/plain-text.ts";
+import { byteSize, counted } from "../../core/plain-text.ts";
 import { bucketDir, EXIT, type Parsed, wantsJson } from "../base/flags.ts";
 import { printJson, stopRequest, toStdout } from "../base/terminal.ts";
 
 /** `ops snapshot verify`. Takes no lock: the live bucket is not read. */
 export async function verifySnapshotCommand(input: Parsed): Promise<number> {
   using stop = stopRequest();
-  const found = await verifySnapshot(await snapshotFile(bucketDir(input), input.operands[0] ?? ""), stop.signal);
-  if (wantsJson(input)) printJson(found);
-  else
-    toStdout(
-      `the snapshot of ${found.created_at} of bucket ${found.bucket_id} can be restored: ${counted(found.files, "file")}, ${counted(found.size_bytes, "byte")}, ${counted(found.rows, "row")}, ${counted(found.sealed_values, "sealed value")} opened\n`,
-    );
+  const file = await snapshotFile(bucketDir(input), input.operands[0] ?? "");
+  return showVerdict(path.basename(file, ".tar.gz"), await verifySnapshot(file, stop.signal), input);
+}
+
+/** Shows what was found in a snapshot that can be restored. */
+export function showVerdict(name: string, found: Pick<Verdict, "files" | "size_bytes" | "sealed_values">, input: Parsed): number {
+  const { files, size_bytes: bytes, sealed_values: sealed } = found;
+  const held = `${counted(files, "file")}, ${byteSize(bytes)}, ${counted(sealed, "sealed value")} opened`;
+  if (wantsJson(input)) printJson({ name, ...found });
+  else toStdout(`the snapshot ${name} can be restored: ${held}\n`);
   return EXIT.done;
 }
+
+type Verdict = Awaited<ReturnType<typeof verifySnapshot>>;
 
 /** `ops snapshot restore` into an empty folder: makes a whole bucket. */
 export async function restoreCommand(input: Parsed): Promise<number> {

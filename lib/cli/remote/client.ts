@@ -5,7 +5,7 @@ import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { getCACertificates } from "node:tls";
 import { cancelledFailure, Failure, type FailureCode, messageOf } from "../../core/errors.ts";
-import { isObject, quote } from "../../core/shape.ts";
+import { isObject, parsedJson, quote } from "../../core/shape.ts";
 
 /** The options of a request. */
 export interface CallOptions {
@@ -57,10 +57,10 @@ export interface ApiClient {
   /** The body of an answer as it comes. Fails like `call`, also in its middle. */
   stream(method: string, path: string, options?: CallOptions): AsyncGenerator<Buffer>;
   /**
-   * Verifies a TOTP code, and answers when its session ends; the session goes with every later call. Fails like `call`, and
-   * with `usage` for text that is no code.
+   * Verifies a TOTP code; its session goes with every later call. Fails like `call`, and with `usage` for text that is no
+   * code.
    */
-  verifyTotp(code: string, signal?: AbortSignal): Promise<string>;
+  verifyTotp(code: string): Promise<void>;
   /** The sessions that the server has opened for this client, as a `Cookie` header. */
   cookies(): string;
 }
@@ -113,7 +113,7 @@ export async function openClient(base: URL, { cookies = "", caFile, ...proof }: 
       throw refusalOf(server, status, undefined);
     },
     stream: (method, path, options = {}) => streamedBody(server, method, path, options),
-    verifyTotp: (code, signal) => verifyTotp(server, code, signal),
+    verifyTotp: (code) => verifyTotp(server, code),
     cookies: () => cookieHeader(server),
   };
 }
@@ -140,20 +140,16 @@ async function verifiedByPerson(server: Server, refusal: Failure): Promise<void>
   await verifyTotp(server, code);
 }
 
-async function verifyTotp(server: Server, code: string, signal?: AbortSignal): Promise<string> {
-  if (!/^[0-9]{6}$/.test(code)) throw new Failure("usage", "Cannot use the TOTP code: it has 6 digits");
-  const sent = { json: { code }, ...(signal && { signal }) };
-  const { text } = await acceptedReply(server, "POST", "/api/auth/totp/verify", sent);
+async function verifyTotp(server: Server, code: string): Promise<void> {
+  if (!/^[0-9]{6}$/.test(code)) throw new Failure("usage", "Cannot use the TOTP code: expected 6 digits");
+  await acceptedReply(server, "POST", "/api/auth/totp/verify", { json: { code } });
   await server.verified(cookieHeader(server));
-  return String(parseObject(text)?.expires_at ?? "");
 }
 
 async function acceptedReply(server: Server, method: string, path: string, options: CallOptions): Promise<Reply> {
   const request = startRequest(server, method, path, options);
-  const response = await responseTo(request, options).catch((error: unknown) => {
-    throw options.signal?.aborted ? cancelledFailure() : unreachable(server.base, error);
-  });
   try {
+    const response = await responseTo(request, options);
     const text = await readText(response);
     const { statusCode: status = 0, headers } = response;
     if (status >= 200 && status < 300) {
@@ -162,8 +158,7 @@ async function acceptedReply(server: Server, method: string, path: string, optio
     }
     throw refusalOf(server, status, parseObject(text));
   } catch (error) {
-    if (error instanceof Failure) throw error;
-    throw options.signal?.aborted ? cancelledFailure() : unreachable(server.base, error);
+    throw troubleOf(server, options, error);
   } finally {
     request.destroy();
   }
@@ -181,8 +176,7 @@ async function* streamedBody(server: Server, method: string, path: string, optio
     });
     yield* response;
   } catch (error) {
-    if (error instanceof Failure) throw error;
-    throw options.signal?.aborted ? cancelledFailure() : unreachable(server.base, error);
+    throw troubleOf(server, options, error);
   } finally {
     request?.destroy();
   }
@@ -252,8 +246,10 @@ function keepCookies({ cookies }: Server, set: readonly string[]): void {
   }
 }
 
-function unreachable(base: URL, error: unknown): Failure {
+/** What a request failed with, as a failure that tells whether an answer came. */
+function troubleOf({ base }: Server, { signal }: CallOptions, error: unknown): Failure {
   if (error instanceof Failure) return error;
+  if (signal?.aborted) return cancelledFailure();
   const { isConnected = true } = error as { isConnected?: boolean };
   const details = { unreachable: true, sent: isConnected };
   return new Failure("failed", `Cannot reach ${base.origin}: ${connectionTrouble(error)}`, { details, cause: error });
@@ -287,23 +283,18 @@ async function readText(response: IncomingMessage): Promise<string> {
 }
 
 function parseObject(text: string): Record<string, unknown> | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return isObject(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
+  const value = parsedJson(text);
+  return isObject(value) ? value : undefined;
 }
 
 /** The server's sentence, and each problem of its details that the sentence does not tell. */
 function refusalOf({ base, token }: Server, status: number, body: Record<string, unknown> | undefined): Failure {
-  const isOurs = typeof body?.error === "string" && typeof body.message === "string";
-  if (!isOurs && OF_PROXY.includes(status)) {
+  if (typeof body?.error !== "string" || typeof body.message !== "string") {
+    if (!OF_PROXY.includes(status))
+      return new Failure("failed", `${base.origin} answered ${status} and no reason; is it an ops server?`);
     const details = { unreachable: true, sent: true };
     return new Failure("failed", `Cannot reach ${base.origin}: a proxy answered ${status}`, { details });
   }
-  if (typeof body?.error !== "string" || typeof body.message !== "string")
-    return new Failure("failed", `${base.origin} answered ${status} and no reason; is it an ops server?`);
   const { error, message, details } = body;
   const code = error as FailureCode;
   // The server's sentences tell how to prove oneself over HTTP.

@@ -1,13 +1,16 @@
 import path from "node:path";
 import { Failure, messageOf } from "../../core/errors.ts";
+import { object, string } from "../../core/shape.ts";
 import { askedOnTerminal, stdinBytes } from "../base/ask.ts";
 import { EXIT, type Parsed, wantsJson } from "../base/flags.ts";
 import { printJson, toStdout } from "../base/terminal.ts";
 import { openClient, parseBaseUrl } from "./client.ts";
 import { keepLogin, loginAt, loginsFolder, prepareLogins } from "./logins.ts";
+import { expectAnswer } from "./remote-bucket.ts";
 import { targetOf } from "./target.ts";
 
 const SESSION = "/api/auth/session";
+const OPENED = object({ expires_at: string() });
 /** A token that is longer is none. */
 const MOST_BYTES = 16 * 1024;
 
@@ -29,8 +32,8 @@ export async function loginCommand(input: Parsed): Promise<number> {
   if (code !== undefined) await client.verifyTotp(code);
   // A session that cannot be kept could not be ended.
   await prepareLogins();
-  const { expires_at: ends } = await client.call("POST", SESSION, { json: {} });
-  await keepLogin(base, { cookies: client.cookies(), ends: String(ends), ca_file: caFile });
+  const { expires_at: ends } = expectAnswer(OPENED, await client.call("POST", SESSION, { json: {} }));
+  await keepLogin(base, { cookies: client.cookies(), ends, ca_file: caFile });
   if (wantsJson(input)) printJson({ server: base.href, expires_at: ends });
   else toStdout(`signed in to ${base.origin} until ${ends}; the session is kept in ${loginsFolder()}\n`);
   return EXIT.done;

@@ -7,7 +7,7 @@ import type { RunOptions } from "../bucket/bucket.ts";
 import { liveView } from "../bucket/live.ts";
 import { activityPrinter, EXIT_OF, showResult } from "../bucket/output.ts";
 import { type Follower, followRun, type StartRequest, startOnServer } from "./follow.ts";
-import type { RemoteBucket } from "./remote-bucket.ts";
+import { namedAnswer, type RemoteBucket } from "./remote-bucket.ts";
 
 /** How a command carries out a run on a server. */
 interface RemoteRunOptions extends RunOptions {
@@ -66,8 +66,7 @@ async function startRequest(bucket: RemoteBucket, kind: RunKind, params: RunPara
 
 /** The jobs of an earlier run of job control. */
 async function jobsOf(bucket: RemoteBucket, run: string): Promise<string[]> {
-  const { params } = await bucket.get(`/runs/${run}`);
-  const { jobs } = params as { jobs?: unknown };
+  const { jobs } = (await namedAnswer("RunDetail", await bucket.get(`/runs/${run}`))).params;
   if (Array.isArray(jobs)) return jobs.map(String);
   throw new Failure("retry_impossible", `Cannot repeat run ${run}: it is about no job`);
 }

@@ -1,11 +1,10 @@
 import { buffer } from "node:stream/consumers";
 import { Failure } from "../../core/errors.ts";
-import { counted } from "../../core/plain-text.ts";
 import { integer, nullable, object, oneOf, parsedJson, string } from "../../core/shape.ts";
 import { FINDING_GRADES } from "../../operation/tend/doctor-bucket.ts";
-import { EXIT, type Parsed, type Target, wantsJson } from "../base/flags.ts";
-import { printJson, toStdout } from "../base/terminal.ts";
+import type { Parsed, Target } from "../base/flags.ts";
 import { showFindings } from "../bucket/doctor.ts";
+import { showVerdict } from "../bucket/upkeep.ts";
 import { expectAnswer, openRemoteBucket } from "./remote-bucket.ts";
 
 const FINDING = object({
@@ -39,11 +38,5 @@ export async function remoteVerifySnapshot(input: Parsed, target: Target): Promi
   const path = bucket.path("/snapshots", name, "verify");
   const found = await bucket.client.call("POST", path, { json: {}, silenceMs: LONG_SILENCE_MS });
   if (typeof found.error === "string") throw new Failure("failed", found.error);
-  const { files, size_bytes: bytes, sealed_values: sealed } = expectAnswer(VERDICT, found);
-  if (wantsJson(input)) printJson({ name, ...found });
-  else
-    toStdout(
-      `the snapshot ${name} can be restored: ${counted(files, "file")}, ${counted(bytes, "byte")}, ${counted(sealed, "sealed value")} opened\n`,
-    );
-  return EXIT.done;
+  return showVerdict(name, expectAnswer(VERDICT, found), input);
 }

@@ -121,7 +121,7 @@ test("with TLS and TOTP one login opens all that later commands need, from any f
   assert.deepEqual([ended.code, /asks for a TOTP code/.test(ended.stderr)], [1, true]);
   assert.equal((await run(["info", "--totp", code()])).code, 0);
   assert.equal((await elsewhere()).code, 0, "the next command needs none");
-  assert.equal((await run(["info", "--totp", "12345"])).stderr, "ops: Cannot use the TOTP code: it has 6 digits\n");
+  assert.equal((await run(["info", "--totp", "12345"])).stderr, "ops: Cannot use the TOTP code: expected 6 digits\n");
   assert.equal((await run(["logout"])).code, 0);
 });
 

@@ -183,7 +183,7 @@ test("T-08 CP-067 CP-203 push verifies a code once and keeps its session; withou
   assert.equal(again.code, 1);
   assert.match(again.stderr, /the TOTP code is wrong, too old or was used before$/m);
   const typed = await push("--totp", "12345");
-  assert.deepEqual([typed.code, typed.stderr], [2, "ops: Cannot use the TOTP code: it has 6 digits\n"]);
+  assert.deepEqual([typed.code, typed.stderr], [2, "ops: Cannot use the TOTP code: expected 6 digits\n"]);
 });
 
 test("HUP makes the server show a new certificate; a pair that does not fit is told, and the old one stays", async (t) => {
