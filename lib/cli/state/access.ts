@@ -1,6 +1,6 @@
 import type { Layout } from "../../bucket/base/layout.ts";
 import { heldBy, isStale, readLock } from "../../bucket/base/lock.ts";
-import { deleteSnapshot, listSnapshots, type Snapshot } from "../../bucket/snapshots/snapshots.ts";
+import type { Snapshot } from "../../bucket/snapshots/snapshots.ts";
 import { listRevisions, type Revision } from "../../bucket/source/revisions.ts";
 import { diffRevisions } from "../../bucket/source/source-view.ts";
 import { loadOpsConf } from "../../bucket/workspace/settings.ts";
@@ -14,12 +14,11 @@ import type { LogLines } from "../../run/log-view.ts";
 import type { Progress, RunKind, RunStatus } from "../../run/protocol.ts";
 import { readRecord, runNamed, runNotFound } from "../../run/record.ts";
 import { takeBucket } from "../../run/recovery.ts";
-import { READS } from "../../server/reads.ts";
+import type { Reads } from "../../server/reads.ts";
 import type { ShownRun } from "../../server/run-list.ts";
 import { withoutServerVariables } from "../base/flags.ts";
 import { initialisedBucket } from "../bucket/bucket.ts";
 import type { LogPiece } from "../bucket/output.ts";
-import { snapshotNamed } from "../bucket/upkeep.ts";
 import { type CatalogAccess, catalogHere } from "./catalog-access.ts";
 
 /** A run with how far it is; null where that is not known. */
@@ -33,7 +32,7 @@ export interface RunsWanted {
 /** Which lines of a log are wanted: the last ones, or those behind `next` of an earlier answer. */
 export type LinesWanted = { limit: number } & ({ tail: true } | { after: string | undefined });
 /** A bucket at a glance. */
-export type Summary = Awaited<ReturnType<(typeof READS)["summary"]>>;
+export type Summary = Awaited<ReturnType<Reads["summary"]>>;
 /** A start that waits until the bucket is free. */
 export interface WaitingStart {
   position: number;
@@ -76,6 +75,9 @@ const POLL_MS = 5_000;
 /** The record of a run that ends is written a moment after the lock is released. */
 const SETTLED_MS = 3_000;
 
+/** Loaded when one is asked for, so that the other commands start fast. */
+const reads = async (): Promise<Reads> => (await import("../../server/reads.ts")).READS;
+
 /** A bucket here. Throws `bucket_not_initialized`. */
 export async function accessHere(dir: string): Promise<BucketAccess> {
   const layout = await initialisedBucket(dir);
@@ -89,17 +91,18 @@ export async function accessHere(dir: string): Promise<BucketAccess> {
       const ids = (await listRevisions(layout)).map(({ id }) => id);
       return idNamed(given, ids, "revision");
     },
-    runs: async (wanted) => (await READS.runs(layout, wanted)).items,
-    run: async (id) => (await READS.run(layout, { id, progress: null })) as RunDetail,
+    runs: async (wanted) => (await (await reads()).runs(layout, wanted)).items,
+    run: async (id) => (await (await reads()).run(layout, { id, progress: null })) as RunDetail,
     log: (id, after, signal) => nextText(layout, id, after, signal),
-    lines: (id, wanted) => READS.lines(layout, { id, query: { tail: false, ...wanted, errors: false, matchCase: false } }),
+    lines: async (id, wanted) =>
+      await (await reads()).lines(layout, { id, query: { tail: false, ...wanted, errors: false, matchCase: false } }),
     cancel: (id) => interrupt(layout, id),
     revisions: () => listRevisions(layout),
     async diff(id, against) {
       const before = against ?? (await listRevisions(layout)).find(({ current }) => current)?.id ?? id;
       return { revision_id: id, against: before, ...(await diffRevisions(layout, before, id)) };
     },
-    summary: () => READS.summary(layout, undefined),
+    summary: async () => await (await reads()).summary(layout, undefined),
     line: async () => ({ waiting: [], holder: ((await heldBy(layout)) as { holder?: string } | undefined)?.holder ?? null }),
     sshKey: async () => describeSshKey(await keyFile(), launcher),
     async storeSshKey(privateKey) {
@@ -113,8 +116,13 @@ export async function accessHere(dir: string): Promise<BucketAccess> {
       await using _ = await takeBucket(layout, uuidV7(), "ssh-key delete");
       await removeSshKey(file);
     },
-    snapshots: async () => (await listSnapshots(layout, { limit: Number.POSITIVE_INFINITY })).items,
+    async snapshots() {
+      const { listSnapshots } = await import("../../bucket/snapshots/snapshots.ts");
+      return (await listSnapshots(layout, { limit: Number.POSITIVE_INFINITY })).items;
+    },
     async removeSnapshot(given) {
+      const { deleteSnapshot } = await import("../../bucket/snapshots/snapshots.ts");
+      const { snapshotNamed } = await import("../bucket/upkeep.ts");
       const name = await snapshotNamed(layout, given);
       await using _ = await takeBucket(layout, uuidV7(), "snapshot delete");
       await deleteSnapshot(layout, name);

@@ -5,14 +5,12 @@ import { catalogFile, catalogJobs } from "../../bucket/catalog/catalog.ts";
 import { jobsNamed } from "../../bucket/catalog/choices.ts";
 import { bucketInfo } from "../../bucket/catalog/info.ts";
 import { changeJobSecret, type JobSecret } from "../../bucket/catalog/job-secret.ts";
-import type { ViewName, ViewQuery } from "../../bucket/catalog/views.ts";
+import { catalogView, type ViewName, type ViewQuery } from "../../bucket/catalog/views.ts";
 import { KvStore } from "../../bucket/kv/kv.ts";
-import { isPrivateKey, isSealed, loadKvKey } from "../../bucket/kv/kv-access.ts";
-import { scrapeConfigs } from "../../bucket/prometheus/scrape.ts";
+import { fingerprintsOf, isPrivateKey, isSealed, loadKvKey } from "../../bucket/kv/kv-access.ts";
 import { uuidV7 } from "../../codec/uuid.ts";
 import { takeBucket } from "../../run/recovery.ts";
 import { openBucket } from "../../server/reading.ts";
-import { READS } from "../../server/reads.ts";
 import type { Cell } from "../base/terminal.ts";
 
 /** An object of an answer, by the names of its columns. */
@@ -38,6 +36,9 @@ export interface CatalogAccess {
 
 const ALL_ROWS = 10_000_000;
 
+/** Loaded when it is asked for, so that the other commands start fast. */
+const prometheus = () => import("../../bucket/prometheus/scrape.ts");
+
 /** The catalog and the key-value store of a bucket here. */
 export function catalogHere(layout: Layout): CatalogAccess {
   return {
@@ -45,7 +46,11 @@ export function catalogHere(layout: Layout): CatalogAccess {
       using db = await openBucket(layout);
       return { ...bucketInfo(db) };
     },
-    view: (name, query) => READS.view(layout, { name, query, page: { limit: ALL_ROWS } }),
+    async view(name, query) {
+      using db = await openBucket(layout);
+      const fingerprintOf = name === "kv" ? await fingerprintsOf(layout) : undefined;
+      return catalogView(db, name, query, { limit: ALL_ROWS, fingerprintOf });
+    },
     async key(namespace, key, isRevealed) {
       using db = await openBucket(layout);
       const kv = new KvStore(db, await loadKvKey(layout));
@@ -56,7 +61,10 @@ export function catalogHere(layout: Layout): CatalogAccess {
       const { version, ttl, createdMs } = entry;
       return { namespace, key, value, version, ttl, created_date: new Date(createdMs).toISOString() };
     },
-    prometheus: async (jobs) => (await READS.prometheus(layout, jobs)).items,
+    async prometheus(jobs) {
+      using db = await openBucket(layout);
+      return (await prometheus()).prometheusRows(db, jobs);
+    },
     async prometheusFile(job, file) {
       using db = await openBucket(layout);
       const [{ name }] = jobsNamed(catalogJobs(db), [job]) as [CatalogJob];
@@ -65,7 +73,7 @@ export function catalogHere(layout: Layout): CatalogAccess {
     },
     async scrape(jobs, reveal) {
       using db = await openBucket(layout);
-      return scrapeConfigs(db, new KvStore(db, await loadKvKey(layout)), { jobs, reveal });
+      return (await prometheus()).scrapeConfigs(db, new KvStore(db, await loadKvKey(layout)), { jobs, reveal });
     },
     async changeSecret(secret) {
       await using _ = await takeBucket(layout, uuidV7(), secret.value === undefined ? "kv delete-secret" : "kv set-secret");
