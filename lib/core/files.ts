@@ -280,19 +280,21 @@ export async function remove(target: string): Promise<void> {
   const work = () => rm(target, { recursive: true, force: true, maxRetries: 3 });
   await work().catch(async (error: unknown) => {
     if (!hasErrno(error, "EACCES", "EPERM")) throw error;
+    // Other parts of the removal that has failed may still go on.
     await setFolders(target, PRIVATE_FOLDER);
     await work();
   });
 }
 
-/** Sets the mode of a folder and of all folders below it. */
+/** Sets the mode of a folder and of all folders below it. A folder that goes away meanwhile is passed over. */
 export async function setFolders(folder: string, mode: number): Promise<void> {
-  if (!(await lstat(folder)).isDirectory()) return;
+  const found = await unlessMissing(lstat(folder));
+  if (!found?.isDirectory()) return;
   // The owner needs access until the folders below are done.
-  await chmod(folder, PRIVATE_FOLDER);
-  const below = await readdir(folder, { withFileTypes: true });
+  await unlessMissing(chmod(folder, PRIVATE_FOLDER));
+  const below = (await unlessMissing(readdir(folder, { withFileTypes: true }))) ?? [];
   for (const entry of below) if (entry.isDirectory()) await setFolders(path.join(folder, entry.name), mode);
-  await chmod(folder, mode);
+  await unlessMissing(chmod(folder, mode));
 }
 
 /** Empties a folder, keeping the folder itself; makes it where there is none. */

@@ -6,17 +6,9 @@ import { type TestContext, test } from "node:test";
 import { signalProcess } from "../../lib/core/process.ts";
 import { PROGRAM_ROOT } from "../../lib/core/self.ts";
 import { LocalServer } from "../../scripts/local-server.ts";
-import {
-  type Block,
-  blocksOf,
-  missingLine,
-  ownAddresses,
-  PageHosts,
-  play,
-  startBlocks,
-  startBlocksOnServer,
-} from "../../scripts/page.ts";
+import { blocksOf, ownAddresses, PageHosts, startBlocks, startBlocksOnServer } from "../../scripts/page.ts";
 import { certificateFor } from "../helpers/http.ts";
+import { plays } from "../helpers/pages.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 import { oathtoolCode, SECRET_TEXT } from "../helpers/totp.ts";
 import { processesIn } from "../helpers/worker.ts";
@@ -26,18 +18,6 @@ function pageFolder(t: TestContext): string {
   const folder = temporaryFolder(t);
   t.after(() => processesIn(folder).forEach((pid) => void signalProcess(pid, "SIGKILL")));
   return folder;
-}
-
-/** Plays all blocks and expects of each what the page says. Answers what each has printed. */
-async function plays(folder: string, blocks: readonly Block[], settings = ""): Promise<string[]> {
-  const played = await play(folder, blocks, settings);
-  for (const one of played) {
-    const where = `line ${one.block.line}:\n${one.block.commands}\n${one.output}`;
-    assert.ok(one.isRight, where);
-    assert.equal(missingLine(one), undefined, where);
-  }
-  assert.equal(played.length, blocks.length);
-  return played.map(({ output }) => output);
 }
 
 /** A server with TLS and a second factor, and the lines that let a shell sign in to it. */

@@ -24,6 +24,21 @@ export interface WorkspaceSpec {
   files?: Record<string, string | null>;
 }
 
+/** What a template may ask of its dot, for job web on its only worker. */
+export const TEMPLATE_FIELDS = {
+  AllocationID: "id",
+  Job: "web",
+  CurrentVersion: "0.0.0",
+  NewVersion: "1.0.0",
+  BucketID: "b",
+  WorkerID: "w",
+  WorkerIP: "10.0.0.1",
+  Labels: ["worker"],
+  UpdateSeq: 3,
+  BucketPath: "/r/b",
+  JobPath: "/r/b/jobs/web",
+};
+
 const MAKEFILE = "start stop restart reload status:\n\t@true\n";
 
 /** Writes a workspace below a bucket's folder, replacing the jobs and workers that were there. */

@@ -1,4 +1,4 @@
-import { createHash, randomBytes, scrypt } from "node:crypto";
+import { hash, randomBytes, scrypt } from "node:crypto";
 import { promisify } from "node:util";
 import { seal } from "../../codec/crypto/seal.ts";
 import { Failure } from "../../core/errors.ts";
@@ -39,9 +39,8 @@ const LINE = object(
 const LAST = object({ sealed_sha256: string({ max: 200 }) });
 
 /**
- * All keys of jobs that no build writes, or those of some jobs. What a job left that is gone from the catalog is not among
- * them; `gone` names such jobs. Throws `unknown_name` for a wanted
- * job that the catalog does not have.
+ * All keys that no build writes, of all jobs of the catalog or of some of them. `gone` names the jobs that left such keys
+ * and are no longer in the catalog. Throws `unknown_name` for a wanted job that is not there.
  */
 export function liveEntries(
   db: Database,
@@ -49,8 +48,7 @@ export function liveEntries(
   jobs: readonly string[] | undefined,
   nowMs: number,
 ): { entries: LiveEntry[]; gone: string[] } {
-  const catalog = jobsOf(db);
-  const known = new Set(catalog);
+  const known = jobsOf(db);
   const wanted = jobs && requireKnown("in the catalog", { kind: "job", path: "jobs", names: jobs }, known);
   const found = kv.namespaces().flatMap((namespace) => {
     const [, job] = /^(?:vars|secrets)\/job\/(.+)$/.exec(namespace) ?? [];
@@ -68,8 +66,8 @@ export function liveEntries(
   return { entries, gone };
 }
 
-function jobsOf(db: Database): string[] {
-  return db.tuples<[string]>("SELECT name FROM job").flat();
+function jobsOf(db: Database): Set<string> {
+  return new Set(db.tuples<[string]>("SELECT name FROM job").flat());
 }
 
 /**
@@ -86,11 +84,7 @@ export async function linesOfEntries(entries: readonly LiveEntry[], passphrase: 
   const head = { ops_kv: 1, entries: entries.length, ...(sealKey && { salt }) };
   const text = [head, ...lines].map((line) => `${JSON.stringify(line)}\n`).join("");
   if (!sealKey) return text;
-  return `${text}${JSON.stringify({ sealed_sha256: seal(sealKey, ...DIGEST, digestOfLines(text)) })}\n`;
-}
-
-function digestOfLines(text: string): string {
-  return createHash("sha256").update(text).digest("hex");
+  return `${text}${JSON.stringify({ sealed_sha256: seal(sealKey, ...DIGEST, hash("sha256", text)) })}\n`;
 }
 
 interface Line {
@@ -129,7 +123,7 @@ function checkDigest(written: readonly Line[], sealKey: Buffer): void {
   const digest = tryUnseal(sealKey, ...DIGEST, sealed);
   if (digest === undefined) throw new Failure("usage", `stdin, ${last.place}: the passphrase does not open the export`);
   const above = written.slice(0, -1).map(({ line }) => `${line}\n`);
-  if (digest !== digestOfLines(above.join(""))) throw new Failure("usage", "stdin: the lines are not those that were exported");
+  if (digest !== hash("sha256", above.join(""))) throw new Failure("usage", "stdin: the lines are not those that were exported");
 }
 
 /** The entry of a line; where the export is sealed, no secret may be in clear. */
@@ -163,7 +157,7 @@ export function storeEntries(db: Database, kv: KvStore, entries: readonly LiveEn
   const jobs = jobsOf(db);
   for (const { namespace, key, value, ttl = 0 } of entries) {
     const job = namespace.replace(/^.*\//, "");
-    if (!jobs.includes(job)) throw new Failure("unknown_name", `${unknownName("job", job, jobs)} (key ${quote(key)})`);
+    if (!jobs.has(job)) throw new Failure("unknown_name", `${unknownName("job", job, jobs)} (key ${quote(key)})`);
     kv.put(namespace, key, value, ttl);
   }
   kv.flush();

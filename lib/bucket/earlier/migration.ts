@@ -3,7 +3,16 @@ import { chown, rename, stat } from "node:fs/promises";
 import path from "node:path";
 import { textOfFile, unifiedDiff } from "../../codec/diff.ts";
 import { hasErrno } from "../../core/errors.ts";
-import { flushFolder, namesIn, readBounded, readRegularSync, remove, requireFolder, writeAtomic } from "../../core/files.ts";
+import {
+  exists,
+  flushFolder,
+  namesIn,
+  readBounded,
+  readRegularSync,
+  remove,
+  requireFolder,
+  writeAtomic,
+} from "../../core/files.ts";
 import { isObject } from "../../core/shape.ts";
 import { readFound, walk } from "../../core/walk.ts";
 import { type Layout, SKIPPED_FOLDERS } from "../base/layout.ts";
@@ -32,6 +41,8 @@ interface SourceFile {
 }
 
 const OLD_CONF = "maand.conf";
+/** What gets another name, at the beginning of a file's path. */
+const OLD_PLACE = /^maand\.conf$|^(?:workspace\/jobs|templates)\/[^/]+\/_modules(?=\/)/;
 /** In workspace/, in templates/ or beside ops.conf: what lies beside a file of a job would be a file of the job. */
 const TEMPORARY = ".ops-migrate.tmp";
 const HELPER_COPY = /\/(_modules|_hooks)\/maand\.(py|ts|js)$/;
@@ -40,7 +51,9 @@ const HELPER_COPY = /\/(_modules|_hooks)\/maand\.(py|ts|js)$/;
 export async function planMigration(layout: Layout): Promise<Migration> {
   const plan: Migration = { edits: [], renames: [], looks: [] };
   const hooks = await knownHooks(layout);
+  const files: string[] = [];
   for await (const { file, mode, bytes } of sourceFiles(layout, plan.looks)) {
+    files.push(file);
     const look = (message: string) => plan.looks.push({ file, line: 1, message });
     const before = bytes && textOfFile(bytes);
     if (HELPER_COPY.test(file)) look("a copy of the earlier helper: ops brings its own, so remove this one");
@@ -53,7 +66,7 @@ export async function planMigration(layout: Layout): Promise<Migration> {
       plan.looks.push(...looks.map((one) => ({ file, ...one })));
     }
   }
-  await planRenames(layout, plan);
+  await planRenames(layout, files, plan);
   if (existsSync(path.join(layout.data, "maand.db")))
     plan.looks.push({ file: "data/maand.db", line: 1, message: "live data of the earlier program, which ops does not read" });
   return plan;
@@ -92,17 +105,12 @@ async function knownHooks({ jobs }: Layout): Promise<KnownHooks> {
   return known;
 }
 
-async function planRenames(layout: Layout, { renames, looks }: Migration): Promise<void> {
-  const add = (from: string, to: string) => {
-    if (!existsSync(path.join(layout.root, from))) return;
-    if (existsSync(path.join(layout.root, to)))
-      looks.push({ file: from, line: 1, message: `${to} is there too: keep only ${to}` });
+async function planRenames({ root }: Layout, files: readonly string[], { renames, looks }: Migration): Promise<void> {
+  for (const from of new Set(files.flatMap((file) => OLD_PLACE.exec(file)?.[0] ?? []))) {
+    const to = from === OLD_CONF ? "ops.conf" : from.replace(/_modules$/, "_hooks");
+    if (await exists(path.join(root, to))) looks.push({ file: from, line: 1, message: `${to} is there too: keep only ${to}` });
     else renames.push({ from, to });
-  };
-  add(OLD_CONF, "ops.conf");
-  for (const folder of ["workspace/jobs", "templates"])
-    for (const name of (await namesIn(path.join(layout.root, folder))).sort())
-      add(`${folder}/${name}/_modules`, `${folder}/${name}/_hooks`);
+  }
 }
 
 /** The changes as `diff -u` prints them, and a line for each new name. */

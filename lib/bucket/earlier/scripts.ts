@@ -24,43 +24,48 @@ const FUNCTIONS: Readonly<Record<string, string>> = {
 };
 const NAMESPACE = String.raw`maand(?=\/(?:bucket|worker|job|prometheus)(?:[\/"'\x60]|$))`;
 
-/**
- * A script with the present helper: its import, its functions, and the namespaces that stand as strings. `keep` is told each
- * name that stays because a string of the script has it too: an f-string is code, and others may be run or looked up.
- */
-export function scriptText(text: string, language: "python" | "node", keep: (name: string) => void): string {
-  return language === "python" ? pythonText(text, keep) : nodeText(text);
+/** Hears of a name that stays, and why. */
+export type Keep = (name: string, why: string) => void;
+
+/** An f-string is code, and other strings may be run or looked up. */
+const IN_STRING = "a string of the script has this name too";
+
+/** A script with the present helper: its import, its functions, and the namespaces that stand as strings. */
+export function scriptText(text: string, language: "python" | "node", keep: Keep): string {
+  return language === "python" ? pythonText(text, keep) : nodeText(text, keep);
 }
 
 /** The module in a string: behind it a name, or nothing else in the string. Files are no names of it. */
 const MODULE_IN_STRING = /(?<![\w./-])maand\s{0,9}\.\s{0,9}(?!(?:conf|log)\b)[A-Za-z_]|^\w*["']+maand["']+$/;
 
-function pythonText(text: string, keep: (name: string) => void): string {
+function pythonText(text: string, keep: Keep): string {
   const pieces = withNamespaces(piecesOf(text));
   const code = pieces.map((piece) => (piece.kind === "code" ? piece.text : " ")).join("");
-  const isOwn = /(?<![\w.])ops\b/.test(
-    code.replace(/^[ \t]*(import|from)[ \t]+ops\b.*$/gm, "").replace(/(?<![\w.])ops(?=\.\w)/g, ""),
-  );
-  const isPlain = /^[ \t]*import[ \t]+maand[ \t]*(;|$)/m.test(code);
   const strings = pieces.filter(({ kind }) => kind === "string").map((piece) => piece.text);
+  const isPlain = /^[ \t]*import[ \t]+maand[ \t]*(;|$)/m.test(code);
   const isInString = /\bmaand\b/.test(code) && strings.some((string) => MODULE_IN_STRING.test(string));
-  if (isInString) keep("maand");
-  // Where `ops` means something else in the script, a person has to choose another name.
-  const imports = (one: string) =>
-    isInString || (isPlain && isOwn)
-      ? one
-      : one
-          .replace(/^([ \t]*import[ \t]+)maand(?=[ \t]*(?:;|$|as[ \t]+\w))/gm, "$1ops")
-          .replace(/^([ \t]*from[ \t]+)maand(?=[ \t]+import\b)/gm, "$1ops")
-          .replace(isPlain ? /(?<![\w.])maand(?=\.\w)/g : /(?!)/, "ops");
+  // A person has to choose another name.
+  const isShared = isPlain && !(isModuleOnly("maand", code) && isModuleOnly("ops", code));
+  if (isInString || isShared) keep("maand", isInString ? IN_STRING : 'the script uses "maand" or "ops" for something else too');
+  const imports = (one: string) => {
+    if (isInString || isShared) return one;
+    const imported = one
+      .replace(/^([ \t]*import[ \t]+)maand(?=[ \t]*(?:;|$|as[ \t]+\w))/gm, "$1ops")
+      .replace(/^([ \t]*from[ \t]+)maand(?=[ \t]+import\b)/gm, "$1ops");
+    return isPlain ? imported.replace(/(?<![\w.])maand(?=\.\w)/g, "ops") : imported;
+  };
   const isWordIn = (name: string) => (one: string) => new RegExp(String.raw`\b${name}\b`).test(one);
   const kept = Object.keys(FUNCTIONS).filter((name) => isWordIn(name)(code) && strings.some(isWordIn(name)));
-  kept.forEach(keep);
-  const rename = functionsIn(
-    code,
-    Object.entries(FUNCTIONS).filter(([name]) => !kept.includes(name)),
-  );
+  for (const name of kept) keep(name, IN_STRING);
+  const functions = Object.entries(FUNCTIONS).filter(([name]) => !kept.includes(name));
+  const rename = functionsIn(imports(code), functions);
   return pieces.map((piece) => (piece.kind === "code" ? rename(imports(piece.text)) : piece.text)).join("");
+}
+
+/** True where a script has this name in imports of the helper and in front of a name of the helper, and nowhere else. */
+function isModuleOnly(name: string, code: string): boolean {
+  const others = code.replace(/^[ \t]*(?:import|from)[ \t]+(?:maand|ops)\b(?:[ \t]+as[ \t]+\w+)?/gm, "");
+  return !new RegExp(String.raw`(?<![\w.])${name}\b(?!\.\w)`).test(others);
 }
 
 function piecesOf(text: string): Piece[] {
@@ -87,31 +92,36 @@ function withNamespaces(pieces: readonly Piece[]): Piece[] {
 
 /** What renames the functions of the helper: behind its name, and by themselves where they were imported. */
 function functionsIn(code: string, functions: [old: string, name: string][]): (text: string) => string {
-  const aliases = [...code.matchAll(/^[ \t]*import[ \t]+(?:maand|ops)[ \t]+as[ \t]+(\w+)/gm)].map(([, alias]) => alias);
-  const hasPlain = /^[ \t]*import[ \t]+(?:maand|ops)[ \t]*(?:;|$)/m.test(code);
-  const modules = [...aliases, ...(hasPlain ? ["ops"] : [])].join("|");
+  const imported = code.matchAll(/^[ \t]*import[ \t]+(?:(?:maand|ops)[ \t]+as[ \t]+(\w+)|(ops)[ \t]*(?:;|$))/gm);
+  const names = new Set([...imported].map(([, alias, ops]) => (alias ?? ops) as string));
+  const modules = [...names].filter((name) => isModuleOnly(name, code)).join("|");
   const hasFrom = /^[ \t]*from[ \t]+(?:maand|ops)[ \t]+import\b/m.test(code);
   const word = (name: string) => new RegExp(String.raw`(?<![\w.])${name}\b`, "g");
   // A name that the script has already, or gives to something itself, would change its meaning.
   const own = ([old, name]: [string, string]) =>
     word(name).test(code) || new RegExp(String.raw`\b(?:def|as)\s+${old}\b|(?<![\w.])${old}\s*=(?!=)`).test(code);
   const bare = hasFrom ? functions.filter((pair) => !own(pair)) : [];
-  const names = new Map(functions);
+  const present = new Map(functions);
   return (text) => {
     const behind = new RegExp(String.raw`(?<![\w.])(${modules || "(?!)"})\.(\w+)\b`, "g");
-    const renamed = text.replace(behind, (_, module, name) => `${module}.${names.get(name) ?? name}`);
+    const renamed = text.replace(behind, (_, module, name) => `${module}.${present.get(name) ?? name}`);
     return bare.reduce((all, [old, name]) => all.replace(word(old), name), renamed);
   };
 }
 
 /** The local name of the module may stay; only the file that is imported has another one. */
-function nodeText(text: string): string {
+function nodeText(text: string, keep: Keep): string {
   const imported = text.replace(
     /(\b(?:from|import|require)\s{0,9}\(?\s{0,9}["'](?:\.\/)?)maand(?=(?:\.[cm]?[jt]s)?["'])/g,
     "$1ops",
   );
   const hasHelper = /\b(?:from|import|require)\s{0,9}\(?\s{0,9}["'](?:\.\/)?ops(?:\.[cm]?[jt]s)?["']/.test(imported);
-  const renamed = hasHelper ? imported.replace(/(?<=[\s.{,(])(put|get)DeployOrder\b/g, "$1RolloutOrder") : imported;
+  const renamed = imported.replace(/(?<=[\s.{,(])(put|get)DeployOrder\b/g, (old, verb) => {
+    const name = `${verb}RolloutOrder`;
+    if (hasHelper && !imported.includes(name)) return name;
+    if (hasHelper) keep(old, `the script has the name "${name}" already`);
+    return old;
+  });
   return renamed
     .replace(new RegExp(String.raw`(["'\x60])${NAMESPACE}`, "g"), "$1ops")
     .replace(/\b((?:getStoreValue|getKvValue|listJobKeys)\(\s*(["'`]))(?:maand|ops)(?=\2)/g, "$1ops/bucket");

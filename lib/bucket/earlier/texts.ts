@@ -1,6 +1,7 @@
 import { placesInJson } from "../../codec/config/json.ts";
+import { lineAndColumn } from "../../core/plain-text.ts";
 import { isObject } from "../../core/shape.ts";
-import { scriptText } from "./scripts.ts";
+import { type Keep, scriptText } from "./scripts.ts";
 
 /** The hooks of each job of the workspace, for lines that name both and do not say which is which. */
 export type KnownHooks = ReadonlyMap<string, ReadonlySet<string>>;
@@ -43,16 +44,16 @@ export function migratedText(file: string, text: string, hooks: KnownHooks): Mig
   const looks: MigratedText["looks"] = [];
   let after = text;
   if (/^(workspace\/jobs|templates)\/[^/]+\/manifest\.json$/.test(file))
-    after = manifestText(text, (at, message) => looks.push({ line: lineOf(text, at), message }));
+    after = manifestText(text, (at, message) => looks.push({ line: lineAndColumn(text, at).line, message }));
   // Only what the server runs has the helper and the variables; a job's other files may use such names for their own.
   const isHook = /\/(_modules|_hooks)\//.test(file);
   const isScript = isHook && /\.[cm]?[jt]s$/.test(file);
   /** Names that could be judged, had the file no other use for them. */
   const kept = new Map<string, string>();
-  const keep = (name: string) => kept.set(name, "a string of the script has this name too");
+  const keep: Keep = (name, why) => kept.set(name, why);
   if (isScript || (isHook && file.endsWith(".py"))) after = scriptText(after, isScript ? "node" : "python", keep);
   if (isHook) after = after.replace(OLD_FOLDER, "_hooks");
-  if (isHook || file === "workspace/command.sh") after = variablesText(after, (name, why) => kept.set(name, why));
+  if (isHook || file === "workspace/command.sh") after = variablesText(after, keep);
   if (file.endsWith(".tpl")) after = templateText(after);
   const isShell = /(^|\/)Makefile[^/]*$|\.(mk|sh|bash)(\.tpl)?$/.test(file) || /^#!.*\b(ba|da|k|z)?sh\b/.test(text);
   if (isShell) after = shellText(after, hooks);
@@ -68,7 +69,7 @@ export function migratedText(file: string, text: string, hooks: KnownHooks): Mig
 }
 
 /** A variable stays where the text has its present name already, which may be a variable of the script's own. */
-function variablesText(text: string, keep: (name: string, why: string) => void): string {
+function variablesText(text: string, keep: Keep): string {
   return text.replace(VARIABLE, (name, kind, rest) => {
     const present = presentName(kind, rest) ?? name;
     if (present === name || !new RegExp(String.raw`\b${present}\b`).test(text)) return present;
@@ -79,10 +80,6 @@ function variablesText(text: string, keep: (name: string, why: string) => void):
 
 function presentName(kind: string, rest: string): string | undefined {
   return [...(kind === "JOB_COMMAND" ? [`HOOK_${rest}`, rest] : [rest, `HOOK_${rest}`])].find((one) => VARIABLES.has(one));
-}
-
-function lineOf(text: string, at: number): number {
-  return text.slice(0, at).split("\n").length;
 }
 
 /** Renames fields where they stand and leaves all else as it was written. What is no JSON is left to the build. */

@@ -8,21 +8,7 @@ import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import type { CatalogFile } from "../../../lib/bucket/base/model.ts";
 import { stageAllocation, stagingFolder, writeStaging } from "../../../lib/bucket/catalog/staging.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
-import { makeBucket } from "../../helpers/workspace.ts";
-
-const FIELDS = {
-  AllocationID: "id",
-  Job: "web",
-  CurrentVersion: "0.0.0",
-  NewVersion: "1.0.0",
-  BucketID: "b",
-  WorkerID: "w",
-  WorkerIP: "10.0.0.1",
-  Labels: ["worker"],
-  UpdateSeq: 3,
-  BucketPath: "/r/b",
-  JobPath: "/r/b/jobs/web",
-};
+import { makeBucket, TEMPLATE_FIELDS } from "../../helpers/workspace.ts";
 
 const sha256 = (content: string | Buffer) => createHash("sha256").update(content).digest("hex");
 
@@ -34,7 +20,7 @@ function file(name: string, text: string | Buffer, mode = 0o644): CatalogFile {
 async function setUp(t: TestContext) {
   const kv = (await makeBucket(t)).kv();
   const stage = (files: CatalogFile[], upstream: string[] = [], secretMode = 0o600) =>
-    stageAllocation(files, { fields: FIELDS, upstream, kv }, secretMode);
+    stageAllocation(files, { fields: TEMPLATE_FIELDS, upstream, kv }, secretMode);
   const render = (text: string, upstream?: string[]) => stage([file("out.tpl", text)], upstream).files[0]?.content.toString();
   return { kv, stage, render };
 }

@@ -7,24 +7,11 @@ import { type StagedTree, stageAllocation, stageForScript, writeStaging } from "
 import { monitoringFor } from "../../../lib/bucket/prometheus/monitoring.ts";
 import { build } from "../../../lib/operation/build/build.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
-import { makeBucket, makeWorkspace, type TestBucket, type WorkspaceSpec } from "../../helpers/workspace.ts";
+import { makeBucket, makeWorkspace, TEMPLATE_FIELDS, type TestBucket, type WorkspaceSpec } from "../../helpers/workspace.ts";
 
 const PROMETHEUS = { selectors: ["worker"], resources: { ports: { prometheus_port_http: 9090 } } };
 const WEB = { version: "1.2.0", selectors: ["worker"], resources: { ports: { metrics_port: 9100 } } };
 const JOBS = "workspace/jobs";
-const FIELDS = {
-  AllocationID: "a",
-  Job: "prometheus",
-  CurrentVersion: "",
-  NewVersion: "1",
-  BucketID: "b",
-  WorkerID: "w",
-  WorkerIP: "10.0.0.1",
-  Labels: [],
-  UpdateSeq: 1,
-  BucketPath: "/b",
-  JobPath: "/b/jobs/prometheus",
-};
 const CONFIG = `global: {}
 {{ ruleFiles }}
 scrape_configs:{{ scrapeConfigs }}
@@ -70,7 +57,7 @@ async function built(t: TestContext, spec: WorkspaceSpec = SPEC): Promise<TestBu
 function staged({ db, kv: open }: TestBucket, name = "prometheus", worker = "10.0.0.1"): StagedTree {
   const job = catalogJobs(db).find((one) => one.name === name) ?? assert.fail(name);
   const [files, kv] = [catalogFiles(db, name), open()];
-  const fields = { ...FIELDS, Job: name, WorkerIP: worker };
+  const fields = { ...TEMPLATE_FIELDS, Job: name, WorkerIP: worker };
   return stageAllocation(files, { fields, upstream: [], kv, monitoring: monitoringFor(db, kv, job, files) }, 0o600);
 }
 
@@ -213,7 +200,7 @@ test("scripts of hooks find the whole set in the job's folder, and their templat
   ];
   const found = stageForScript(
     files,
-    { fields: FIELDS, upstream: [], kv: kv(), monitoring: monitoringFor(db, kv(), job, files) },
+    { fields: TEMPLATE_FIELDS, upstream: [], kv: kv(), monitoring: monitoringFor(db, kv(), job, files) },
     "x",
   );
   const texts = new Map(found.map(({ path, content }) => [path, bytesOf(content).toString()]));

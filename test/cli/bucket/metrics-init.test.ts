@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { test } from "node:test";
+import { type TestContext, test } from "node:test";
 import { prometheusRows, scrapeConfigs } from "../../../lib/bucket/prometheus/scrape.ts";
 import { PROGRAM_ROOT } from "../../../lib/core/self.ts";
 import { build } from "../../../lib/operation/build/build.ts";
@@ -16,7 +16,7 @@ const OWN = "workspace/jobs/watch/_prometheus";
 const PROMETHEUS = { selectors: ["worker"], resources: { ports: { watch_http: 9090 } } };
 const CONFIG = "{{ ruleFiles }}\nscrape_configs:{{ scrapeConfigs }}\n";
 
-async function watched(t: Parameters<typeof makeBucket>[0]) {
+async function watched(t: TestContext) {
   const root = temporaryFolder(t);
   const bucket = await makeBucket(t, {
     workers: [{ host: "127.0.0.1", connection: "local", root }],
@@ -54,6 +54,15 @@ test("what metrics init writes builds, is deployed with a Prometheus, and promto
   assert.ok(existsSync(path.join(folder, page)), page);
 });
 
+/** Lets promtool test the rules of ops. */
+function testsRules(t: TestContext, text: string): void {
+  const folder = temporaryFolder(t);
+  cpSync(path.join(PROGRAM_ROOT, "lib/bucket/prometheus/files"), folder, { recursive: true });
+  writeFileSync(path.join(folder, "test.yaml"), text);
+  const { status, stdout, stderr } = spawnSync("promtool", ["test", "rules", "test.yaml"], { cwd: folder, encoding: "utf8" });
+  assert.equal(status, 0, stdout + stderr);
+}
+
 /** A test of promtool: each alert fires for one series; deploys have begun to fail within the last 15 minutes. */
 const RULE_TEST = `rule_files: [metrics/alerts/ops.yaml, certs.yaml]
 evaluation_interval: 1m
@@ -87,11 +96,7 @@ test("every alert of ops fires for what it is about, and for nothing else", (t) 
   const names = ["ServerDown", "BucketUnreadable", "RunsFail", "StartsWait", "AllocationsInTrouble", "AllocationsUnsettled"];
   const all = [...names, "Drift", "EventLoopSlow", "CertificateEndsSoon", "CertificateEnded"];
   const samples = all.map((name) => `          - {labels: '{alertname="Ops${name}"}', value: 1}`).join("\n");
-  const folder = temporaryFolder(t);
-  cpSync(path.join(PROGRAM_ROOT, "lib/bucket/prometheus/files"), folder, { recursive: true });
-  writeFileSync(path.join(folder, "test.yaml"), RULE_TEST.replace("NAMES", samples));
-  const { status, stdout, stderr } = spawnSync("promtool", ["test", "rules", "test.yaml"], { cwd: folder, encoding: "utf8" });
-  assert.equal(status, 0, stdout + stderr);
+  testsRules(t, RULE_TEST.replace("NAMES", samples));
 });
 
 /** A test of promtool: the server of each instance starts anew after 20 minutes, and a run fails soon. */
@@ -109,15 +114,11 @@ TIMES
 `;
 
 test("runs that fail after a restart of the server raise their alert, however many failed before it", (t) => {
-  const folder = temporaryFolder(t);
-  cpSync(path.join(PROGRAM_ROOT, "lib/bucket/prometheus/files"), folder, { recursive: true });
   const times = [19, 24, 30, 38].map((minute) => {
     const samples = minute === 24 || minute === 30 ? "[{labels: '{}', value: 2}]" : "[]";
     return `      - {expr: 'count(ALERTS{alertname="OpsRunsFail"})', eval_time: ${minute}m, exp_samples: ${samples}}`;
   });
-  writeFileSync(path.join(folder, "test.yaml"), RESTART_TEST.replace("TIMES", times.join("\n")));
-  const { status, stdout, stderr } = spawnSync("promtool", ["test", "rules", "test.yaml"], { cwd: folder, encoding: "utf8" });
-  assert.equal(status, 0, stdout + stderr);
+  testsRules(t, RESTART_TEST.replace("TIMES", times.join("\n")));
 });
 
 test("metrics init writes into a folder with only the source of a bucket on a server", async (t) => {

@@ -9,7 +9,8 @@ import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { carryOutMigration, planMigration } from "../../../lib/bucket/earlier/migration.ts";
 import { PROGRAM_ROOT } from "../../../lib/core/self.ts";
 import { ops, PROGRAM } from "../../../scripts/local-server.ts";
-import { blocksOf, missingLine, play } from "../../../scripts/page.ts";
+import { blocksOf } from "../../../scripts/page.ts";
+import { plays } from "../../helpers/pages.ts";
 import { seeded } from "../../helpers/random.ts";
 import { temporaryFolder, until } from "../../helpers/temporary.ts";
 
@@ -128,13 +129,7 @@ test("docs/migrate.md: every command does what the page says", async (t) => {
   const folder = temporaryFolder(t);
   const page = blocksOf(path.join(PROGRAM_ROOT, "docs", "migrate.md"));
   const settings = `export EARLIER=${earlier(t, path.join(folder, "workers"))} BUCKET_ID=${ID} JOB=app\n`;
-  const played = await play(folder, page, settings);
-  for (const one of played) {
-    const where = `line ${one.block.line}:\n${one.block.commands}\n${one.output}`;
-    assert.ok(one.isRight, where);
-    assert.equal(missingLine(one), undefined, where);
-  }
-  assert.equal(played.length, page.length);
+  await plays(folder, page, settings);
 });
 
 test("a migration that is killed at any moment leaves whole files and no other ones", async (t) => {
@@ -212,11 +207,14 @@ test("migrate names what it leaves alone: both folders, both files, a copied hel
   write(`${APP}/blob`, Buffer.from("\0maand"));
   write(`${APP}/large`, Buffer.alloc(1024 * 1024 + 1, "maand "));
   symlinkSync("Makefile", path.join(dir, APP, "link"));
+  symlinkSync("../../elsewhere", path.join(dir, "workspace", "jobs", "linked"));
+  mkdirSync(path.join(dir, "elsewhere", "_modules"), { recursive: true });
+  write("elsewhere/_modules/check.py", "");
   const { looks, renames, edits } = await planMigration(layoutOf(dir));
   const told = looks.map(({ file, line }) => `${file}:${line}`).sort();
   assert.deepEqual(told, [
     ...["data/maand.db:1", "maand.conf:1", `${APP}/README.md:1`, `${APP}/_modules/maand.py:1`, `${APP}/app.conf.tpl:4`],
-    ...[`${APP}/blob:1`, `${APP}/large:1`, `${APP}/link:1`, `${STORE}/_modules:1`],
+    ...[`${APP}/blob:1`, `${APP}/large:1`, `${APP}/link:1`, "workspace/jobs/linked:1", `${STORE}/_modules:1`],
   ]);
   assert.deepEqual(renames, [{ from: `${APP}/_modules`, to: `${APP}/_hooks` }]);
   assert.ok(!edits.some(({ file }) => file.endsWith("maand.py")));
