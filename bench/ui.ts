@@ -4,6 +4,7 @@ import path from "node:path";
 import { LocalServer } from "../scripts/local-server.ts";
 import { ConsolePage } from "../test/helpers/browser.ts";
 import { recordRun } from "../test/helpers/log-runs.ts";
+import { makeWorkspace } from "../test/helpers/workspace.ts";
 import { median, timed } from "./measure.ts";
 
 const LINES = 1_000_000;
@@ -33,11 +34,41 @@ export async function ui(): Promise<void> {
     await report("… the same with its case", () => found(console_, `line ${LINES} of`, true));
     const heap = await scrolled(server, address);
     console.log(`… memory of a new tab after scrolling about ${heap.tab >> 20} MiB, its heap ${heap.heap >> 20} MiB`);
+    await report("10,000 allocations: the longest task", await longestTask(server, root));
   } finally {
     await console_.close();
     await server.stop();
     rmSync(folder, { recursive: true, force: true });
   }
+}
+
+/** Measures the longest task of the page while it shows the views of a bucket of 10 jobs on 1,000 workers. */
+async function longestTask(server: LocalServer, root: string): Promise<() => Promise<number>> {
+  const bucket = await server.createBucket("large");
+  const job = { version: "1.0.0", selectors: ["worker"] };
+  makeWorkspace(path.join(root, bucket), {
+    workers: Array.from({ length: 1_000 }, (_, index) => `10.0.${index >> 8}.${index & 255}`),
+    jobs: Object.fromEntries(Array.from({ length: 10 }, (_, index) => [`job${index}`, job])),
+  });
+  await server.run(bucket, "build");
+  return async () => {
+    const large = await ConsolePage.open(server.url, { width: 1440, height: 900 });
+    await large.page.addInitScript(`globalThis.tasks = [];
+      new PerformanceObserver((list) => tasks.push(...list.getEntries().map(({ duration }) => duration))).observe({ type: "longtask" })`);
+    await large.goTo("");
+    await large.signIn(server.token);
+    for (const view of ["", "jobs", "jobs/job0", "workers", "catalog/deployments"]) {
+      await large.view(bucket, view);
+      await large.page
+        .getByRole("main")
+        .getByText(/[0-9],000/)
+        .first()
+        .waitFor();
+    }
+    const tasks = await large.page.evaluate<number[]>("tasks");
+    await large.close();
+    return Math.max(0, ...tasks);
+  };
 }
 
 function logOf(lines: number): Buffer {

@@ -1,3 +1,4 @@
+import { Failure, messageOf } from "./errors.ts";
 import { isClosing, reasonLine } from "./trouble-lines.ts";
 
 /** Sequences that a terminal would obey: CSI, OSC, and other escapes. */
@@ -38,6 +39,25 @@ export function decodeUtf8(bytes: Uint8Array): string | undefined {
 export function lineAndColumn(text: string, at: number): { line: number; column: number } {
   const before = text.slice(0, at);
   return { line: before.split("\n").length, column: [...before.slice(before.lastIndexOf("\n") + 1)].length + 1 };
+}
+
+/** What a reader of a text refuses: `place` is such as `line 2, column 5`, and `what` is wrong there. */
+export class TextFailure extends Failure {
+  readonly place: string;
+  readonly what: string;
+
+  constructor(text: string, at: number, what: string) {
+    const { line, column } = lineAndColumn(text, at);
+    const place = `line ${line}, column ${column}`;
+    super("failed", `${place}: ${what}`);
+    this.place = place;
+    this.what = what;
+  }
+}
+
+/** What a reader of a text has thrown; `place` is empty where the error does not say it. */
+export function textProblem(error: unknown): Pick<TextFailure, "place" | "what"> {
+  return error instanceof TextFailure ? error : { place: "", what: messageOf(error) };
 }
 
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];

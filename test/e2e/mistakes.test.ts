@@ -130,7 +130,7 @@ const ERRORS = [
   "ErrInvalidHookConfiguration: workspace/jobs/beta/manifest.json: hooks/up: has several scripts: _hooks/up.py, _hooks/up.ts",
   "ErrInvalidJobVars: workspace/jobs/delta/vars.toml: is not UTF-8 text",
   "ErrInvalidJob: workspace/jobs/eta: has no Makefile (or Makefile.tpl) with the targets start, stop and restart",
-  "ErrInvalidManifest: workspace/jobs/eta/manifest.json: not valid JSON: Expected ',' or ']' after array element (line 2 column 24)",
+  "ErrInvalidManifest: workspace/jobs/eta/manifest.json: line 2, column 24: not valid JSON: Expected ',' or ']' after array element",
   "ErrInvalidJob: workspace/jobs/gamma: has no Makefile (or Makefile.tpl) with the targets start, stop and restart",
   "ErrInvalidJob: workspace/jobs/gamma: data: data is kept on the workers for the running service: use another name",
   'ErrInvalidTemplate: workspace/jobs/zeta/app.conf.tpl: line 1, column 11: function "nosuch" not defined',

@@ -60,6 +60,7 @@ export function writeSource(source: string, workers: string, version: string): v
       ...manifest,
       hooks: { check: { executed_on: ["cli"] } },
       ...(job === "search" && gate),
+      ...(job === "kafka" && { resources: { ports: { kafka_tcp: 30_001 } } }),
     });
     write(`jobs/${job}/_hooks/check.py`, "print('checked')\n");
     write(`jobs/${job}/app.conf.tpl`, "{{ .Job }} {{ .NewVersion }} on {{ .WorkerIP }}\n");

@@ -6,7 +6,6 @@ import { layoutOf } from "../../lib/bucket/base/layout.ts";
 import { setLastOutcome } from "../../lib/bucket/catalog/info.ts";
 import { beginChange, promote, recordSynced } from "../../lib/bucket/catalog/promotions.ts";
 import { LocalServer } from "../../scripts/local-server.ts";
-import { patience } from "../../scripts/patience.ts";
 // @ts-expect-error: the console is JavaScript.
 import * as model from "../../ui/parts/map/model.js";
 import { ConsolePage } from "../helpers/browser.ts";
@@ -14,8 +13,6 @@ import { temporaryFolder } from "../helpers/temporary.ts";
 import { makeWorkspace } from "../helpers/workspace.ts";
 
 const [JOBS, WORKERS] = [10, 1_000];
-/** A task of the page that takes longer is noticed by who types or scrolls. */
-const LONGEST_TASK_MS = 200;
 const hostOf = (index: number) => `10.0.${index >> 8}.${index & 255}`;
 
 interface Band {
@@ -145,7 +142,7 @@ function deployed(folder: string): void {
   );
 }
 
-test("CP-384 the console shows 10,000 allocations with right counts, and no task of the page is long", async (t) => {
+test("CP-384 the console shows 10,000 allocations with right counts, and no view has an element for each of them", async (t) => {
   const root = path.join(temporaryFolder(t), "root");
   const server = await LocalServer.start(root);
   t.after(() => server.stop());
@@ -159,8 +156,6 @@ test("CP-384 the console shows 10,000 allocations with right counts, and no task
   deployed(path.join(root, bucket));
   const ui = await ConsolePage.open(server.url, { width: 1440, height: 900 });
   t.after(() => ui.close());
-  await ui.page.addInitScript(`globalThis.tasks = [];
-    new PerformanceObserver((list) => tasks.push(...list.getEntries().map(({ duration }) => duration))).observe({ type: "longtask" })`);
   await ui.goTo("");
   await ui.signIn(server.token);
   await ui.view(bucket, "");
@@ -187,8 +182,7 @@ test("CP-384 the console shows 10,000 allocations with right counts, and no task
     .getByText(/^[\d,]+ rows|rows, cut/)
     .first()
     .waitFor();
-  const tasks = await ui.page.evaluate<number[]>("tasks");
-  assert.ok(Math.max(0, ...tasks) <= patience(LONGEST_TASK_MS), `tasks of ${tasks.map(Math.round).join(", ")} ms`);
+  assert.ok((await main.getByRole("row").count()) <= 2_400);
   await ui.view(bucket, "");
   await first.click();
   await ui.checkBarriers("a map of 1,000 workers");

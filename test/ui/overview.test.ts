@@ -229,6 +229,7 @@ test("CP-183 a job shows its allocations, its files as they were built, and what
   await main().locator("pre", { hasText: '"version":"1.1.0"' }).waitFor();
   await ui.link("Definition").click();
   await main().getByRole("row", { name: "check cli" }).waitFor();
+  await main().getByRole("row", { name: "kafka_tcp 30001" }).waitFor();
   assert.equal(await main().locator("textarea, input:not([type=search]), [contenteditable]").count(), 0);
   await ui.checkBarriers("the definition of a job");
 });

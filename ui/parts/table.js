@@ -48,7 +48,7 @@ export function cellText(name, value) {
   if (Array.isArray(value) && !value.some(isNested)) return said(value.join(", "));
   if (typeof value === "object") return isNested(value) ? el("code", said(JSON.stringify(value))) : "";
   const [, form] = FORMS.find(([names]) => /** @type {RegExp} */ (names).test(name)) ?? [];
-  return /** @type {any} */ (form)?.(value) ?? (typeof value === "number" ? number(value) : said(value));
+  return /** @type {any} */ (form)?.(value) ?? (typeof value === "number" && !/port$/.test(name) ? number(value) : said(value));
 }
 
 function isNested(value) {

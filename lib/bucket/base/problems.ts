@@ -2,7 +2,10 @@ import { Failure, type FailureCode, type Problem } from "../../core/errors.ts";
 import { nearest } from "../../core/nearest.ts";
 import { type Checked, quote } from "../../core/shape.ts";
 
-/** One thing that is wrong in a workspace; `file` is relative to the bucket, `path` the place in that file. */
+/**
+ * One thing that is wrong in a workspace; `file` is relative to the bucket, `path` the place in that file: keys, or such as
+ * `line 2, column 5` where the file cannot be parsed.
+ */
 export interface BuildProblem extends Problem {
   code: FailureCode;
   file: string;

@@ -110,8 +110,9 @@ function configsOf(db: Database, kv: KvStore, job: CatalogJob, { names, ...how }
   const files = filesForPrometheus(catalogFiles(db, job.name, PROMETHEUS_FOLDER));
   const template = files.get(SCRAPE_TEMPLATE);
   const plain = files.get(SCRAPE);
-  const report: Report = (at, message) => {
-    throw new Failure("ErrInvalidJob", `job ${job.name}: ${PROMETHEUS_FOLDER}${at}: ${message}`);
+  const report: Report = (at, message, place = "") => {
+    const told = [PROMETHEUS_FOLDER + at, place, message].filter((part) => part !== "");
+    throw new Failure("ErrInvalidJob", `job ${job.name}: ${told.join(": ")}`);
   };
   const rendered = template && renderForJob(template, job, kv, how);
   const text = rendered ?? (plain && decodedText(plain, SCRAPE, report));

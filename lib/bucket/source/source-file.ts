@@ -2,7 +2,7 @@ import path from "node:path";
 import { parseToml } from "../../codec/config/toml.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
 import { readBounded, unlessMissing } from "../../core/files.ts";
-import { decodeUtf8, lineAndColumn } from "../../core/plain-text.ts";
+import { decodeUtf8, TextFailure, textProblem } from "../../core/plain-text.ts";
 import type { Layout } from "../base/layout.ts";
 import type { FileProblems } from "../base/problems.ts";
 
@@ -27,15 +27,19 @@ export async function readSource<T>(parse: Parse<T>, layout: Layout, found: File
 }
 
 /** The JSON in a file that was read already. A byte order mark is passed over. */
-export const parseSourceJson = parserOf<unknown>(
-  (text) => JSON.parse(text.replace(/^\ufeff/, "")),
-  (error, text) => jsonProblem(error, text.replace(/^\ufeff/, "")),
-);
+export const parseSourceJson = parserOf<unknown>((given) => {
+  const text = given.replace(/^\ufeff/, "");
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw jsonFailure(error, text);
+  }
+});
 
 /** The TOML in a file that was read already. */
-export const parseSourceToml = parserOf(parseToml, messageOf);
+export const parseSourceToml = parserOf(parseToml);
 
-function parserOf<T>(parse: (text: string) => T, problemOf: (error: unknown, text: string) => string): Parse<T> {
+function parserOf<T>(parse: (text: string) => T): Parse<T> {
   return (bytes, found) => {
     if (bytes.length > SOURCE_FILE_BYTES) return void found.error("", `has more than ${SOURCE_FILE_BYTES} bytes`);
     const text = decodeUtf8(bytes);
@@ -43,7 +47,8 @@ function parserOf<T>(parse: (text: string) => T, problemOf: (error: unknown, tex
     try {
       return parse(text);
     } catch (error) {
-      return void found.error("", problemOf(error, text));
+      const { place, what } = textProblem(error);
+      return void found.error(place, what);
     }
   };
 }
@@ -54,26 +59,25 @@ export function relative(layout: Layout, file: string): string {
 }
 
 /** What breaks JSON, without the engine's quotation of the text, and where. */
-function jsonProblem(error: unknown, text: string): string {
+function jsonFailure(error: unknown, text: string): TextFailure {
   const [what] = messageOf(error).split(/, (?:\.\.\.)?"|in JSON at position \d+/);
-  return `not valid JSON: ${what?.trim()} ${brokenAt(error, text)}`.trimEnd();
+  return new TextFailure(text, brokenAt(error, text), `not valid JSON: ${what?.trim()}`);
 }
 
 /**
  * Where JSON breaks. One message of the engine does not say it: then halving finds it, since every text that ends
  * before the unexpected character is only incomplete.
  */
-function brokenAt(error: unknown, text: string): string {
-  const [place] = /\(line \d+ column \d+\)$/.exec(messageOf(error)) ?? [];
-  if (place !== undefined) return place;
+function brokenAt(error: unknown, text: string): number {
+  const [, place] = / at position (\d+) \(line \d+ column \d+\)$/.exec(messageOf(error)) ?? [];
+  if (place !== undefined) return Number(place);
   let [good, bad] = [0, text.length + 1];
   while (bad - good > 1) {
     const middle = (good + bad) >> 1;
     if (isIncomplete(text.slice(0, middle))) good = middle;
     else bad = middle;
   }
-  const { line, column } = lineAndColumn(text, good);
-  return `(line ${line} column ${column})`;
+  return good;
 }
 
 function isIncomplete(text: string): boolean {

@@ -25,9 +25,6 @@ export interface PlacedProblem {
 }
 
 type Finding = Omit<BuildProblem, "code"> & { code?: FailureCode };
-/** How the readers of TOML and YAML, and that of JSON, tell a place. */
-const TOLD_FIRST = /^line (?<line>\d+)(?:, column (?<column>\d+))?: (?<rest>.*)$/s;
-const TOLD_LAST = /^(?<rest>not valid JSON: .*) \(line (?<line>\d+) column (?<column>\d+)\)$/s;
 
 /** Everything that is wrong with a workspace, each with its line and column, by file and place. */
 export function placedProblems(layout: Layout, { errors, warnings }: Problems): PlacedProblem[] {
@@ -60,9 +57,6 @@ function placeProblem({ code, file, path: at, message }: Finding, placerOf: (fil
   const whole = { severity, code: code ?? null, file, line: 1, column: 1, path: at, message } as const;
   const [, line = "", column = ""] = /^line (\d+), column (\d+)$/.exec(at) ?? [];
   if (line !== "") return { ...whole, path: "", line: Number(line), column: Number(column) };
-  const told = TOLD_FIRST.exec(message) ?? TOLD_LAST.exec(message);
-  const { line: row, column: place = "1", rest = message } = told?.groups ?? {};
-  if (row !== undefined) return { ...whole, line: Number(row), column: Number(place), message: rest };
   return { ...whole, ...placerOf(file)(at) };
 }
 
@@ -75,7 +69,7 @@ function placerIn(file: string): Placer {
     const places = file.endsWith(".json") ? placesInJson(text) : placesInToml(text);
     return (at) => lineAndColumn(text, placeOf(places, at));
   } catch {
-    // What cannot be read has its place, if any, in the problem's own message.
+    // A problem of what cannot be read brings its own place, if any.
     return () => ({ line: 1, column: 1 });
   }
 }

@@ -1,7 +1,6 @@
 import path from "node:path";
 import { parseYaml, type YamlValue } from "../../codec/config/yaml.ts";
-import { Failure, messageOf } from "../../core/errors.ts";
-import { decodeUtf8 } from "../../core/plain-text.ts";
+import { decodeUtf8, textProblem } from "../../core/plain-text.ts";
 import { anything, check, type Infer, list, object, optional, string } from "../../core/shape.ts";
 import { bytesOf } from "../base/contents.ts";
 import type { CatalogFile } from "../base/model.ts";
@@ -36,8 +35,8 @@ const GROUP = object({ name: string({ min: 1 }), rules: list(RULE) }, more);
 const ALERTS = object({ groups: list(GROUP) }, more);
 type Rule = Infer<typeof RULE>;
 
-/** Says what is wrong with a file below `_prometheus/`. */
-export type Report = (file: string, message: string) => void;
+/** Says what is wrong with a file below `_prometheus/`, and at which line and column where the reader knows that. */
+export type Report = (file: string, message: string, place?: string) => void;
 
 /**
  * Checks what jobs have below `_prometheus/`; problems are `ErrInvalidJob`. A `scrape.yaml.tpl` is checked when it is
@@ -49,8 +48,9 @@ export function checkPrometheus(jobs: readonly JobSource[], problems: Problems):
   for (const { name: job, file: manifestFile, manifest, files: all } of jobs) {
     const files = filesForPrometheus(all);
     const ports = [...manifest.ports.keys()];
-    const found = problems.in(path.dirname(manifestFile), "ErrInvalidJob");
-    const report: Report = (file, message) => found.error(PROMETHEUS_FOLDER + file, message);
+    const folder = path.dirname(manifestFile);
+    const report: Report = (file, message, place = "") =>
+      problems.error("ErrInvalidJob", `${folder}/${PROMETHEUS_FOLDER}${file}`, place, message);
     const scrape = files.get(SCRAPE);
     if (scrape && files.has(SCRAPE_TEMPLATE)) report(SCRAPE, `there is ${SCRAPE_TEMPLATE} too: keep one of them`);
     const text = scrape && decodedText(scrape, SCRAPE, report);
@@ -59,7 +59,11 @@ export function checkPrometheus(jobs: readonly JobSource[], problems: Problems):
     if (files.has("alerts/certs.yaml") && `${job}/certs.yaml` === OPS_RULES)
       report("alerts/certs.yaml", "ops writes rules of this name for a job ops: give the file another name");
     if (isPrometheus(all) && webPort(job, ports) === undefined)
-      found.warn("prometheus.yml", "alerts get no runbook_url, since no port of the job is known as that of Prometheus");
+      problems.warn(
+        folder,
+        "prometheus.yml",
+        "alerts get no runbook_url, since no port of the job is known as that of Prometheus",
+      );
   }
 }
 
@@ -166,14 +170,15 @@ export function decodedText(file: CatalogFile, at: string, report: Report): stri
 }
 
 function parsedYaml<T>(text: string, file: string, shape: Parameters<typeof check<T>>[0], report: Report): T | undefined {
+  let value: YamlValue;
   try {
-    const value = parseYaml(text);
-    const checked = check(shape, value);
-    if (checked.ok) return value as T;
-    for (const { path: at, message } of checked.problems) report(file, at === "" ? message : `${at}: ${message}`);
+    value = parseYaml(text);
   } catch (error) {
-    if (error instanceof Failure && error.code === "ErrInvalidJob") throw error;
-    report(file, messageOf(error));
+    const { place, what } = textProblem(error);
+    return void report(file, what, place);
   }
+  const checked = check(shape, value);
+  if (checked.ok) return value as T;
+  for (const { path: at, message } of checked.problems) report(file, at === "" ? message : `${at}: ${message}`);
   return undefined;
 }

@@ -1,5 +1,4 @@
-import { Failure } from "../../core/errors.ts";
-import { lineAndColumn } from "../../core/plain-text.ts";
+import { TextFailure } from "../../core/plain-text.ts";
 
 /** A value that keeps the text it was written as. */
 class WrittenValue {
@@ -34,10 +33,8 @@ export class TomlCursor {
   }
 
   /** The failure at this place (or at `at`), with its line and column in characters, both from 1. */
-  failure(expected: string, found?: string, at: number = this.at): Failure {
-    const { line, column } = lineAndColumn(this.text, at);
-    const what = found ?? foundToml(this.text.slice(at));
-    return new Failure("failed", `line ${line}, column ${column}: expected ${expected}, found ${what}`);
+  failure(expected: string, found?: string, at: number = this.at): TextFailure {
+    return new TextFailure(this.text, at, `expected ${expected}, found ${found ?? foundToml(this.text.slice(at))}`);
   }
 
   /** Takes what the sticky expression matches here. */

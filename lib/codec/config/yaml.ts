@@ -1,4 +1,5 @@
 import { Failure } from "../../core/errors.ts";
+import { TextFailure } from "../../core/plain-text.ts";
 import { quote } from "../../core/shape.ts";
 import {
   AFTER_KEY,
@@ -30,7 +31,7 @@ const MOST_YAML_CHARACTERS = 1024 * 1024;
 /**
  * Reads one YAML document, as people write settings of Prometheus: block and flow lists and mappings, plain, quoted,
  * literal (`|`) and folded (`>`) text, comments. Plain words mean what YAML 1.2's core schema says; an integer that a
- * double does not hold stays text. Throws `failed` with the line of whatever else is there: anchors, aliases, tags,
+ * double does not hold stays text. Throws a {@link TextFailure} for whatever else is there: anchors, aliases, tags,
  * directives, a second document, the end mark `...`, a key twice, plain text over several lines in brackets, a number
  * behind `|` or `>`, deeper lines in folded text, tabs as indentation, more than 100 levels. `places` takes the places of
  * all entries in the text without a byte order mark and with `\n` as its line ends.
@@ -281,8 +282,7 @@ class YamlReader {
   }
 
   #fail(why: string): never {
-    const line = this.#text.slice(0, this.#at).split("\n").length;
-    throw new Failure("failed", `line ${line}: ${why}`);
+    throw new TextFailure(this.#text, this.#at, why);
   }
 }
 

@@ -171,7 +171,7 @@ test("hostile sizes and depths end in one clear error each", async (t) => {
   assert.deepEqual(await of(deep(100_000)), [
     "ErrInvalidManifest: workspace/jobs/web/manifest.json: expected an object, found a list",
   ]);
-  assert.match((await of("[".repeat(100_000))).join(), /manifest\.json: not valid JSON: .*\(line 1 column 100001\)$/);
+  assert.match((await of("[".repeat(100_000))).join(), /manifest\.json: line 1, column 100001: not valid JSON: /);
   assert.match(
     (await of(`{"resources": {"ports": {"a": ${deep(50_000)}}}}`)).join(),
     /ports\/a: expected \{\} .*, found a list$/,

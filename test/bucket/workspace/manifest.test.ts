@@ -242,7 +242,7 @@ test("every field is acted on, and what is only not sent to workers is kept", as
 const M = "ErrInvalidManifest";
 const H = "ErrInvalidHookConfiguration";
 const REFUSED: [name: string, manifest: Record<string, unknown> | string, code: string, place: string][] = [
-  ["broken JSON", '{"version": }', M, "not valid JSON"],
+  ["broken JSON", '{"version": }', M, "line 1, column 13: not valid JSON"],
   ["a list", "[]", M, "expected an object"],
   ["null", "null", M, "expected an object"],
   ["a version that is a number", { version: 1 }, M, "version"],

@@ -117,7 +117,7 @@ test("a build refuses files below _prometheus/ that are not UTF-8", async (t) =>
   for (const file of ["scrape.yaml", "alerts/a.yaml"]) {
     const bucket = await makeBucket(t, { ...SPEC, files: { [`${OF}/${file}`]: "" } });
     writeFileSync(path.join(bucket.dir, OF, file), Buffer.from([0x2d, 0xff]));
-    const message = `ErrInvalidJob: workspace/jobs/web: _prometheus/${file}: is not UTF-8 text`;
+    const message = `ErrInvalidJob: workspace/jobs/web/_prometheus/${file}: is not UTF-8 text`;
     await assert.rejects(build(bucket.context(), {}), { code: "ErrInvalidJob", message });
   }
 });
@@ -131,7 +131,7 @@ test("an alert may name its runbook with and without .md", async (t) => {
 
 for (const [what, files, message] of [
   ["both scrape files", { "scrape.yaml": SCRAPE, "scrape.yaml.tpl": "" }, /scrape\.yaml: there is scrape\.yaml\.tpl too/],
-  ["broken YAML", { "scrape.yaml": "- a: [1\n" }, /scrape\.yaml: line 2: expected , or \]/],
+  ["broken YAML", { "scrape.yaml": "- a: [1\n" }, /scrape\.yaml: line 2, column 1: expected , or \]/],
   ["an empty list", { "scrape.yaml": "[]\n" }, /scrape\.yaml: expected at least 1 item/],
   ["a configuration without a name", { "scrape.yaml": "- scheme: http\n" }, /scrape\.yaml: 0\/job_name: is missing/],
   ["a name twice", { "scrape.yaml": "- job_name: a\n- job_name: a\n" }, /job_name a is that of job web too/],
@@ -166,5 +166,5 @@ for (const [what, files, message] of [
     assert.ok("code" in failure, "it was built");
     assert.equal(failure.code, "ErrInvalidJob");
     assert.match(failure.message, message);
-    assert.match(failure.message, /^ErrInvalidJob: workspace\/jobs\/web: _prometheus\//);
+    assert.match(failure.message, /^ErrInvalidJob: workspace\/jobs\/web\/_prometheus\//);
   });

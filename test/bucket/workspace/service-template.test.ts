@@ -125,7 +125,7 @@ test("a program that runs and is not ready has the status 1, and a second start 
   const { describe, run, pid } = await service(t, SLEEPS);
   await run("start");
   const first = pid();
-  describe("START_SECONDS=1\nready() { false; }");
+  describe(`${SLEEPS}\nSTART_SECONDS=1\nready() { false; }`);
   assert.deepEqual(ended(await run("status")), [1, "", `pid ${first} runs, but is not ready\n`]);
   assert.equal((await run("start")).exitCode, 1);
   assert.equal(identify(pid())?.pid, first);

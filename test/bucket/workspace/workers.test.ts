@@ -124,9 +124,9 @@ const REFUSED: [name: string, text: string, sentence: RegExp][] = [
   ["memory as a number", '[{"host": "a", "memory": 512}]', /0\/memory: expected a string, found an integer/],
   ["a tag twice, in other capitals", '[{"host": "a", "tags": {"z": "1", "Z": "2"}}]', /0\/tags\/Z: is there twice/],
   ["a tag that is no text", '[{"host": "a", "tags": {"z": 1}}]', /0\/tags\/z: expected a string/],
-  ["broken JSON, with its place", '[\n  {"host": x}\n]', /not valid JSON: Unexpected token 'x' \(line 2 column 12\)$/],
-  ["JSON that ends too early", '[{"host": "a"', /not valid JSON: Expected .* \(line 1 column 14\)$/],
-  ["an empty file", "", /not valid JSON: Unexpected end of JSON input \(line 1 column 1\)$/],
+  ["broken JSON, with its place", '[\n  {"host": x}\n]', /line 2, column 12: not valid JSON: Unexpected token 'x'$/],
+  ["JSON that ends too early", '[{"host": "a"', /line 1, column 14: not valid JSON: Expected /],
+  ["an empty file", "", /line 1, column 1: not valid JSON: Unexpected end of JSON input$/],
 ];
 
 /** What takes more than a schema to see. */
