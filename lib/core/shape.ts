@@ -4,8 +4,8 @@ import { misspelt, nearest } from "./nearest.ts";
 /** A JSON Schema fragment; the same shapes that check input describe it in openapi.yaml. */
 export type Schema = Record<string, unknown>;
 
-/** Receives what is wrong. A `warning` does not make the value unusable. */
-export type Report = (path: string, message: string, severity?: "error" | "warning") => void;
+/** Receives what is wrong. A `warning` does not make the value unusable; an `unknown` key is an error, but in an answer. */
+export type Report = (path: string, message: string, severity?: "error" | "warning" | "unknown") => void;
 
 /** Turns an unknown value into a typed one. After an error was reported the returned value must not be used. */
 export interface Shape<T> {
@@ -25,13 +25,14 @@ const MOST_PROBLEMS = 100;
 
 /**
  * Checks a value against a shape and collects the problems, at most 100, each with its path (`a/b/0`, empty for the
- * whole); likewise the warnings.
+ * whole); likewise the warnings. An answer may come from a newer version: keys that are unknown are no problem there.
  */
-export function check<T>(shape: Shape<T>, value: unknown): Checked<T> {
+export function check<T>(shape: Shape<T>, value: unknown, { isAnswer = false } = {}): Checked<T> {
   const problems: Problem[] = [];
   const warnings: Problem[] = [];
   const result = shape.check(value, "", (path, message, severity = "error") => {
-    const found = severity === "error" ? problems : warnings;
+    if (severity === "unknown" && isAnswer) return;
+    const found = severity === "warning" ? warnings : problems;
     if (found.length < MOST_PROBLEMS) found.push({ path, message });
   });
   return problems.length === 0 ? { ok: true, value: result, warnings } : { ok: false, problems, warnings };
@@ -262,8 +263,8 @@ function reportUnknown(key: string, { names, rule }: KnownKeys, path: string, re
   const meant = unknown === "judge" ? misspelt(key, names) : undefined;
   const close = meant ?? nearest(key, names);
   const hint = close === undefined ? "" : `; did you mean ${quote(aliases[close] ?? close)}?`;
-  const isError = unknown === "refuse" || meant !== undefined;
-  report(join(path, key), `is not a known field${hint}`, isError ? "error" : "warning");
+  const mistake = meant === undefined ? "warning" : "error";
+  report(join(path, key), `is not a known field${hint}`, unknown === "refuse" ? "unknown" : mistake);
 }
 
 /** A value of this shape, or null. */

@@ -147,7 +147,7 @@ export function rowsOf(db: Database): Record<string, number> {
 }
 
 /** A snapshot of a bucket, as lists show it. */
-type Snapshot = Awaited<ReturnType<typeof describeSnapshot>>;
+export type Snapshot = Awaited<ReturnType<typeof describeSnapshot>>;
 
 const SNAPSHOT_NAME = /^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)(\.\d{3}Z)-[0-9a-f]{8}$/;
 const SUFFIX = ".tar.gz";

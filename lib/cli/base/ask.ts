@@ -11,19 +11,25 @@ export function isAsking(): boolean {
   return asking > 0;
 }
 
+/** Whether there is a person at a terminal on stdin and stderr, who can be asked. */
+export function canAsk(): boolean {
+  return process.stdin.isTTY && process.stderr.isTTY;
+}
+
 /**
- * Asks the person at the terminal on stderr for one line; undefined where stdin or stderr is no terminal, or at Ctrl-D. With
+ * Asks the person at the terminal on stderr for one line; undefined where there is nobody, or at Ctrl-D. With
  * `secret` nothing of what is typed is shown.
  */
 export async function askedOnTerminal(question: string, { secret = false } = {}): Promise<string | undefined> {
-  if (!process.stdin.isTTY || !process.stderr.isTTY) return undefined;
+  if (!canAsk()) return undefined;
   const { lines } = linesTyped({ secret });
   asking++;
   try {
     if (secret) toStderr(question);
     const ended = new Promise<undefined>((resolve) => lines.once("close", () => resolve(undefined)));
     const answer = await Promise.race([lines.question(secret ? "" : question), ended]);
-    if (secret) toStderr("\n");
+    // A terminal shows neither a secret's Enter nor Ctrl-D.
+    if (secret || answer === undefined) toStderr("\n");
     return answer?.trim();
   } finally {
     asking--;

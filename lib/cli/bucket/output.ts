@@ -1,4 +1,6 @@
+import { sleep } from "../../core/async.ts";
 import { explain } from "../../core/errors.ts";
+import type { LogChunk } from "../../run/activity.ts";
 import type { RunParams, RunStatus } from "../../run/protocol.ts";
 import { EXIT } from "../base/flags.ts";
 import { diffColours, hasColours, toStderr, toStdout } from "../base/terminal.ts";
@@ -51,6 +53,11 @@ export async function showResult(view: RunView | undefined, result: unknown): Pr
   }
 }
 
+/** What following a run needs of a piece of its Activity. */
+export type LogPiece = Pick<LogChunk, "next" | "data" | "done">;
+
+/** How long after nothing new a log is read again. */
+const LOOK_AGAIN_MS = 200;
 /** Among so many last lines the reason of a failure is looked for. */
 const LAST_LINES = 50;
 
@@ -78,9 +85,24 @@ export class Lines {
     this.#rest = "";
   }
 
-  /** Whether one of the last lines has this text. The process of a run that was killed has not told why. */
-  hasSaid(text: string): boolean {
-    return this.#last.some((line) => line.includes(text));
+  /** Adds the Activity of a run from a byte on until the run has ended; `next` answers the piece at a byte. */
+  async follow(next: (after: number) => Promise<LogPiece>, from: number, signal: AbortSignal): Promise<void> {
+    try {
+      for (let [after, isDone] = [from, false]; !isDone; ) {
+        const chunk = await next(after);
+        this.add(chunk.data);
+        ({ next: after, done: isDone } = chunk);
+        if (!isDone && chunk.data === "") await sleep(LOOK_AGAIN_MS, signal);
+      }
+    } finally {
+      this.end();
+    }
+  }
+
+  /** Why a run failed, where none of the last lines has it: the process of a run that was killed has not told why. */
+  untold({ status, error }: { status: RunStatus; error: string | null }): string | undefined {
+    const isTold = !error || status !== "failed" || this.#last.some((line) => line.includes(error));
+    return isTold ? undefined : error;
   }
 
   #hand(line: string): void {

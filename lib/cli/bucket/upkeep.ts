@@ -1,33 +1,11 @@
-import path from "node:path";
 import { type Layout, layoutOf } from "../../bucket/base/layout.ts";
 import { restoreBucket, verifySnapshot } from "../../bucket/snapshots/restore.ts";
-import { deleteSnapshot, findSnapshot, listSnapshots, snapshotNames } from "../../bucket/snapshots/snapshots.ts";
-import { idNamed, uuidV7 } from "../../codec/uuid.ts";
+import { findSnapshot, snapshotNames } from "../../bucket/snapshots/snapshots.ts";
+import { idNamed } from "../../codec/uuid.ts";
 import { exists, realPlace } from "../../core/files.ts";
 import { counted } from "../../core/plain-text.ts";
-import { takeBucket } from "../../run/recovery.ts";
 import { bucketDir, EXIT, type Parsed, wantsJson } from "../base/flags.ts";
-import { printJson, printTable, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
-import { initialisedBucket } from "./bucket.ts";
-
-/** `ops snapshot list`. Answers exit code 1 where a snapshot cannot be used. */
-export async function listSnapshotsCommand(input: Parsed): Promise<number> {
-  const { items } = await listSnapshots(await initialisedBucket(bucketDir(input)), { limit: Number.POSITIVE_INFINITY });
-  return showSnapshots(items, input);
-}
-
-/** Shows snapshots; exit code 1 where one cannot be used. */
-export function showSnapshots(items: Awaited<ReturnType<typeof listSnapshots>>["items"], input: Parsed): number {
-  const damaged = items.filter(({ error }) => error !== null);
-  if (wantsJson(input)) printJson(items);
-  else if (items.length === 0) toStdout("there are no snapshots; make one with `ops snapshot create`\n");
-  else {
-    const rows = items.map(({ name, created_at, size_bytes, note }) => [name, created_at, size_bytes, note]);
-    printTable(["name", "created_at", "size_bytes", "note"], rows);
-  }
-  for (const { error } of damaged) toStderr(`ops: ${error ?? ""}\n`);
-  return damaged.length === 0 ? EXIT.done : EXIT.failed;
-}
+import { printJson, stopRequest, toStdout } from "../base/terminal.ts";
 
 /** `ops snapshot verify`. Takes no lock: the live bucket is not read. */
 export async function verifySnapshotCommand(input: Parsed): Promise<number> {
@@ -54,22 +32,8 @@ export async function restoreCommand(input: Parsed): Promise<number> {
   return EXIT.done;
 }
 
-/** `ops snapshot delete`. */
-export async function deleteSnapshotCommand(input: Parsed): Promise<number> {
-  const [name = ""] = input.operands;
-  const layout = await initialisedBucket(bucketDir(input));
-  const file = await findSnapshot(layout, await snapshotNamed(layout, name));
-  {
-    await using _ = await takeBucket(layout, uuidV7(), "snapshot delete");
-    await deleteSnapshot(layout, path.basename(file));
-  }
-  if (wantsJson(input)) printJson({ name: path.basename(file, ".tar.gz") });
-  else toStdout(`${file} is removed\n`);
-  return EXIT.done;
-}
-
 /** The name of the snapshot that a whole name, or its beginning or end, names, also with its suffix. */
-async function snapshotNamed(layout: Layout, given: string): Promise<string> {
+export async function snapshotNamed(layout: Layout, given: string): Promise<string> {
   return idNamed(given.replace(/\.tar\.gz$/, ""), await snapshotNames(layout), "snapshot");
 }
 

@@ -1,6 +1,7 @@
 import { LAST_OUTCOMES, STATES } from "../../bucket/catalog/states.ts";
 import type { ViewName } from "../../bucket/catalog/views.ts";
 import { AS_JSON, BUCKET_DIR, type Command, type Flag } from "../base/flags.ts";
+import { inBucket } from "./in-bucket.ts";
 import { olderSpelling } from "./older.ts";
 
 const TABLE_AS_JSON: Flag = { name: "json", help: "Print JSON instead of a table" };
@@ -40,90 +41,84 @@ const VIEWS: Record<ViewName, { summary: string; flags: Flag[] }> = {
   certs: { summary: "Show the certificates and when they end", flags: [ONLY_JOBS, ONLY_WORKERS] },
 };
 
-const CATS = Object.entries(VIEWS).map(
-  ([name, { summary, flags }]): Command => ({
+const CATS = Object.entries(VIEWS).map(([name, { summary, flags }]) =>
+  inBucket({
     name: `cat ${name}`,
     summary,
-    flags: [BUCKET_DIR, ...flags, TABLE_AS_JSON],
-    run: async (input) => (await import("../bucket/catalog.ts")).catCommand(name as ViewName, input),
-    remote: async (input, target) => (await import("../remote/views.ts")).remoteView(name as ViewName, input, target),
+    flags: [...flags, TABLE_AS_JSON],
+    async work() {
+      const { showView } = await import("../state/catalog.ts");
+      return (bucket, input) => showView(name as ViewName, bucket, input);
+    },
   }),
 );
 
 /** Commands that show the catalog, the key-value store and the logs. They take no lock, but for those that change secrets. */
 export const READING_COMMANDS: readonly Command[] = [
-  {
+  inBucket({
     name: "info",
     summary: "Show a bucket: its id, its update sequence, how much it holds",
-    flags: [BUCKET_DIR, TABLE_AS_JSON],
-    run: async (input) => (await import("../bucket/catalog.ts")).infoCommand(input),
-    remote: async (input, target) => (await import("../remote/views.ts")).remoteInfo(input, target),
-  },
+    flags: [TABLE_AS_JSON],
+    work: async () => (await import("../state/catalog.ts")).showInfo,
+  }),
   ...CATS,
   ...CATS.filter(({ name }) => name === "cat ports").map((ports) => olderSpelling("cat job_ports", ports)),
-  {
+  inBucket({
     name: "cat kv get",
     summary: "Show one key of the key-value store",
     operands: [
       { name: "namespace", help: "For example vars/job/web" },
       { name: "key", help: "The key" },
     ],
-    flags: [BUCKET_DIR, { name: "reveal", help: "Show the value of a secret" }, TABLE_AS_JSON],
-    run: async (input) => (await import("../bucket/catalog.ts")).kvGetCommand(input),
-    remote: async (input, target) => (await import("../remote/views.ts")).remoteKey(input, target),
-  },
-  {
+    flags: [{ name: "reveal", help: "Show the value of a secret" }, TABLE_AS_JSON],
+    work: async () => (await import("../state/catalog.ts")).showKey,
+  }),
+  inBucket({
     name: "cat prometheus",
     summary: "Show which jobs have scrape configurations, alerts, runbooks and dashboards for Prometheus",
-    flags: [BUCKET_DIR, ONLY_JOBS, TABLE_AS_JSON],
-    run: async (input) => (await import("../bucket/catalog.ts")).prometheusCommand(input),
-    remote: async (input, target) => (await import("../remote/views.ts")).remotePrometheus(input, target),
-  },
-  {
+    flags: [ONLY_JOBS, TABLE_AS_JSON],
+    work: async () => (await import("../state/catalog.ts")).showPrometheus,
+  }),
+  inBucket({
     name: "cat prometheus get",
     summary: "Print one file that a job has for Prometheus, as it was built",
     operands: [
       { name: "job", help: "The job" },
       { name: "path", help: "Below _prometheus/, for example alerts/disk.yaml" },
     ],
-    flags: [BUCKET_DIR],
-    run: async (input) => (await import("../bucket/catalog.ts")).prometheusGetCommand(input),
-    remote: async (input, target) => (await import("../remote/views.ts")).remotePrometheusFile(input, target),
-  },
-  {
+    flags: [],
+    work: async () => (await import("../state/catalog.ts")).printPrometheusFile,
+  }),
+  inBucket({
     name: "cat prometheus scrape",
     summary: "Print what Prometheus has to scrape, as a YAML list for scrape_configs",
     flags: [
-      BUCKET_DIR,
       ONLY_JOBS,
       { name: "reveal", help: "Show secrets that templates read instead of <secret>" },
       { name: "json", help: "Print JSON instead of YAML" },
     ],
-    run: async (input) => (await import("../bucket/catalog.ts")).prometheusScrapeCommand(input),
-    remote: async (input, target) => (await import("../remote/views.ts")).remoteScrape(input, target),
-  },
-  {
+    work: async () => (await import("../state/catalog.ts")).showScrape,
+  }),
+  inBucket({
     name: "kv set-secret",
     summary: "Store a secret of a job; its value is read from stdin, to the last byte, or typed unseen",
     operands: [
       { name: "job", help: "The job that may read it" },
       { name: "key", help: "The key, as templates and hooks ask for it" },
     ],
-    flags: [BUCKET_DIR, { name: "ttl", value: "SECONDS", help: "Delete the secret after that time (default: never)" }, AS_JSON],
-    run: async (input) => (await import("../bucket/catalog.ts")).setSecretCommand(input),
-    remote: async (input, target) => (await import("../remote/views.ts")).remoteSetSecret(input, target),
-  },
-  {
+    flags: [{ name: "ttl", value: "SECONDS", help: "Delete the secret after that time (default: never)" }, AS_JSON],
+    work: async () => (await import("../state/catalog.ts")).storeSecret,
+  }),
+  inBucket({
     name: "kv delete-secret",
     summary: "Delete a secret of a job",
     operands: [
       { name: "job", help: "Its job" },
       { name: "key", help: "The key" },
     ],
-    flags: [BUCKET_DIR, AS_JSON],
-    run: async (input) => (await import("../bucket/catalog.ts")).deleteSecretCommand(input),
-    remote: async (input, target) => (await import("../remote/views.ts")).remoteDeleteSecret(input, target),
-  },
+    flags: [AS_JSON],
+    work: async () => (await import("../state/catalog.ts")).removeSecret,
+  }),
   {
     name: "kv export",
     summary: "Print the variables and secrets of jobs that no build writes, as JSON lines for ops kv import",

@@ -180,7 +180,7 @@ async function namesOf(dir: string): Promise<Names> {
   return {
     runNamed: async (given) => (await import("../../run/record.ts")).runNamed(await initialisedBucket(dir), given),
     snapshotNamed: async (given) => (await import("../bucket/upkeep.ts")).snapshotFile(dir, given),
-    hooks: async () => (await import("../bucket/catalog.ts")).catalogHooks(dir),
+    hooks: async () => (await (await (await import("../state/access.ts")).accessHere(dir)).view("hooks", {})).items,
   };
 }
 

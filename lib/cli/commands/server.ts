@@ -169,8 +169,14 @@ export const SERVER_COMMANDS: readonly Command[] = [
   {
     name: "login",
     summary: "Sign in to a server: exchange the API token for a session that later commands use",
-    operands: [BASE_URL],
-    flags: [...OF_SERVER.filter(({ name }) => name !== "bucket"), AS_JSON],
+    operands: [{ ...BASE_URL, help: "The server, for example https://ops.example:9090 (default: OPS_SERVER)" }],
+    flags: [
+      { name: "server", value: "URL", help: "The server, in place of base_url (or OPS_SERVER); never one that ops.conf names" },
+      { name: "token-file", value: "FILE", help: "File of the API token (or OPS_SERVE_TOKEN; default: typed unseen, or stdin)" },
+      { name: "ca-file", value: "FILE", help: "PEM certificates to trust besides the system's, kept for later commands" },
+      ...OF_SERVER.filter(({ name }) => name === "totp"),
+      AS_JSON,
+    ],
     run: async (input) => (await import("../remote/login.ts")).loginCommand(input),
   },
   {

@@ -1,4 +1,5 @@
 import { AS_JSON, BUCKET_DIR, bucketDir, type Command, EXIT, type Flag, type Operand } from "../base/flags.ts";
+import { inBucket } from "./in-bucket.ts";
 import { runCommand } from "./run-command.ts";
 
 const OF_SERVER: Flag[] = [
@@ -72,33 +73,31 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
     summary: "Examine this host, the bucket and its workers, or a server, and give advice for each finding",
     flags: [BUCKET_DIR, ...OF_SERVER, AS_JSON],
     run: async (input) => (await import("../bucket/doctor.ts")).doctorCommand(input),
-    remote: async (input, target) => (await import("../remote/views.ts")).remoteDoctor(input, target),
+    remote: async (input, target) => (await import("../remote/upkeep.ts")).remoteDoctor(input, target),
   },
   runCommand("drift", { name: "drift" }),
   runCommand("gc", { name: "gc" }),
   runCommand("snapshot_create", { name: "snapshot create" }),
-  {
+  inBucket({
     name: "snapshot list",
     summary: "Show the snapshots of the bucket, newest first",
-    flags: [BUCKET_DIR, AS_JSON],
-    run: async (input) => (await import("../bucket/upkeep.ts")).listSnapshotsCommand(input),
-    remote: async (input, target) => (await import("../remote/views.ts")).remoteSnapshots(input, target),
-  },
+    flags: [AS_JSON],
+    work: async () => (await import("../state/snapshots.ts")).listSnapshots,
+  }),
   {
     name: "snapshot verify",
     summary: "Restore a snapshot into a temporary bucket and compare; the bucket itself is not touched",
     operands: [SNAPSHOT],
     flags: [BUCKET_DIR, AS_JSON],
     run: async (input) => (await import("../bucket/upkeep.ts")).verifySnapshotCommand(input),
-    remote: async (input, target) => (await import("../remote/views.ts")).remoteVerifySnapshot(input, target),
+    remote: async (input, target) => (await import("../remote/upkeep.ts")).remoteVerifySnapshot(input, target),
   },
   RESTORE,
-  {
+  inBucket({
     name: "snapshot delete",
     summary: "Remove a snapshot of the bucket",
     operands: [{ name: "snapshot", help: "Its name as `ops snapshot list` shows it" }],
-    flags: [BUCKET_DIR, AS_JSON],
-    run: async (input) => (await import("../bucket/upkeep.ts")).deleteSnapshotCommand(input),
-    remote: async (input, target) => (await import("../remote/views.ts")).remoteDeleteSnapshot(input, target),
-  },
+    flags: [AS_JSON],
+    work: async () => (await import("../state/snapshots.ts")).deleteSnapshot,
+  }),
 ];

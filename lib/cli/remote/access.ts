@@ -1,12 +1,18 @@
-import type { LogChunk } from "../../run/activity.ts";
-import type { LogLines } from "../../run/log-view.ts";
 import type { Target } from "../base/flags.ts";
 import { toStderr } from "../base/terminal.ts";
-import type { BucketAccess, RevisionDiff, RunDetail, RunsWanted, Summary, WaitingStart } from "../state/access.ts";
-import { CHUNK, RUN } from "./follow.ts";
-import { expectAnswer, openRemoteBucket, PAGE, patiently, type RemoteBucket } from "./remote-bucket.ts";
+import type { BucketAccess, RunDetail, RunsWanted } from "../state/access.ts";
+import { catalogOn } from "./catalog.ts";
+import { nextPiece } from "./follow.ts";
+import {
+  expectAnswer,
+  namedAnswer,
+  namedAnswers,
+  openRemoteBucket,
+  PAGE,
+  patiently,
+  type RemoteBucket,
+} from "./remote-bucket.ts";
 
-const POLL_SECONDS = 30;
 const PAGE_RUNS = 100;
 
 const tell = (text: string) => toStderr(`${text}\n`);
@@ -15,53 +21,46 @@ const tell = (text: string) => toStderr(`${text}\n`);
 export async function accessOn(target: Target): Promise<BucketAccess> {
   const bucket = await openRemoteBucket(target);
   const { client } = bucket;
-  const get = async <T>(path: string, query = {}) => (await bucket.get(path, query)) as T;
   return {
+    ...catalogOn(bucket),
     async place() {
-      const { project, name } = await bucket.get("");
+      const { project, name } = await namedAnswer("Bucket", await bucket.get(""));
       return `${project}/${name} on ${client.base.origin}`;
     },
     runNamed: (given) => bucket.runNamed(given),
     revisionNamed: (given) => bucket.revisionNamed(given),
     runs: (wanted) => newestRuns(bucket, wanted),
-    async run(id) {
-      const run = await patiently({ tell }, () => bucket.get(`/runs/${id}`));
-      expectAnswer(RUN, run);
-      return run as unknown as RunDetail;
-    },
-    async log(id, after, signal) {
-      const ask = () => bucket.get(`/runs/${id}/logs`, { after, timeout: POLL_SECONDS }, { signal });
-      const chunk = await patiently({ signal, tell }, ask);
-      expectAnswer(CHUNK, chunk);
-      return chunk as unknown as LogChunk;
-    },
-    lines: (id, wanted) => get<LogLines>(`/runs/${id}/logs/lines`, { ...wanted, timeout: 0 }),
+    run: async (id) => await namedAnswer("RunDetail", await patiently({ tell }, () => bucket.get(`/runs/${id}`))),
+    log: (id, after, signal) => nextPiece(bucket, id, after, { signal, tell }),
+    lines: async (id, wanted) =>
+      await namedAnswer("LogLines", await bucket.get(`/runs/${id}/logs/lines`, { ...wanted, timeout: 0 })),
     cancel: async (id) => void (await client.call("POST", bucket.path(`/runs/${id}/cancel`), { json: {} })),
-    revisions: () => bucket.all("/source/revisions") as unknown as ReturnType<BucketAccess["revisions"]>,
-    diff: (id, against) => get<RevisionDiff>(`/source/revisions/${id}/diff`, { against }),
-    summary: () => get<Summary>("/summary"),
-    line: async () => ({ waiting: (await get<{ items: WaitingStart[] }>("/queue")).items, holder: null }),
-    sshKey: () => get("/secrets/ssh_key"),
-    storeSshKey: async (privateKey) =>
-      (await client.call("PUT", bucket.path("/secrets/ssh_key"), { json: { private_key: privateKey } })) as unknown as Awaited<
-        ReturnType<BucketAccess["storeSshKey"]>
-      >,
+    revisions: async () => await namedAnswers("Revision", await bucket.all("/source/revisions")),
+    diff: async (id, against) => await namedAnswer("RevisionDiff", await bucket.get(`/source/revisions/${id}/diff`, { against })),
+    summary: async () => await namedAnswer("BucketSummary", await bucket.get("/summary")),
+    line: async () => ({ waiting: await namedAnswers("WaitingStart", (await bucket.get("/queue")).items), holder: null }),
+    sshKey: async () => await namedAnswer("SshKey", await bucket.get("/secrets/ssh_key")),
+    async storeSshKey(private_key) {
+      return await namedAnswer("SshKey", await client.call("PUT", bucket.path("/secrets/ssh_key"), { json: { private_key } }));
+    },
     removeSshKey: async () => void (await client.call("DELETE", bucket.path("/secrets/ssh_key"))),
+    snapshots: async () => await namedAnswers("Snapshot", await bucket.all("/snapshots")),
+    async removeSnapshot(given) {
+      const name = await bucket.snapshotNamed(given);
+      await client.call("DELETE", bucket.path("/snapshots", name));
+      return name;
+    },
   };
 }
 
-async function newestRuns(bucket: RemoteBucket, { limit, ...wanted }: RunsWanted): Promise<RunDetail[]> {
-  const runs: RunDetail[] = [];
-  for (let cursor: unknown; runs.length < limit; ) {
-    const query = {
-      ...wanted,
-      limit: Math.min(PAGE_RUNS, limit - runs.length),
-      ...(cursor !== undefined && { cursor: String(cursor) }),
-    };
+async function newestRuns(bucket: RemoteBucket, { limit, ...wanted }: RunsWanted): Promise<Omit<RunDetail, "progress">[]> {
+  const runs: unknown[] = [];
+  for (let cursor: string | undefined; runs.length < limit; ) {
+    const query = { ...wanted, cursor, limit: Math.min(PAGE_RUNS, limit - runs.length) };
     const { items, next_cursor: next } = expectAnswer(PAGE, await bucket.get("/runs", query));
-    runs.push(...(items as unknown as RunDetail[]));
+    runs.push(...items);
+    if (typeof next !== "string") break;
     cursor = next;
-    if (cursor === undefined) break;
   }
-  return runs;
+  return await namedAnswers("Run", runs);
 }

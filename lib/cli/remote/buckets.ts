@@ -1,39 +1,49 @@
 import { Failure } from "../../core/errors.ts";
 import { counted } from "../../core/plain-text.ts";
-import { quote } from "../../core/shape.ts";
-import { askedOnTerminal } from "../base/ask.ts";
+import { boolean, integer, object, quote } from "../../core/shape.ts";
+import type { Answer } from "../../server/routes/shapes.ts";
+import { askedOnTerminal, canAsk } from "../base/ask.ts";
 import { EXIT, type Parsed, type Target, wantsJson } from "../base/flags.ts";
 import { printJson, printTable, shortId, shownTime, toStdout } from "../base/terminal.ts";
-import type { ApiClient } from "./client.ts";
-import { allItems, bucketNamed, type Item, openRemoteBucket } from "./remote-bucket.ts";
+import {
+  allItems,
+  bucketNamed,
+  expectAnswer,
+  namedAnswer,
+  namedAnswers,
+  openRemoteBucket,
+  type RemoteBucket,
+} from "./remote-bucket.ts";
 import { openServer } from "./target.ts";
 
 const BUCKETS = "/api/buckets";
+const INITIALISED = object({ schema_version: integer(), upgraded: boolean() });
+type Bucket = Answer<"Bucket">;
 
 /** `ops buckets list`. */
 export async function listBuckets(input: Parsed, target: Target): Promise<number> {
-  const items = await allItems(await openServer(target), BUCKETS);
+  const items = await namedAnswers("Bucket", await allItems(await openServer(target), BUCKETS));
   if (wantsJson(input)) printJson(items);
   else if (items.length === 0) toStdout("the server has no bucket yet; make one with `ops buckets create PROJECT/NAME`\n");
   else {
-    const rows = items.map((one) => [labelOf(one), String(one.id), stateOf(one), ...lastRun(one.last_run as Item | null)]);
+    const rows = items.map((one) => [labelOf(one), one.id, stateOf(one), ...lastRun(one)]);
     printTable(["bucket", "id", "state", "last run", "at"], rows);
   }
   return EXIT.done;
 }
 
-function labelOf({ project, name }: Item): string {
+function labelOf({ project, name }: Bucket): string {
   return `${project}/${name}`;
 }
 
-function stateOf({ initialized, failed_allocations: failed, active_run: active }: Item): string {
-  if (initialized !== true) return "not initialised";
+function stateOf({ initialized, failed_allocations: failed, active_run: active }: Bucket): string {
+  if (!initialized) return "not initialised";
   if (active !== null) return "a run goes on";
-  return Number(failed) > 0 ? `${counted(Number(failed), "allocation")} failed` : "ok";
+  return failed ? `${counted(failed, "allocation")} failed` : "ok";
 }
 
-function lastRun(run: Item | null): (string | null)[] {
-  return run ? [`${run.kind} ${run.status} ${shortId(String(run.id))}`, shownTime(String(run.created_at))] : [null, null];
+function lastRun({ last_run: run }: Bucket): (string | null)[] {
+  return run ? [`${run.kind} ${run.status} ${shortId(run.id)}`, shownTime(run.created_at)] : [null, null];
 }
 
 /** The two parts of `project/name`. Throws `usage`. */
@@ -46,7 +56,8 @@ function partsOf(label: string): { project: string; name: string } {
 /** `ops buckets create <project/name>`: prints the id. */
 export async function createBucket(input: Parsed, target: Target): Promise<number> {
   const label = partsOf(input.operands[0] ?? "");
-  const bucket = await (await openServer(target)).call("POST", BUCKETS, { json: label });
+  const made = await (await openServer(target)).call("POST", BUCKETS, { json: label });
+  const bucket = await namedAnswer("Bucket", made);
   if (wantsJson(input)) printJson(bucket);
   else toStdout(`${bucket.id}\n`);
   return EXIT.done;
@@ -57,7 +68,8 @@ export async function renameBucket(input: Parsed, target: Target): Promise<numbe
   const [given, label = ""] = input.operands;
   const json = partsOf(label);
   const client = await openServer(target);
-  const bucket = await client.call("PUT", `${BUCKETS}/${await bucketNamed(client, given)}`, { json });
+  const answer = await client.call("PUT", `${BUCKETS}/${await bucketNamed(client, given)}`, { json });
+  const bucket = await namedAnswer("Bucket", answer);
   if (wantsJson(input)) printJson(bucket);
   else toStdout(`bucket ${bucket.id} is ${labelOf(bucket)} now\n`);
   return EXIT.done;
@@ -67,7 +79,7 @@ export async function renameBucket(input: Parsed, target: Target): Promise<numbe
 export async function deleteBucket(input: Parsed, target: Target): Promise<number> {
   const client = await openServer(target);
   const path = `${BUCKETS}/${await bucketNamed(client, input.operands[0])}`;
-  const bucket = await client.call("GET", path);
+  const bucket = await namedAnswer("Bucket", await client.call("GET", path));
   if (!input.switches.has("yes")) await requireName(labelOf(bucket));
   await client.call("DELETE", path);
   if (wantsJson(input)) printJson({ id: bucket.id, project: bucket.project, name: bucket.name });
@@ -76,18 +88,18 @@ export async function deleteBucket(input: Parsed, target: Target): Promise<numbe
 }
 
 async function requireName(label: string): Promise<void> {
+  if (!canAsk()) throw new Failure("usage", `${label} is not deleted: give --yes where nobody can type its name`);
   const what = `This deletes the source, the revisions, the database, the secrets and the logs of ${label}`;
   const typed = await askedOnTerminal(`${what}.\nType ${label} to delete it: `);
   if (typed === label) return;
-  const why = typed === undefined ? "give --yes where nobody can type its name" : "the name was not typed";
-  throw new Failure(typed === undefined ? "usage" : "failed", `${label} is not deleted: ${why}`);
+  throw new Failure("failed", `${label} is not deleted: the name was not typed`);
 }
 
 /** `ops buckets init [bucket]`. */
 export async function initBucket(input: Parsed, target: Target): Promise<number> {
   const client = await openServer(target);
   const id = await bucketNamed(client, input.operands[0] ?? target.bucket);
-  const done = await client.call("POST", `${BUCKETS}/${id}/init`, { json: {} });
+  const done = expectAnswer(INITIALISED, await client.call("POST", `${BUCKETS}/${id}/init`, { json: {} }));
   if (wantsJson(input)) printJson({ bucket_id: id, ...done });
   else toStdout(`bucket ${id} ${done.upgraded ? "is ready" : "was up to date"} (schema ${done.schema_version})\n`);
   return EXIT.done;
@@ -113,21 +125,18 @@ export async function openCommand(input: Parsed, target: Target): Promise<number
   // The list of workers has no page for each: it is filtered.
   const rest =
     what === "worker" && id !== "" ? `workers?q=${encodeURIComponent(id)}` : joined(PLACES[what] ?? "", encodeURIComponent(id));
-  const address = consoleOf(bucket.client, joined(`buckets/${bucket.id}`, rest));
+  const { origin, pathname } = bucket.client.base;
+  const address = `${origin}${pathname.replace(/\/$/, "")}/#/${joined(`buckets/${bucket.id}`, rest)}`;
   if (wantsJson(input)) printJson({ address });
   else toStdout(`${address}\n`);
   return EXIT.done;
 }
 
-async function wholeName(what: string, name: string, bucket: Awaited<ReturnType<typeof openRemoteBucket>>): Promise<string> {
+async function wholeName(what: string, name: string, bucket: RemoteBucket): Promise<string> {
   if (what === "run") return await bucket.runNamed(name);
   return what === "revision" ? await bucket.revisionNamed(name) : name;
 }
 
 function joined(...parts: readonly string[]): string {
   return parts.filter((part) => part !== "").join("/");
-}
-
-function consoleOf({ base }: ApiClient, path: string): string {
-  return `${base.origin}${base.pathname.replace(/\/$/, "")}/#/${path}`;
 }

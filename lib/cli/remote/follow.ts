@@ -1,12 +1,12 @@
 import { uuidV7 } from "../../codec/uuid.ts";
 import { sleep } from "../../core/async.ts";
 import { cancelledFailure, Failure, messageOf } from "../../core/errors.ts";
-import { boolean, check, type Infer, integer, isObject, optional, string } from "../../core/shape.ts";
+import { anything, boolean, check, type Infer, integer, isObject, nullable, object, string } from "../../core/shape.ts";
 import { PROGRESS, type Progress, RUN_STATUS } from "../../run/protocol.ts";
 import { shortId } from "../base/terminal.ts";
-import { Lines } from "../bucket/output.ts";
+import { Lines, type LogPiece } from "../bucket/output.ts";
 import type { CallOptions } from "./client.ts";
-import { answerWith, expectAnswer, type Item, patiently, type RemoteBucket } from "./remote-bucket.ts";
+import { expectAnswer, type Item, patiently, type RemoteBucket, type Retry } from "./remote-bucket.ts";
 
 const POLL_SECONDS = 30;
 const IDLE_MS = 200;
@@ -16,13 +16,13 @@ const CANCEL_SILENCE_MS = 10_000;
 const HELD_SECONDS = 60;
 
 const UUID = string({ pattern: /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/, means: "a UUID" });
-const STARTED = answerWith({ run_id: UUID });
+const STARTED = object({ run_id: UUID });
 /** A piece of Activity. */
-export const CHUNK = answerWith({ next: integer({ min: 0 }), data: string(), done: boolean() });
-/** What every run has. */
-export const RUN = answerWith({ status: RUN_STATUS, error: optional(string()) });
+const PIECE = object({ next: integer({ min: 0 }), data: string(), done: boolean() });
+/** What is followed of a run. */
+const RUN = object({ status: RUN_STATUS, error: nullable(string()), result: anything() });
 /** How a run on a server ended; `result` is what the run left, `untold` why it failed where Activity does not tell. */
-export type EndedRun = Infer<typeof RUN> & { id: string; result: unknown; untold: string | undefined };
+export type EndedRun = Infer<typeof RUN> & { id: string; untold: string | undefined };
 
 /** Who follows a run. */
 export interface Follower {
@@ -156,26 +156,14 @@ export async function followRun(bucket: RemoteBucket, id: string, follower: Foll
   };
   if (follower.signal.aborted) cancel();
   else follower.signal.addEventListener("abort", cancel, { once: true });
-  const read = (path: string) =>
-    patiently({ ...patienceOf(follower), signal }, () => bucket.client.call("GET", path, { signal }));
+  const retry = { ...patienceOf(follower), signal };
   try {
-    for (let after = 0; ; ) {
-      const chunk = expectAnswer(CHUNK, await read(`${run}/logs?after=${after}&timeout=${POLL_SECONDS}`));
-      lines.add(chunk.data);
-      if (chunk.done) break;
-      if (chunk.data === "") await sleep(IDLE_MS, signal);
-      after = chunk.next;
-    }
-    lines.end();
-    const answer = await read(run);
+    await lines.follow((after) => nextPiece(bucket, id, after, retry), 0, signal);
+    const ended = expectAnswer(RUN, await patiently(retry, () => bucket.client.call("GET", run, { signal })));
     const { confirmed: done, total } = (confirmed as Progress["cancel"]) ?? {};
     if (total !== undefined) follower.tell(`cancelled: ${done} of ${total} confirmed to have ended`);
-    const ended = expectAnswer(RUN, answer);
-    const { error = "" } = ended;
-    const untold = ended.status === "failed" && error !== "" && !lines.hasSaid(error) ? error : undefined;
-    return { id, ...ended, result: answer.result ?? null, untold };
+    return { id, ...ended, untold: lines.untold(ended) };
   } catch (error) {
-    lines.end();
     const state = signal.aborted ? "is left alone" : "goes on as far as is known here";
     follower.tell(`run ${id} ${state}; \`ops runs follow ${shortId(id)}\` shows it`);
     throw follower.signal.aborted ? new Failure("cancelled", messageOf(error), { cause: error }) : error;
@@ -184,6 +172,13 @@ export async function followRun(bucket: RemoteBucket, id: string, follower: Foll
     follower.signal.removeEventListener("abort", cancel);
     await Promise.all([looks, cancels]);
   }
+}
+
+/** The next text of a run's Activity from a byte on; the server waits for it for a while. */
+export async function nextPiece(bucket: RemoteBucket, id: string, after: number, retry: Retry): Promise<LogPiece> {
+  const { signal } = retry;
+  const ask = () => bucket.get(`/runs/${id}/logs`, { after, timeout: POLL_SECONDS }, { ...(signal && { signal }) });
+  return expectAnswer(PIECE, await patiently(retry, ask));
 }
 
 /** Hands out how far a run is, about once a second, until the signal is aborted. Whoever reads the log tells what goes wrong. */

@@ -1,10 +1,10 @@
 import { SKIPPED_FOLDERS, SOURCE_PATHS } from "../../bucket/base/layout.ts";
+import type { Revision } from "../../bucket/source/revisions.ts";
 import { type PackedSource, packSource } from "../../bucket/source/source-rules.ts";
 import { idNamed } from "../../codec/uuid.ts";
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
 import { realPlace } from "../../core/files.ts";
 import { byteSize, counted } from "../../core/plain-text.ts";
-import { boolean, type Infer, list, optional, string } from "../../core/shape.ts";
 import { Launcher } from "../../core/spawn.ts";
 import { START_PATHS } from "../../server/routes/start-paths.ts";
 import { EXIT, type Parsed, type Target, wantsJson } from "../base/flags.ts";
@@ -13,7 +13,7 @@ import { printJson, stopRequest, toStderr, toStdout } from "../base/terminal.ts"
 import { EXIT_OF } from "../bucket/output.ts";
 import { revisionTable } from "../state/revisions.ts";
 import { type Follower, followRun, type StartRequest, startOnServer } from "./follow.ts";
-import { answerWith, expectAnswer, openRemoteBucket, patiently, type RemoteBucket } from "./remote-bucket.ts";
+import { namedAnswers, openRemoteBucket, patiently, type RemoteBucket } from "./remote-bucket.ts";
 import { targetOf } from "./target.ts";
 
 /** How the run of a change of the source is started. */
@@ -33,17 +33,6 @@ interface Push extends Change {
 
 const PROGRESS_BYTES = 8 * 1024 * 1024;
 const GIT_MS = 10_000;
-
-const REVISION = answerWith({
-  id: string(),
-  created_at: string(),
-  build_status: string(),
-  current: boolean(),
-  last_successful: boolean(),
-  note: optional(string()),
-  commit: optional(string()),
-});
-const REVISIONS = answerWith({ items: list(REVISION) });
 
 /** `ops push [base_url]` (control-plane.md, Source push). */
 export async function pushCommand(input: Parsed): Promise<number> {
@@ -111,7 +100,7 @@ export async function rollback(
   follower: Follower,
 ): Promise<number> {
   return await change(bucket, "rolled back", follower, async () => {
-    const revisions = expectAnswer(REVISIONS, { items: await bucket.all("/source/revisions") }).items;
+    const revisions = await namedAnswers("Revision", await bucket.all("/source/revisions"));
     const last = revisions.find((one) => one.last_successful);
     if (given === undefined && last?.current) {
       follower.output(unchangedSource(revisions));
@@ -124,7 +113,7 @@ export async function rollback(
   });
 }
 
-function unchangedSource(revisions: Infer<typeof REVISIONS>["items"]): string {
+function unchangedSource(revisions: readonly Revision[]): string {
   return `nothing is changed: the last successful revision is the source; another one has to be named\n${revisionTable(revisions)}`;
 }
 
@@ -147,8 +136,8 @@ async function change(
       return EXIT.done;
     }
     const { status, error, result } = await followRun(bucket, id, follower);
-    follower.tell(`the build ${status}${error === undefined ? "" : `: ${error}`}`);
-    if (isJson) printJson({ run_id: id, status, error: error ?? null, result });
+    follower.tell(`the build ${status}${error === null ? "" : `: ${error}`}`);
+    if (isJson) printJson({ run_id: id, status, error, result });
     return EXIT_OF[status];
   } catch (error) {
     if (error instanceof Failure && error.code === "cancelled") return EXIT.cancelled;

@@ -1,7 +1,8 @@
 import { idNamed, isUuid, LEAST_LETTERS } from "../../codec/uuid.ts";
 import { sleep } from "../../core/async.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
-import { anything, check, list, object, optional, quote, type Shape, string } from "../../core/shape.ts";
+import { anything, check, list, nullable, object, optional, quote, type Shape, string } from "../../core/shape.ts";
+import type { Answer, component } from "../../server/routes/shapes.ts";
 import type { Target } from "../base/flags.ts";
 import { type ApiClient, type CallOptions, isUnreachable } from "./client.ts";
 import { openServer } from "./target.ts";
@@ -77,10 +78,8 @@ export class RemoteBucket {
 }
 
 const ROW = anything({ type: "object" }) as Shape<Item>;
-/** What every page of a list has. */
-export const PAGE_FIELDS = { items: list(ROW), next_cursor: optional(string()) };
 /** A page of a list. */
-export const PAGE = answerWith(PAGE_FIELDS);
+export const PAGE = object({ items: list(ROW), next_cursor: optional(nullable(string())) });
 
 /** All items of a list that comes in pages. */
 export async function allItems(client: ApiClient, path: string, query: Query = {}): Promise<Item[]> {
@@ -88,8 +87,8 @@ export async function allItems(client: ApiClient, path: string, query: Query = {
   for (let cursor: string | undefined; ; ) {
     const page = expectAnswer(PAGE, await client.call("GET", path + queryText({ limit: PAGE_ROWS, ...query, cursor })));
     items.push(...page.items);
-    if (page.next_cursor === undefined) return items;
-    cursor = page.next_cursor;
+    cursor = page.next_cursor ?? undefined;
+    if (cursor === undefined) return items;
   }
 }
 
@@ -162,15 +161,21 @@ export async function patiently<T>(
   }
 }
 
-/** The shape of an answer, which may have further fields; `null` counts as absent. */
-export function answerWith<F extends Record<string, Shape<unknown>>>(fields: F) {
-  return object(fields, { unknown: "warn", lenient: true });
+/** An answer as it came, which has this shape and may have further fields. Throws `failed` for any other. */
+export function expectAnswer<T>(shape: Shape<T>, body: unknown): T {
+  const checked = check(shape, body, { isAnswer: true });
+  if (checked.ok) return body as T;
+  const [problem] = checked.problems;
+  const why = `${problem?.path} ${problem?.message}`;
+  throw new Failure("failed", `Cannot understand the server's answer: ${why}; is the server of another version?`);
 }
 
-/** An answer in its shape. Throws `failed` for any other. */
-export function expectAnswer<T>(shape: Shape<T>, body: Item): T {
-  const checked = check(shape, body);
-  if (checked.ok) return checked.value;
-  const [problem] = checked.problems;
-  throw new Failure("failed", `Cannot understand the server's answer: ${problem?.path} ${problem?.message}`);
+/** An answer that has the shape which openapi.yaml gives this name. */
+export async function namedAnswer<N extends Parameters<typeof component>[0]>(name: N, body: unknown): Promise<Answer<N>> {
+  return expectAnswer((await import("../../server/routes/shapes.ts")).component(name), body);
+}
+
+/** A list of such answers. */
+export async function namedAnswers<N extends Parameters<typeof component>[0]>(name: N, items: unknown): Promise<Answer<N>[]> {
+  return expectAnswer(list((await import("../../server/routes/shapes.ts")).component(name)), items);
 }

@@ -32,9 +32,9 @@ export async function targetOf(input: Parsed, dir = bucketDir(input)): Promise<T
       tokenFile: values.get("token-file"),
       totp: values.get("totp"),
     };
-  const idle = own.length > 0 ? `--${own[0]}` : env.OPS_BUCKET ? "OPS_BUCKET" : undefined;
-  if (idle === undefined) return undefined;
-  throw new Failure("usage", `${idle} is given without a server: give --server, set OPS_SERVER, or give --local`);
+  if (own.length > 0) throw new Failure("usage", `--${own[0]} is given without a server: give --server, or set OPS_SERVER`);
+  if (!env.OPS_BUCKET) return undefined;
+  throw new Failure("usage", "OPS_BUCKET is set without a server: give --server, set OPS_SERVER, or unset OPS_BUCKET");
 }
 
 interface ServerTable {
@@ -51,7 +51,7 @@ async function serverTable(dir: string): Promise<ServerTable | undefined> {
   const { parseToml } = await import("../../codec/config/toml.ts");
   const { SERVER_TABLE } = await import("../../bucket/workspace/settings.ts");
   const { check } = await import("../../core/shape.ts");
-  const unusable = (why: string) => new Failure("usage", `Cannot use the table [server] of ${file}: ${why}; or give --local`);
+  const unusable = (why: string) => new Failure("usage", `Cannot use the table [server] of ${file}: ${why}`);
   const table = parsed(() => parseToml(text).server, unusable);
   if (table === undefined) return undefined;
   const checked = check(SERVER_TABLE, table);

@@ -1,5 +1,6 @@
 import type { Layout } from "../../bucket/base/layout.ts";
 import { heldBy, isStale, readLock } from "../../bucket/base/lock.ts";
+import { deleteSnapshot, listSnapshots, type Snapshot } from "../../bucket/snapshots/snapshots.ts";
 import { listRevisions, type Revision } from "../../bucket/source/revisions.ts";
 import { diffRevisions } from "../../bucket/source/source-view.ts";
 import { loadOpsConf } from "../../bucket/workspace/settings.ts";
@@ -8,7 +9,7 @@ import { idNamed, uuidV7 } from "../../codec/uuid.ts";
 import { Failure } from "../../core/errors.ts";
 import { bootId, isAlive, signalProcess } from "../../core/process.ts";
 import { Launcher } from "../../core/spawn.ts";
-import { type LogChunk, readActivity } from "../../run/activity.ts";
+import { readActivity } from "../../run/activity.ts";
 import type { LogLines } from "../../run/log-view.ts";
 import type { Progress, RunKind, RunStatus } from "../../run/protocol.ts";
 import { readRecord, runNamed, runNotFound } from "../../run/record.ts";
@@ -17,6 +18,9 @@ import { READS } from "../../server/reads.ts";
 import type { ShownRun } from "../../server/run-list.ts";
 import { withoutServerVariables } from "../base/flags.ts";
 import { initialisedBucket } from "../bucket/bucket.ts";
+import type { LogPiece } from "../bucket/output.ts";
+import { snapshotNamed } from "../bucket/upkeep.ts";
+import { type CatalogAccess, catalogHere } from "./catalog-access.ts";
 
 /** A run with how far it is; null where that is not known. */
 export type RunDetail = ShownRun & { progress: Progress | null };
@@ -41,7 +45,7 @@ export interface WaitingStart {
 export type RevisionDiff = Awaited<ReturnType<typeof diffRevisions>> & { revision_id: string; against: string };
 
 /** What commands ask of a bucket here or on a server, with the answers of the API. */
-export interface BucketAccess {
+export interface BucketAccess extends CatalogAccess {
   /** How a person calls the bucket. */
   place(): Promise<string>;
   runNamed(given: string): Promise<string>;
@@ -50,7 +54,7 @@ export interface BucketAccess {
   runs(wanted: RunsWanted): Promise<ShownRun[]>;
   run(id: string): Promise<RunDetail>;
   /** The next text of a run's Activity from a byte on; waits for it for a while. */
-  log(id: string, after: number, signal: AbortSignal): Promise<LogChunk>;
+  log(id: string, after: number, signal: AbortSignal): Promise<LogPiece>;
   lines(id: string, wanted: LinesWanted): Promise<LogLines>;
   /** Asks a run to stop. Throws `run_not_active`. */
   cancel(id: string): Promise<void>;
@@ -62,6 +66,10 @@ export interface BucketAccess {
   sshKey(): Promise<SshKeyInfo>;
   storeSshKey(privateKey: string): Promise<SshKeyInfo>;
   removeSshKey(): Promise<void>;
+  /** Newest first. */
+  snapshots(): Promise<Snapshot[]>;
+  /** Removes the snapshot of this name, or of its beginning or end, and answers its name. */
+  removeSnapshot(given: string): Promise<string>;
 }
 
 const POLL_MS = 5_000;
@@ -74,14 +82,13 @@ export async function accessHere(dir: string): Promise<BucketAccess> {
   const launcher = new Launcher(withoutServerVariables(process.env));
   const keyFile = async () => sshKeyFile(layout, (await loadOpsConf(layout)).settings);
   return {
+    ...catalogHere(layout),
     place: async () => layout.root,
     runNamed: (given) => runNamed(layout, given),
-    revisionNamed: async (given) =>
-      idNamed(
-        given,
-        (await listRevisions(layout)).map(({ id }) => id),
-        "revision",
-      ),
+    async revisionNamed(given) {
+      const ids = (await listRevisions(layout)).map(({ id }) => id);
+      return idNamed(given, ids, "revision");
+    },
     runs: async (wanted) => (await READS.runs(layout, wanted)).items,
     run: async (id) => (await READS.run(layout, { id, progress: null })) as RunDetail,
     log: (id, after, signal) => nextText(layout, id, after, signal),
@@ -106,11 +113,18 @@ export async function accessHere(dir: string): Promise<BucketAccess> {
       await using _ = await takeBucket(layout, uuidV7(), "ssh-key delete");
       await removeSshKey(file);
     },
+    snapshots: async () => (await listSnapshots(layout, { limit: Number.POSITIVE_INFINITY })).items,
+    async removeSnapshot(given) {
+      const name = await snapshotNamed(layout, given);
+      await using _ = await takeBucket(layout, uuidV7(), "snapshot delete");
+      await deleteSnapshot(layout, name);
+      return name;
+    },
   };
 }
 
 /** Throws `failed` for a run that goes on according to its record, while no process carries it out. */
-async function nextText(layout: Layout, id: string, after: number, signal: AbortSignal): Promise<LogChunk> {
+async function nextText(layout: Layout, id: string, after: number, signal: AbortSignal): Promise<LogPiece> {
   const isHeld = (await holderOf(layout, id)) !== undefined;
   const chunk = await readActivity(layout, id, { after, timeoutMs: isHeld ? POLL_MS : SETTLED_MS, signal });
   if (isHeld || chunk.data !== "" || chunk.done || signal.aborted) return chunk;

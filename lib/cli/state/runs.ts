@@ -150,23 +150,17 @@ export async function followCommand(bucket: BucketAccess, input: Parsed): Promis
   using stop = stopRequest();
   const view = wantsJson(input) ? ({ show: () => "", meanwhile: "aside" } as const) : undefined;
   const lines = new Lines(activityPrinter(view, run.kind, run.params));
-  let after = tail === undefined ? 0 : await lastLines(bucket, run.id, tail);
+  const from = tail === undefined ? 0 : await lastLines(bucket, run.id, tail);
   try {
-    for (let isDone = false; !isDone; ) {
-      const chunk = await bucket.log(run.id, after, stop.signal);
-      lines.add(chunk.data);
-      ({ next: after, done: isDone } = chunk);
-      if (!isDone && chunk.data === "") await sleep(LOOK_AGAIN_MS, stop.signal);
-    }
+    await lines.follow((after) => bucket.log(run.id, after, stop.signal), from, stop.signal);
   } catch (error) {
     if (!stop.signal.aborted) throw error;
     toStderr(`run ${run.id} is left alone; \`ops runs follow ${shortId(run.id)}\` goes on with it\n`);
     return EXIT.cancelled;
-  } finally {
-    lines.end();
   }
   const ended = await bucket.run(run.id);
-  if (ended.status === "failed" && ended.error && !lines.hasSaid(ended.error)) toStderr(`error: ${ended.error}\n`);
+  const untold = lines.untold(ended);
+  if (untold !== undefined) toStderr(`error: ${untold}\n`);
   if (wantsJson(input)) printJson(ended);
   return EXIT_OF[ended.status];
 }

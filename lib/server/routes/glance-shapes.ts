@@ -2,7 +2,19 @@ import { ROLLOUTS } from "../../bucket/base/states.ts";
 import { MAP_LETTERS } from "../../bucket/catalog/map.ts";
 import { PROBLEM_KINDS } from "../../bucket/catalog/problems.ts";
 import { LAST_OUTCOMES, STATES } from "../../bucket/catalog/states.ts";
-import { anything, boolean, described, integer, list, nullable, object, oneOf, type Shape, string } from "../../core/shape.ts";
+import {
+  anything,
+  boolean,
+  described,
+  integer,
+  list,
+  nullable,
+  object,
+  oneOf,
+  record,
+  type Shape,
+  string,
+} from "../../core/shape.ts";
 import { RUN_STATUS, TIME } from "../../run/protocol.ts";
 import { ID, RUN_KIND } from "../../run/record.ts";
 
@@ -10,7 +22,7 @@ const COUNT = integer({ min: 0 });
 const SINCE = "Since when there was trouble all the time, whatever ran in between";
 
 /** A list of which the first items are shown. */
-function shortList(item: Shape<unknown>): Shape<unknown> {
+function shortList<T>(item: Shape<T>) {
   return object({ items: list(item), total: COUNT, cut: described(COUNT, "How many of them are not in `items`") });
 }
 
@@ -80,7 +92,7 @@ const CERT_STATUS = oneOf("expired", "expiring");
 
 const DRIFT = object({
   ...SHORT_RUN,
-  workers: described(anything({ type: "object" }), "How many workers had each outcome"),
+  workers: described(record(COUNT), "How many workers had each outcome"),
   allocations: described(
     list(object({ job: string(), worker: string(), files: integer({ min: 1 }) })),
     "The first 50 with changed files, and how many files",

@@ -1,23 +1,14 @@
 import type { Layout } from "../../bucket/base/layout.ts";
 import { isUuid } from "../../codec/uuid.ts";
 import { Failure } from "../../core/errors.ts";
-import { boolean, described, integer, list, nullable, object, oneOf, optional, quote, string } from "../../core/shape.ts";
+import { boolean, described, list, nullable, object, oneOf, optional, quote, string } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
-import { RUN_KINDS, RUN_STATUS, TIME } from "../../run/protocol.ts";
-import { ACTOR, type RunRecord, readRecord, runNotFound } from "../../run/record.ts";
+import { RUN_KINDS, RUN_STATUS } from "../../run/protocol.ts";
+import { type RunRecord, readRecord, runNotFound } from "../../run/record.ts";
 import { bucketRoute, route } from "../context.ts";
 import { shownRun } from "../run-list.ts";
 import { READ_FAILURES } from "./catalog.ts";
 import { component, PAGE, page, pollMs, TIMEOUT } from "./shapes.ts";
-
-const WAITING_START = object({
-  position: described(integer({ min: 1 }), "1 is the next to start"),
-  key: described(string(), "Its Idempotency-Key"),
-  kind: oneOf(...RUN_KINDS),
-  by: described(ACTOR, "Who asked for it"),
-  since: TIME,
-  connected: described(boolean(), "A client waits for this start. Without a client the start loses its place after 30 s"),
-});
 
 /** The runs of a bucket, and the events of the runs of all buckets (control-plane.md, Runs). */
 export const RUN_ROUTES = [
@@ -94,7 +85,7 @@ export const RUN_ROUTES = [
     path: "/queue",
     summary: "List the starts that wait for the bucket, the next one first",
     description: "At most 100. A start waits where it was sent with `Ops-Wait` while the bucket was busy.",
-    answer: { status: 200, description: "The starts in line", shape: object({ items: list(WAITING_START) }) },
+    answer: { status: 200, description: "The starts in line", shape: object({ items: list(component("WaitingStart")) }) },
     async handle({ bucket: { id } }, { lines }) {
       return json(200, { items: lines.waiting(id) });
     },

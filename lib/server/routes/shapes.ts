@@ -3,14 +3,17 @@ import {
   anything,
   boolean,
   described,
+  type Infer,
   integer,
   list,
   nullable,
   object,
   oneOf,
   optional,
+  record,
   type Shape,
   string,
+  typeName,
   withDefault,
   withExample,
 } from "../../core/shape.ts";
@@ -21,8 +24,8 @@ import { EVIDENCE } from "../../run/log-evidence.ts";
 import { LOG_MAP } from "../../run/log-map.ts";
 import { LOG_MATCHES } from "../../run/log-search.ts";
 import { LOG_LINE, LOG_LINES } from "../../run/log-view.ts";
-import { PROGRESS, RUN_STATUS, TIME } from "../../run/protocol.ts";
-import { ID, RUN_FIELDS, RUN_KIND } from "../../run/record.ts";
+import { PROGRESS, RUN_KINDS, RUN_STATUS, TIME } from "../../run/protocol.ts";
+import { ACTOR, ID, RUN_FIELDS, RUN_KIND } from "../../run/record.ts";
 import { BUCKET_GLANCES, BUCKET_SUMMARY, JOB_MAP, MAP_CELL } from "./glance-shapes.ts";
 
 const CURSOR = "`next_cursor` of the last answer";
@@ -75,6 +78,16 @@ const SHOWN_RUN = {
   log_size_bytes: described(integer({ min: 0 }), "Of the Activity log"),
 };
 
+const CELL: Shape<string | number | boolean | null> = {
+  schema: {},
+  check(value, path, report) {
+    if (typeof value === "object" && value !== null)
+      report(path, `expected text, a number or a truth value, found ${typeName(value)}`);
+    return value as string | number | boolean | null;
+  },
+};
+const ROW = { ...record(CELL), schema: { type: "object" } };
+
 const NEXT_CURSOR = described(nullable(string()), "null at the end of the list");
 
 /** The named schemas of openapi.yaml, of which answers are made. */
@@ -102,6 +115,14 @@ const SCHEMAS = {
   Run: object(SHOWN_RUN),
   RunDetail: object({ ...SHOWN_RUN, progress: nullable(PROGRESS) }),
   RunStarted: object({ run_id: ID }),
+  WaitingStart: object({
+    position: described(integer({ min: 1 }), "1 is the next to start"),
+    key: described(string(), "Its Idempotency-Key"),
+    kind: oneOf(...RUN_KINDS),
+    by: described(ACTOR, "Who asked for it"),
+    since: TIME,
+    connected: described(boolean(), "A client waits for this start. Without a client the start loses its place after 30 s"),
+  }),
   LogChunk: LOG_CHUNK,
   Evidence: EVIDENCE,
   LogLine: LOG_LINE,
@@ -167,7 +188,7 @@ const SCHEMAS = {
   JobMap: JOB_MAP,
   MapCell: MAP_CELL,
   CatalogPage: object({
-    items: list(described(anything({ type: "object" }), "A row, keyed by the columns")),
+    items: list(described(ROW, "A row, keyed by the columns")),
     columns: described(list(string()), "In the order in which they are shown"),
     next_cursor: NEXT_CURSOR,
   }),
@@ -230,12 +251,15 @@ const SCHEMAS = {
   }),
 } satisfies Record<string, Shape<unknown>>;
 
+/** What an answer with a named schema holds. */
+export type Answer<N extends keyof typeof SCHEMAS> = Infer<(typeof SCHEMAS)[N]>;
+
 /** The named schemas, for openapi.yaml. */
 export const COMPONENTS: Readonly<Record<string, Shape<unknown>>> = SCHEMAS;
 
 /** A reference to a named schema. */
-export function component(name: keyof typeof SCHEMAS): Shape<unknown> {
-  return { ...SCHEMAS[name], schema: { $ref: `#/components/schemas/${name}` } };
+export function component<N extends keyof typeof SCHEMAS>(name: N): Shape<Answer<N>> {
+  return { ...(SCHEMAS[name] as Shape<Answer<N>>), schema: { $ref: `#/components/schemas/${name}` } };
 }
 
 /** A page of a list. */

@@ -30,6 +30,11 @@ function answer(status: number, body: unknown): Handler {
   };
 }
 
+/** The run as the API shows it once it has ended. */
+function ended(status: string, error: string | null): Handler {
+  return answer(200, { id: RUN, status, error, result: {} });
+}
+
 /** Each call of the route gets the next handler; the last one stays. */
 function inTurn(...handlers: Handler[]): Handler {
   return (request, response) => (handlers.length > 1 ? handlers.shift() : handlers[0])?.(request, response);
@@ -57,7 +62,7 @@ function routesOf(replaced: Routes): Routes {
     [`GET ${base}/runs/${RUN}/logs?after=6&timeout=30`]: inTurn(chunk("", 6, false), chunk("second\n", 6, false)),
     [`GET ${base}/runs/${RUN}/logs?after=13&timeout=30`]: chunk("", 13, true),
     [`GET ${base}`]: answer(200, { id: BUCKET }),
-    [`GET ${base}/runs/${RUN}`]: answer(200, { id: RUN, status: "succeeded", error: null, result: {} }),
+    [`GET ${base}/runs/${RUN}`]: ended("succeeded", null),
     ...Object.fromEntries(Object.entries(replaced).map(([key, handler]) => [key.replace(" ", ` ${base}`), handler])),
   };
 }
@@ -162,7 +167,7 @@ for (const [status, error, exit, sentence] of [
   ["cancelled", null, 130, "the build cancelled"],
 ] as const)
   test(`a build that ended ${status} is answered as ${exit}`, async (t) => {
-    const server = await play(t, { [DETAIL]: answer(200, { status, error }) });
+    const server = await play(t, { [DETAIL]: ended(status, error) });
     const result = await attempt(t, server.url);
     assert.equal(result.exit, exit);
     assert.equal(result.progress.at(-1), sentence);
@@ -174,7 +179,7 @@ test("nothing that a server says is obeyed by a terminal: a run's Activity, its 
   const servers: Routes[] = [
     {
       [LOGS(0)]: answer(200, { next: 6, data: `said ${HOSTILE}\n`, done: true }),
-      [DETAIL]: answer(200, { status: "failed", error: `reason ${HOSTILE}` }),
+      [DETAIL]: ended("failed", `reason ${HOSTILE}`),
     },
     {
       [PUSH]: answer(400, {
@@ -299,7 +304,7 @@ test("a TOTP code is verified once, before the source is sent; its cookie goes w
   const noted: Handler = async (request, response) => {
     cookies.push(request.headers.cookie);
     for await (const _ of request);
-    answer(202, { run_id: RUN, status: "succeeded" })(request, response);
+    answer(202, { run_id: RUN, status: "succeeded", error: null, result: {} })(request, response);
   };
   const server = await play(t, { [PUSH]: noted, [DETAIL]: noted });
   assert.equal((await attempt(t, server.url, { totp: "123456" })).exit, 0);
@@ -339,7 +344,7 @@ function interrupted(stop: AbortController): Routes {
       answer(202, { id: RUN, status: "running" })(request, response);
       asked.resolve();
     },
-    [DETAIL]: answer(200, { id: RUN, status: "cancelled", error: "cancelled" }),
+    [DETAIL]: ended("cancelled", "cancelled"),
   };
 }
 
@@ -424,7 +429,7 @@ test("a proxy that finds no server for a moment is waited for", async (t) => {
   const data = { next: 13, data: "second\n", done: false };
   const server = await play(t, {
     [LOGS(6)]: inTurn(away, away, answer(200, data)),
-    [DETAIL]: inTurn(away, answer(200, { status: "succeeded" })),
+    [DETAIL]: inTurn(away, ended("succeeded", null)),
   });
   const { exit, output } = await attempt(t, server.url);
   assert.deepEqual([exit, output], [0, "first\nsecond\n"]);
@@ -435,7 +440,7 @@ test("a run whose process was killed has told nothing: its error is told, once",
   const routes = (data: string): Routes => ({
     "POST /build": answer(202, { run_id: RUN }),
     [LOGS(0)]: answer(200, { next: data.length, data, done: true }),
-    [DETAIL]: answer(200, { status: "failed", error }),
+    [DETAIL]: ended("failed", error),
   });
   for (const said of ["", `error: build failed: ${error}\n`]) {
     const { url } = await play(t, routes(said));

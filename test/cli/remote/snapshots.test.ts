@@ -6,7 +6,7 @@ import { type ClientRequest, createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import path from "node:path";
 import { test } from "node:test";
-import { remoteVerifySnapshot } from "../../../lib/cli/remote/views.ts";
+import { remoteVerifySnapshot } from "../../../lib/cli/remote/upkeep.ts";
 import { uuidV7 } from "../../../lib/codec/uuid.ts";
 import { TOKEN } from "../../helpers/server.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";

@@ -8,6 +8,7 @@ import type { Parsed, Target } from "../../../lib/cli/base/flags.ts";
 import { openClient } from "../../../lib/cli/remote/client.ts";
 import { bucketNamed } from "../../../lib/cli/remote/remote-bucket.ts";
 import { targetOf } from "../../../lib/cli/remote/target.ts";
+import { uuidV7 } from "../../../lib/codec/uuid.ts";
 import { LocalServer, ops } from "../../../scripts/local-server.ts";
 import { TestServer, TOKEN } from "../../helpers/server.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
@@ -79,13 +80,13 @@ test("a bucket, a token, a certificate or a code without a server is refused", a
   for (const flag of ["bucket", "token-file", "ca-file", "totp"])
     await assert.rejects(targetWith(typed(t, undefined, { [flag]: "x" }), {}), {
       code: "usage",
-      message: `--${flag} is given without a server: give --server, set OPS_SERVER, or give --local`,
+      message: `--${flag} is given without a server: give --server, or set OPS_SERVER`,
     });
-  await assert.rejects(targetWith(typed(t, ""), { OPS_BUCKET: "x" }), { code: "usage", message: /^OPS_BUCKET is given without/ });
+  await assert.rejects(targetWith(typed(t, ""), { OPS_BUCKET: "x" }), { code: "usage", message: /^OPS_BUCKET is set without/ });
 });
 
 for (const [what, conf, message] of [
-  ["no url", "[server]\nbucket = 'a'\n", /Cannot use the table \[server\] of .*ops\.conf: .*url.*; or give --local/],
+  ["no url", "[server]\nbucket = 'a'\n", /Cannot use the table \[server\] of .*ops\.conf: .*url is missing$/],
   ["another type", "[server]\nurl = 7\n", /table \[server\] of .*ops\.conf: url expected/],
   ["no TOML", "[server]\nurl =\n", /Cannot use the table \[server\] of .*ops\.conf: /],
 ] as const)
@@ -138,7 +139,10 @@ async function listener(t: TestContext): Promise<{ url: string; seen: IncomingHt
   const server = createServer((request, response) => {
     seen.push(request.headers);
     response.writeHead(200, { "Content-Type": "application/json", "Set-Cookie": "ops_server_session=of-this-address; Path=/" });
-    response.end(JSON.stringify({ expires_at: "2099-01-01T00:00:00Z", items: [{ id: "x", project: "p", name: "n" }] }));
+    const [id, at] = [uuidV7(), "2099-01-01T00:00:00Z"];
+    const info = { project: "p", name: "n", bucket_id: id, built_at: null, update_seq: 0, schema_version: 1 };
+    const counts = { workers: 0, jobs: 0, allocations: 0 };
+    response.end(JSON.stringify({ expires_at: at, items: [{ id, project: "p", name: "n" }], ...info, ...counts }));
   }).listen(0, "127.0.0.1");
   await new Promise((resolve) => server.once("listening", resolve));
   t.after(() => server.close());

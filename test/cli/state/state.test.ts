@@ -277,6 +277,9 @@ test("a bucket is deleted at a terminal once its name is typed", async () => {
   const wrong = await typed("typed");
   assert.equal(wrong.code, 1);
   assert.match(wrong.shown, /the secrets and the logs of shop\/typed\.[\s\S]*not deleted: the name was not typed/);
+  const ended = await opsAtTerminal(["buckets", "delete", "typed"], [["to delete it: ", "\x04"]], { env });
+  assert.equal(ended.code, 1, "Ctrl-D is an answer, too");
+  assert.match(ended.shown, /to delete it: .*\r\nops: shop\/typed is not deleted: the name was not typed\r\n$/);
   const right = await typed("shop/typed");
   assert.equal(right.code, 0);
   assert.match(right.shown, /bucket shop\/typed \(.*\) is deleted/);

@@ -1,0 +1,166 @@
+import { type JobSecret, SECRET_KEY } from "../../bucket/catalog/job-secret.ts";
+import type { ViewName } from "../../bucket/catalog/views.ts";
+import { toYaml } from "../../codec/config/yaml.ts";
+import { Failure } from "../../core/errors.ts";
+import { decodeUtf8 } from "../../core/plain-text.ts";
+import { quote } from "../../core/shape.ts";
+import { secretTyped, stdinBytes } from "../base/ask.ts";
+import { EXIT, flagList, flagNumber, type Parsed, wantsJson } from "../base/flags.ts";
+import { type Cell, printJson, printTable, toStderr, toStdout } from "../base/terminal.ts";
+import type { BucketAccess } from "./access.ts";
+
+/** Columns with long text, and how many characters of it a table shows. */
+const LONG: readonly string[] = ["namespace", "key", "value", "last_reason"];
+const VALUE_LENGTH = 50;
+/** Columns that a table does without; `--json` has them. */
+const LEFT_OUT: Partial<Record<ViewName, readonly string[]>> = {
+  jobs: ["deployment_seq", "after", "cpu_source", "memory_source"],
+  deployments: ["allocation_id", "current_hash", "previous_hash", "disabled", "removed", "last_run"],
+};
+/** Short heads for long names. */
+const HEADS: Readonly<Record<string, string>> = {
+  worker_ip: "worker",
+  current_version: "version",
+  last_action: "last",
+  last_reason: "reason",
+};
+const SECRET_BYTES = 1024 * 1024;
+
+/** `ops info`. */
+export async function showInfo(bucket: BucketAccess, input: Parsed): Promise<number> {
+  const info = await bucket.info();
+  const rows = Object.entries(info).map(([name, value]) => [name.replaceAll("_", " "), value] as const);
+  if (wantsJson(input)) printJson(info);
+  else printTable(["bucket", "value"], rows);
+  return EXIT.done;
+}
+
+/** `ops cat <resource>`. Throws `ErrNotFound` when there is nothing to show. */
+export async function showView(name: ViewName, bucket: BucketAccess, input: Parsed): Promise<number> {
+  const query = {
+    jobs: flagList(input, "jobs"),
+    workers: flagList(input, "workers"),
+    active: input.switches.has("active"),
+    state: flagList(input, "state"),
+    outcome: flagList(input, "outcome"),
+    deleted: input.switches.has("deleted"),
+  };
+  const { columns, items } = await bucket.view(name, query);
+  const missing = query.state ? " in that state" : ": has the bucket been built?";
+  const why = query.outcome ? " with that outcome" : missing;
+  if (wantsJson(input)) printJson(items);
+  else if (items.length === 0) throw new Failure("ErrNotFound", `there are no ${name} to show${why}`);
+  else {
+    const rows = name === "deployments" ? items.map(inShort) : items;
+    // A column that says nothing in any row is left out.
+    const isTold = (column: string) => rows.some((row) => ![0, "", false, null, undefined].includes(row[column]));
+    const shown = columns.filter((column) => !LEFT_OUT[name]?.includes(column) && isTold(column));
+    const heads = shown.map((column) => HEADS[column] ?? column);
+    printTable(
+      heads,
+      rows.map((row) => shown.map((column) => shortened(column, row[column] ?? null))),
+    );
+  }
+  return EXIT.done;
+}
+
+/** `ops cat kv get <namespace> <key>`. */
+export async function showKey(bucket: BucketAccess, input: Parsed): Promise<number> {
+  const [namespace = "", key = ""] = input.operands;
+  const shown = await bucket.key(namespace, key, input.switches.has("reveal"));
+  if (!shown) throw new Failure("ErrNotFound", `there is no key ${quote(key)} in namespace ${quote(namespace)}`);
+  if (wantsJson(input)) printJson(shown);
+  else for (const [name, text] of Object.entries(shown)) toStdout(`${name.replaceAll("_", " ")}: ${text}\n`);
+  return EXIT.done;
+}
+
+/** `ops cat prometheus`: what each job has below `_prometheus/`. Throws `ErrNotFound` when no job has anything. */
+export async function showPrometheus(bucket: BucketAccess, input: Parsed): Promise<number> {
+  const rows = await bucket.prometheus(flagList(input, "jobs"));
+  const columns = Object.keys(rows[0] ?? {});
+  const cells = rows.map((row) => columns.map((column) => row[column] ?? null));
+  if (wantsJson(input)) printJson(rows);
+  else if (rows.length === 0) throw new Failure("ErrNotFound", "no job has anything below _prometheus/");
+  else printTable(columns, cells);
+  return EXIT.done;
+}
+
+/** `ops cat prometheus get <job> <path>`: a file as it was built. Throws `ErrNotFound`. */
+export async function printPrometheusFile(bucket: BucketAccess, { operands }: Parsed): Promise<number> {
+  const [job = "", file = ""] = operands;
+  const content = await bucket.prometheusFile(job, file);
+  if (!content) throw new Failure("ErrNotFound", `job ${job} has no file ${quote(file)} below _prometheus/`);
+  printText(content);
+  return EXIT.done;
+}
+
+/** `ops cat prometheus scrape`: the scrape configurations of the jobs in one YAML list. */
+export async function showScrape(bucket: BucketAccess, input: Parsed): Promise<number> {
+  const configs = await bucket.scrape(flagList(input, "jobs"), input.switches.has("reveal"));
+  if (wantsJson(input)) printJson(configs);
+  else printText(toYaml(configs));
+  return EXIT.done;
+}
+
+/** `ops kv set-secret <job> <key>`: stores what stdin holds, sealed. */
+export async function storeSecret(bucket: BucketAccess, input: Parsed): Promise<number> {
+  const secret = { ...secretOf(input), ttlSeconds: flagNumber(input, "ttl") };
+  await bucket.changeSecret({ ...secret, value: await readSecret() });
+  return changed(secret, "stored", input);
+}
+
+/** `ops kv delete-secret <job> <key>`. */
+export async function removeSecret(bucket: BucketAccess, input: Parsed): Promise<number> {
+  const secret = secretOf(input);
+  await bucket.changeSecret(secret);
+  return changed(secret, "deleted", input);
+}
+
+function changed({ job, key }: JobSecret, how: string, input: Parsed): number {
+  if (wantsJson(input)) printJson({ job, key });
+  toStderr(`secret ${key} of job ${job} is ${how}\n`);
+  return EXIT.done;
+}
+
+function secretOf({ operands: [job = "", key = ""] }: Parsed): JobSecret {
+  if (SECRET_KEY.test(key)) return { job: job.toLowerCase(), key };
+  throw new Failure("usage", `key: expected one line of text, found ${quote(key)}`);
+}
+
+async function readSecret(): Promise<string> {
+  const question = "Type the value, then Enter and Ctrl-D; it is not shown:\n";
+  const bytes = process.stdin.isTTY ? Buffer.from(await secretTyped(question)) : await stdinBytes(SECRET_BYTES);
+  if (bytes.length > SECRET_BYTES) throw new Failure("usage", "the value on stdin is larger than 1 MiB");
+  const text = decodeUtf8(bytes);
+  if (text === undefined) throw new Failure("usage", "the value on stdin is not UTF-8 text: encode it, for example with base64");
+  if (text === "") throw new Failure("usage", "the value on stdin is empty");
+  if (text.endsWith("\n")) toStderr("note: the value ends with a newline, which is kept; printf leaves it out\n");
+  return text;
+}
+
+/** The version with the one that is to come, and the last action with its outcome, in one cell each. */
+function inShort(row: Record<string, Cell>): Record<string, Cell> {
+  const { current_version: now, new_version: next, last_action: action, last_outcome: outcome } = row;
+  const current_version = now === next ? now : `${now} → ${next}`;
+  return {
+    ...row,
+    current_version: current_version as Cell,
+    new_version: "",
+    last_action: `${action} ${outcome}`.trim(),
+    last_outcome: "",
+  };
+}
+
+/** The cell of a column; long text is cut to the beginning of its first line. */
+function shortened(column: string, value: Cell): Cell {
+  if (!LONG.includes(column) || typeof value !== "string") return value;
+  const [line = ""] = value.split("\n");
+  const cut = line.length > VALUE_LENGTH ? line.slice(0, VALUE_LENGTH) : line;
+  return cut === value ? value : `${cut}…`;
+}
+
+/** Prints text to a pipe byte for byte; on a terminal control characters are escaped. */
+function printText(text: string | Buffer): void {
+  if (process.stdout.isTTY) toStdout(String(text));
+  else process.stdout.write(text);
+}
