@@ -1,5 +1,5 @@
-// The long proofs: `npm run prove`, about two hours. The same code runs in the tests with smaller numbers. What each of
-// them found last stands in docs/internals/proofs.md.
+// The long proofs: `npm run prove`, about two and a half hours. The same code runs in the tests with smaller numbers. What
+// each of them found last stands in docs/internals/proofs.md.
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { cpus, tmpdir } from "node:os";

@@ -34,6 +34,7 @@ export async function recentRuns(runList: RunList, layout: Layout) {
     active_run: newest?.status === "running" ? inShort(newest) : null,
     last_run: inShort(newest),
     last_deploy: inShort(deploys[0]),
+    last_success: inShort(deploys.find(({ status }) => status === "succeeded")),
     last_drift: inShort(drift),
     recent: recent.slice(0, MOST_RECENT).reverse().map(recentRun),
     mean_deploy_ms: times.length === 0 ? null : Math.round(total / times.length),

@@ -91,13 +91,11 @@ export class Lines {
   async alone<T>(name: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> {
     const before = this.#last.get(name) ?? Promise.resolve();
     const mine = unlessAborted(before, signal).then(work);
-    const over = Promise.allSettled([before, mine]).then(() => {});
-    this.#last.set(name, over);
-    try {
-      return await mine;
-    } finally {
+    const over: Promise<void> = Promise.allSettled([before, mine]).then(() => {
       if (this.#last.get(name) === over) this.#last.delete(name);
-    }
+    });
+    this.#last.set(name, over);
+    return await mine;
   }
 
   #line(bucketId: string): readonly StartPlace[] {

@@ -1,7 +1,6 @@
 import type { Readable } from "node:stream";
 import { within } from "../core/async.ts";
 import { cancelledFailure, Failure, type FailureCode } from "../core/errors.ts";
-import { counted } from "../core/plain-text.ts";
 import { endGroup, type GroupIdentity, isGroupAlive, signalProcess } from "../core/process.ts";
 import { selfArguments } from "../core/self.ts";
 import type { Channel, Launcher } from "../core/spawn.ts";
@@ -44,9 +43,8 @@ export class LogReadings {
   async pieces(task: Omit<Task, "type">, signal: AbortSignal): Promise<StreamedBody> {
     if (this.#open.size >= this.#most) {
       const details = { retry_after_s: AGAIN_SECONDS };
-      throw new Failure("rate_limited", `at most ${counted(this.#most, "log")} can be read at a time: try again later`, {
-        details,
-      });
+      const message = `at most ${this.#most} logs and findings of doctors are read at a time: try again later`;
+      throw new Failure("rate_limited", message, { details });
     }
     const reading = new LogReading();
     this.#open.add(reading);
@@ -109,7 +107,7 @@ class LogReading {
   async #settle(channel: Channel): Promise<void> {
     await channel.ended;
     if (this.#outcome?.ok) return;
-    const { code = "failed", message = "the process that reads the log has failed" } = this.#outcome?.error ?? {};
+    const { code = "failed", message = "the process that reads has failed" } = this.#outcome?.error ?? {};
     // The words of a command line are those of a query here.
     throw new Failure(code === "usage" ? "invalid_request" : (code as FailureCode), message);
   }

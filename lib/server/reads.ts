@@ -24,7 +24,7 @@ import { readRecord, readRecordHead, runNotFound } from "../run/record.ts";
 import { requireNames } from "../run/request.ts";
 import { Drifts, firstDrifted, recentRuns } from "./glance.ts";
 import { Readers } from "./reading.ts";
-import { type RunInShort, RunList, type RunQuery, shownRun } from "./run-list.ts";
+import { RunList, type RunQuery, shownRun } from "./run-list.ts";
 
 const readers = new Readers();
 const runList = new RunList();
@@ -77,7 +77,7 @@ export const READS = {
 
   /** A bucket at a glance. */
   async summary(layout: Layout, _: undefined) {
-    const { last_drift, last_run: _newest, ...runs } = await recentRuns(runList, layout);
+    const { last_drift, last_run: _newest, last_success: _success, ...runs } = await recentRuns(runList, layout);
     const found = await readers.read(layout, (db) => bucketSummary(db, runs.active_run?.id ?? null));
     // A list that is damaged is told where it is read.
     const revisions = await listRevisions(layout).catch((): Revision[] => []);
@@ -101,7 +101,7 @@ export const READS = {
 
   /** What the list of buckets shows of a bucket. */
   async glance(layout: Layout, _: undefined) {
-    const { last_drift, ...runs } = await recentRuns(runList, layout);
+    const { last_drift, last_success: _success, ...runs } = await recentRuns(runList, layout);
     const found = await readers.read(layout, (db) => bucketSummary(db, runs.active_run?.id ?? null));
     return {
       workers: found.workers,
@@ -118,19 +118,13 @@ export const READS = {
 
   /** The numbers of a bucket that its metrics are made of. */
   async numbers(layout: Layout, _: undefined): Promise<BucketNumbers> {
-    let [deploy, drift, isActive]: [RunInShort | undefined, RunInShort | undefined, boolean] = [undefined, undefined, false];
-    for await (const run of runList.inShort(layout)) {
-      isActive ||= run.status === "running";
-      if (run.kind === "deploy" && run.status === "succeeded" && !run.dry_run) deploy ??= run;
-      if (run.kind === "drift" && run.status !== "running") drift ??= run;
-    }
-    const found = await readers.read(layout, bucketNumbers);
+    const { active_run, last_drift, last_success } = await recentRuns(runList, layout);
     return {
-      ...found,
-      is_active: isActive,
-      drifted: drift ? drifts.of(layout, drift.id).allocations.length : null,
-      last_drift: drift?.created_at ?? null,
-      last_deploy: deploy?.finished_at ?? null,
+      ...(await readers.read(layout, bucketNumbers)),
+      is_active: active_run !== null,
+      drifted: last_drift && drifts.of(layout, last_drift.id).allocations.length,
+      last_drift: last_drift?.created_at ?? null,
+      last_deploy: last_success?.finished_at ?? null,
     };
   },
 

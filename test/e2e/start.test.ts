@@ -54,7 +54,6 @@ test("docs/start.md: every command does what the page says, on three hosts over 
   const login = await securedServer(t, folder);
   const blocks = startBlocksOnServer();
   const there = await plays(path.join(folder, "there"), blocks, page.settings + login);
-  // The blocks that the page has for a server only, and those in which the shell draws keys, are no pair.
   // The settings, and the blocks that the page has for a server only, have no pair.
   const all = (outputs: readonly string[]) =>
     blocks.flatMap(({ commands, mark }, index) =>

@@ -226,7 +226,7 @@ async function deployedServer(t: Parameters<typeof TestServer.start>[0]) {
   return { server, bucket, hosts, write, run, get, place };
 }
 
-test("CP-383 CP-433 CP-435 CP-436 the overview, the map and the list of buckets tell of real runs", async (t) => {
+test("CP-383 CP-433 CP-435 CP-436 the overview, the map, the list of buckets and the metrics tell of real runs", async (t) => {
   const { server, bucket, hosts, write, run, get, place } = await deployedServer(t);
   const [a = "", b = ""] = hosts;
   const empty = await get("summary");
@@ -254,6 +254,15 @@ test("CP-383 CP-433 CP-435 CP-436 the overview, the map and the list of buckets 
   assert.deepEqual([body.last_deploy.id, body.mean_deploy_ms], [two.id, one.duration_ms], "only whole deploys count");
   assert.deepEqual(body.drift.allocations, [{ job: "web", worker: a, files: 1 }]);
   assert.deepEqual([body.drift.id, body.drift.total], [drift.id, 1]);
+  const metrics = (await server.call("GET", "/metrics")).text;
+  const metric = (name: string) => Number(new RegExp(`^ops_${name}\\{.*\\} (.*)$`, "m").exec(metrics)?.[1]);
+  const seconds = (text: string | null) => Date.parse(String(text)) / 1000;
+  assert.deepEqual(["last_deploy_success_timestamp_seconds", "last_drift_timestamp_seconds", "drifted_allocations"].map(metric), [
+    seconds(chosen.finished_at),
+    seconds(drift.created_at),
+    1,
+  ]);
+  assert.match(metrics, /^ops_allocations_in_trouble\{.*outcome="failed"\} 1$/m);
   const { runs, workers, jobs, certs, hooks, revisions, snapshots, kv } = body.totals;
   assert.deepEqual([runs, workers, jobs, certs, hooks, revisions, snapshots], [7, 2, 1, 1, 0, 0, 0]);
   assert.equal(kv, (await get("cat/kv?limit=5000")).items.length);

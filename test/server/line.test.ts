@@ -68,7 +68,7 @@ test("CP-446 a line has at most 100 places", () => {
   assert.equal(enter("key 7").position, 8, "a key that is in line needs no room");
 });
 
-test("works of one name do not overlap, whether they fail or not; those of others do; a client that has left does not wait", async () => {
+test("works of one name do not overlap, whether they fail or not; those of others do; a client that has left neither waits nor lets the next one in", async () => {
   const { lines } = lineOf();
   const order: string[] = [];
   const { promise, resolve } = Promise.withResolvers<void>();
@@ -86,10 +86,11 @@ test("works of one name do not overlap, whether they fail or not; those of other
     lines.alone("a", AbortSignal.abort(), () => assert.fail("its client has left")),
     { code: "cancelled" },
   );
+  const third = work("a", Promise.resolve());
   await work("b", Promise.resolve());
   assert.deepEqual(order, ["a begins", "b begins", "b ends"]);
   resolve();
   await assert.rejects(failing, /failed/);
-  await second;
-  assert.deepEqual(order.slice(3), ["a ends", "a begins", "a ends"]);
+  await Promise.all([second, third]);
+  assert.deepEqual(order.slice(3), ["a ends", "a begins", "a ends", "a begins", "a ends"]);
 });

@@ -2,8 +2,10 @@ import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { rmSync, writeFileSync } from "node:fs";
 import { test } from "node:test";
+import { isDeepStrictEqual } from "node:util";
 import { layoutOf } from "../../lib/bucket/base/layout.ts";
 import { TestServer } from "../helpers/server.ts";
+import { until } from "../helpers/temporary.ts";
 import { makeWorkspace } from "../helpers/workspace.ts";
 
 const NAME = "[a-zA-Z_:][\\w:]*";
@@ -84,13 +86,23 @@ test("a bucket that cannot be read is told, and takes no metric of the others aw
   assert.ok(samples.some(([key]) => key.startsWith("ops_allocations{") && key.includes(good.id)));
 });
 
-test("long-polls and open connections are counted while they last", async (t) => {
+test("long-polls, requests, open connections and active runs are counted while they last", async (t) => {
   const server = await TestServer.start(t);
   const { next } = (await server.call("GET", "/api/events")).body;
   const polling = server.call("GET", `/api/events?after=${next}&timeout=30`);
-  const waiting = async () => parsed((await server.call("GET", "/metrics")).text).get("ops_http_long_polls");
-  while ((await waiting()) !== 1);
-  await server.createBucket();
-  await server.stop();
-  await polling;
+  const load = async () => {
+    const samples = parsed((await server.call("GET", "/metrics")).text);
+    return ["ops_http_long_polls", "ops_http_requests_open"].map((name) => samples.get(name));
+  };
+  await until("the long-poll is counted, beside the scrape", async () => isDeepStrictEqual(await load(), [1, 2]));
+  const connections = parsed((await server.call("GET", "/metrics")).text).get("ops_http_connections") ?? 0;
+  assert.ok(connections >= 2, String(connections));
+  const bucket = await server.createBucket();
+  server.hold();
+  await server.call("POST", `${bucket.path}/build`);
+  const { text } = await server.call("GET", "/metrics");
+  assert.equal(parsed(text).get("ops_runs_active"), 1);
+  assert.match(text, /^ops_bucket_runs_active\{.*\} 1$/m);
+  assert.equal((await polling).status, 200);
+  await until("only the scrape is left", async () => isDeepStrictEqual(await load(), [0, 1]));
 });

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { Validator } from "@seriousme/openapi-schema-validator";
+import { COMMANDS } from "../../lib/cli/main.ts";
 import { toYaml } from "../../lib/codec/config/yaml.ts";
 import { check } from "../../lib/core/shape.ts";
 import { HTTP_STATUS } from "../../lib/http/message.ts";
@@ -50,6 +51,16 @@ test("every route and every failure code is described, and nothing that is not t
   const routeless = ["method_not_allowed"];
   const known = Object.entries(HTTP_STATUS).filter(([code]) => !routeless.includes(code));
   assert.deepEqual([...described].sort(), known.map(([code, status]) => `${status} ${code}`).sort());
+});
+
+test("each command line of the description begins with a command that there is, and its operands are those of the command", () => {
+  const lines = [...JSON.stringify(openApiDocument(ROUTE_GROUPS)).matchAll(/"x-command":"([^"]*)"/g)];
+  assert.ok(lines.length > 50, String(lines.length));
+  for (const [, line = ""] of lines) {
+    const [words = "", ...operands] = line.replace(/ --.*/, "").split(" <");
+    const command = COMMANDS.find(({ name }) => `ops ${name}` === words) ?? assert.fail(line);
+    assert.ok(operands.length <= (command.operands?.length ?? 0), line);
+  }
 });
 
 test("CP-019 CP-021 the server serves that description as YAML and as JSON", async (t) => {

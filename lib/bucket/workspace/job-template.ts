@@ -33,8 +33,8 @@ const MANIFEST_NAME = "manifest.json";
 const TEMPLATES = path.join(PROGRAM_ROOT, "lib", "bucket", "templates");
 /** The files for a Prometheus that watches ops itself. In them `@target@` is the server. */
 const OWN_METRICS = path.join(PROGRAM_ROOT, "lib", "bucket", "prometheus", "files", "metrics");
-/** Where init writes the schema, as seen from the folder of a job. */
-const SCHEMA = "../../../.ops/schemas/manifest.json";
+/** What a job has that is made without a template: a Makefile to fill in and an example of a hook. */
+const FIRST_JOB = path.join(PROGRAM_ROOT, "lib", "bucket", "workspace", "first-job");
 
 /**
  * Makes the folder of a new job in the workspace, whole or not at all, and answers its files, relative to the bucket.
@@ -45,7 +45,7 @@ export async function createJob(layout: Layout, { name, selectors, template }: N
   for (const one of [name, ...(selectors ?? [])])
     if (!NAME.test(one)) throw new Failure("usage", `Cannot use ${quote(one)} as a name: it needs ${NAME_RULE}`);
   await refuseExisting(layout, name);
-  const files = template === undefined ? firstFiles(name) : await templateFiles(layout, name, template);
+  const files = template === undefined ? ownFiles(FIRST_JOB, name) : await templateFiles(layout, name, template);
   const chosen = selectors ? files.map((file) => withSelectors(file, selectors)) : files;
   const folder = path.join(layout.jobs, name);
   const staging = path.join(layout.tmp, `job-${randomUUID()}`);
@@ -153,58 +153,3 @@ async function writeJobFiles(folder: string, files: readonly JobFile[]): Promise
   }
   await flushTree(folder);
 }
-
-function firstFiles(name: string): JobFile[] {
-  const hooks = { example: { executed_on: ["cli"] } };
-  const text = formatJson(JSON.stringify({ $schema: SCHEMA, version: "1.0", selectors: [name], hooks }));
-  const files = { [MANIFEST_NAME]: text, Makefile: MAKEFILE, "_hooks/example.py": EXAMPLE };
-  return Object.entries(files).map(([path, content]) => ({ path, executable: false, content }));
-}
-
-const MAKEFILE = `# What ops runs on each worker that has this job, in the job's folder there. A target ends when its work is done: start
-# when the service answers, stop when it is gone. A deploy leaves the folders data and logs as they are.
-# manifest.json may say more: "resources": {"ports": {"web_http": {}}}, "health_check", "lifecycle_timeout_seconds".
-
-.PHONY: start stop restart reload status
-
-# For example, with a unit that a file of this job describes:
-#	systemctl --quiet enable --now "$(CURDIR)/web.service"
-start:
-	@echo "nothing to start yet: see the Makefile"
-
-# Stopping what does not run is no error.
-stop:
-	@echo "nothing to stop yet: see the Makefile"
-
-restart:
-	@$(MAKE) -s stop
-	@$(MAKE) -s start
-
-# Only used where manifest.json has "restart_policy": "reload".
-reload: restart
-
-status:
-	@echo "nothing to look at yet: see the Makefile"
-
-# \`ops logs\` shows the files in logs/, or what a target \`logs\` prints: TAIL is the number of lines, FOLLOW=1 goes on.
-`;
-
-const EXAMPLE = `"""An example of a hook: \`ops hooks example\` runs it on the control host, once for each allocation of this job.
-
-"hooks" in manifest.json names each hook and the events on which its script runs: cli (as here), post_build, pre_deploy,
-post_deploy, health_check, after_allocation_started, after_allocation_stopped, job_control. Delete what you do not need.
-"""
-
-import ops
-
-print(f"{ops.job_name()} on {ops.allocation_ip()}, allocation {ops.allocation_index()}")
-
-# A command on the worker:
-# print(ops.run_ssh(ops.allocation_ip(), "uptime").stdout, end="")
-
-# A password that is made once, on pre_deploy; a template has it by getSecret "password":
-# import secrets
-#
-# if ops.get_store_value(f"secrets/job/{ops.job_name()}", "password").status_code == 404:
-#     ops.put_job_secret("password", secrets.token_urlsafe(24)).raise_for_status()
-`;

@@ -36,13 +36,16 @@ const MORE_TOOLS = ["setsid", "mkfifo", "readlink", "kill"];
 /** A difference of clocks that logs show, and one at which a new certificate is not valid yet on a worker. */
 const CLOCK_WARNING_SECONDS = 10;
 const CLOCK_PROBLEM_SECONDS = 300;
+/** The longest time for all workers together. */
+const WORKERS_LIMIT_MS = 600_000;
 
 /**
  * Looks at this host, the bucket and its workers, and says what to do about each finding (docs/operate.md, Doctor). Reads
  * only and takes no lock; while another operation holds the bucket its workers are left alone, since only one command at
- * a time reaches them (control-plane.md, Runs 2). Throws only `cancelled`.
+ * a time reaches them (control-plane.md, Runs 2). Workers whose turn does not come within the limit are told. Throws only
+ * `cancelled`.
  */
-export async function examine(context: DoctorContext): Promise<Finding[]> {
+export async function examine(context: DoctorContext, workersMs = WORKERS_LIMIT_MS): Promise<Finding[]> {
   const opened = openCatalog(context.layout);
   if (opened instanceof Failure) return [...(await examineHost(context, [])), ...(await examineBucket(context, [], opened))];
   const { db, workers, bucketId } = opened;
@@ -50,7 +53,7 @@ export async function examine(context: DoctorContext): Promise<Finding[]> {
     return [
       ...(await examineHost(context, workers, db)),
       ...(await examineBucket(context, workers, db)),
-      ...(await examineWorkers(context, workers, bucketId)),
+      ...(await examineWorkers(context, workers, { bucketId, limitMs: workersMs })),
     ];
   } finally {
     db.close();
@@ -130,7 +133,11 @@ export async function newestRun(layout: Layout): Promise<number> {
   return newest === undefined ? 0 : timeOfUuid(newest);
 }
 
-async function examineWorkers(context: DoctorContext, workers: readonly CatalogWorker[], bucketId: string): Promise<Finding[]> {
+async function examineWorkers(
+  context: DoctorContext,
+  workers: readonly CatalogWorker[],
+  { bucketId, limitMs }: { bucketId: string; limitMs: number },
+): Promise<Finding[]> {
   // The finding about the lock tells why a lock cannot be read.
   const lock = await readLock(context.layout).catch(() => "unreadable" as const);
   if (lock !== undefined && lock !== "unreadable" && isOwned(lock)) {
@@ -138,19 +145,24 @@ async function examineWorkers(context: DoctorContext, workers: readonly CatalogW
     return [{ where: "bucket", check: "workers", ...warning(message, "ask again when it has ended") }];
   }
   const log = { info: () => {}, redactor: new Redactor() };
-  const progress = new ProgressBoard(() => {}, context.signal);
-  const fleet = new Fleet({ ...context, log, progress, run: { bucketId } }, workers);
+  const signal = AbortSignal.any([context.signal, AbortSignal.timeout(limitMs)]);
+  const progress = new ProgressBoard(() => {}, signal);
+  const fleet = new Fleet({ ...context, signal, log, progress, run: { bucketId } }, workers);
   try {
-    const one = ({ host }: CatalogWorker) => examineOne(context, fleet, host);
-    const ended = await runAll(workers, WORKERS_AT_ONCE, one, context.signal);
+    const ended = await runAll(workers, WORKERS_AT_ONCE, ({ host }) => examineOne(signal, fleet, host), signal);
     throwIfCancelled(context.signal);
-    return ended.flatMap((result) => (result.status === "fulfilled" ? result.value : []));
+    const late = warning(`not examined within ${limitMs / 60_000} min`, "ask again when more workers answer");
+    return workers.flatMap(({ host }, index): Finding[] => {
+      const result = ended[index];
+      return result?.status === "fulfilled" ? result.value : [{ where: `worker ${host}`, check: "reach", ...late }];
+    });
   } finally {
     await fleet.close();
   }
 }
 
-async function examineOne({ signal }: DoctorContext, fleet: Fleet, host: string): Promise<Finding[]> {
+/** Throws `cancelled` where the signal is aborted. */
+async function examineOne(signal: AbortSignal, fleet: Fleet, host: string): Promise<Finding[]> {
   const where = `worker ${host}`;
   try {
     const transport = await fleet.open(host);
@@ -169,6 +181,7 @@ async function examineOne({ signal }: DoctorContext, fleet: Fleet, host: string)
       ...judgeLocks(seen).map((one) => ({ where, check: "locks", ...one })),
     ];
   } catch (error) {
+    throwIfCancelled(signal);
     const advice = "see that the worker runs, that its address and user in workers.json are right, and that it accepts the key";
     return [{ where, check: "reach", ...problem(explain(error), advice) }];
   }

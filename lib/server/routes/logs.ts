@@ -97,15 +97,14 @@ export const LOG_ROUTES = [
     path: "/doctor",
     summary: "Examine the server's host, the bucket and its workers",
     description:
-      "Takes no lock. Each line is a finding as JSON: `grade` (`ok`, `warning` or `problem`), `where`, `check`, `message` and " +
-      "`advice`, which may be null.",
+      "Takes no lock, and 10 minutes at most for all workers. Each line is a finding as JSON: `grade` (`ok`, `warning` or " +
+      "`problem`), `where`, `check`, `message` and `advice`, which may be null.",
     answer: {
       status: 200,
       description: "The findings",
       type: LINES_TYPE,
       example: '{"grade":"ok","where":"host","check":"node","message":"Node 24.21.0","advice":null}\n',
     },
-    failures: ["rate_limited"],
     async handle({ request, bucket: { id, layout } }, { logReadings }) {
       return await logReadings.answer({ name: "doctor", bucketDir: layout.root, bucketId: id, input: null }, request);
     },

@@ -1,6 +1,6 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { bucketIds, findBucket, type RootBucket } from "../../bucket/source/root.ts";
-import { Failure } from "../../core/errors.ts";
+import { Failure, throwIfCancelled } from "../../core/errors.ts";
 import { programRelease } from "../../core/self.ts";
 import { raw } from "../../http/message.ts";
 import { route, type Services } from "../context.ts";
@@ -25,11 +25,12 @@ export const METRIC_ROUTES = [
     path: "/metrics",
     summary: "Show the metrics of the server and of its buckets, for Prometheus",
     description:
-      "Text format 0.0.4. Counters begin with the server. A bucket that cannot be read has `ops_bucket_readable` 0 and no " +
-      "other metric.",
+      "Text format 0.0.4. Counters begin with the server. A bucket that cannot be read has only `ops_bucket_readable`, " +
+      "which is 0, and `ops_starts_waiting`.",
     answer: { status: 200, description: "The metrics", type: "text/plain" },
-    async handle(_, services) {
-      return raw(TYPE, `${[...serverMetrics(services), ...(await bucketMetrics(services))].join("\n")}\n`);
+    async handle({ request }, services) {
+      const lines = [...serverMetrics(services), ...(await bucketMetrics(services, request.signal))];
+      return raw(TYPE, `${lines.join("\n")}\n`);
     },
   }),
 ];
@@ -38,7 +39,7 @@ function serverMetrics({ supervisor, load }: Services): string[] {
   const { connections, requests, waiting } = load();
   const { rss } = process.memoryUsage();
   const { user, system } = process.cpuUsage();
-  const ended = [...supervisor.events.ended];
+  const ended = [...supervisor.events.ended.values()];
   const { active, queued } = supervisor.load();
   const loop = loopDelays();
   return [
@@ -49,13 +50,13 @@ function serverMetrics({ supervisor, load }: Services): string[] {
       "ops_runs_total",
       "counter",
       "Runs that have ended",
-      ended.map(([, { kind, status, count }]) => [count, { kind, status }]),
+      ended.map(({ kind, status, count }) => [count, { kind, status }]),
     ),
     ...metric(
       "ops_run_duration_seconds",
       "summary",
       "How long the runs took that have ended",
-      ended.flatMap(([, { kind, status, count, seconds }]): Sample[] => [
+      ended.flatMap(({ kind, status, count, seconds }): Sample[] => [
         [seconds, { kind, status }, "_sum"],
         [count, { kind, status }, "_count"],
       ]),
@@ -120,10 +121,11 @@ const OF_BUCKET: readonly (readonly [name: string, help: string, told: Told])[] 
   ],
 ];
 
-async function bucketMetrics(services: Services): Promise<string[]> {
+async function bucketMetrics(services: Services, signal: AbortSignal): Promise<string[]> {
   const rows: BucketRow[] = [];
   // One after the other: a scrape must not take the read thread from people.
   for (const id of await bucketIds(services.root)) {
+    throwIfCancelled(signal);
     const row = await bucketRow(services, id);
     if (row) rows.push(row);
   }

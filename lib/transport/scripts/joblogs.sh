@@ -1,7 +1,7 @@
-# joblogs <job> <lines> <follow> <seconds> <mark>: what the job logs here, on both outputs. Where its Makefile has a rule for logs
-# that is `make logs TAIL=<lines> FOLLOW=<follow>`, else the ends of the files in logs/. <follow> is 1 or nothing. Writes
-# nothing. All of it ends when standard input ends, because who asked is gone then, and after <seconds>.
-# Why there is nothing to show is one line on standard error, with the mark before it.
+# joblogs <job> <lines> <follow> <seconds> <mark>: what the job logs here, on both outputs: `make logs TAIL=<lines>
+# FOLLOW=<follow>` where the job's Makefile has a rule for logs, else the ends of the files in logs/. <follow> is 1 or
+# nothing. Writes nothing. Ends all that was started here after <seconds>, and when standard input ends, because then
+# nobody reads any more. The reason why there is nothing to show is one line on standard error that begins with <mark>.
 mark=$5
 refuse() {
   printf '%s%s\n' "$mark" "$1" >&2
@@ -26,7 +26,7 @@ exec 3<&-
 
 rule='^([^#:=[:space:]][^#:=]*[[:space:]])?logs([[:space:]][^:=]*)?:([^=]|$)'
 if grep -Eq "$rule" Makefile 2>/dev/null; then
-  # The folder logs/ stands beside it, which make would take for the target.
+  # Make would take the folder logs/ for the target.
   make -s --eval='.PHONY: logs' logs "TAIL=$2" "FOLLOW=$3"
 elif [ -n "$said" ]; then
   (refuse "$said")

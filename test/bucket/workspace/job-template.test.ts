@@ -33,19 +33,19 @@ test("a job to begin with has a manifest, a Makefile and a hook", async (t) => {
   const files = await createJob(layout, { name: "web" });
   assert.deepEqual(
     files,
-    ["manifest.json", "Makefile", "_hooks/example.py"].map((name) => `workspace/jobs/web/${name}`),
+    ["Makefile", "_hooks/example.py", "manifest.json"].map((name) => `workspace/jobs/web/${name}`),
   );
   const read = (file: string) => readFileSync(path.join(layout.root, file), "utf8");
-  assert.match(read(files[0] as string), /^\{\n {2}"\$schema": .*\n\}\n$/s);
-  assert.deepEqual(JSON.parse(read(files[0] as string)), {
+  assert.match(read(files[2] as string), /^\{\n {2}"\$schema": .*\n\}\n$/s);
+  assert.deepEqual(JSON.parse(read(files[2] as string)), {
     $schema: "../../../.ops/schemas/manifest.json",
     version: "1.0",
     selectors: ["web"],
     hooks: { example: { executed_on: ["cli"] } },
   });
   for (const target of ["start", "stop", "restart", "reload", "status"])
-    assert.match(read(files[1] as string), new RegExp(`^${target}:`, "m"));
-  assert.match(read(files[2] as string), /^import ops$/m);
+    assert.match(read(files[0] as string), new RegExp(`^${target}:`, "m"));
+  assert.match(read(files[1] as string), /^import ops$/m);
   assert.deepEqual(readdirSync(layout.tmp), []);
 });
 

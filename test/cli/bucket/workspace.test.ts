@@ -25,7 +25,7 @@ test("what job create makes builds, and the only warning is that no worker has i
   const made = await run("job", "create", "web");
   assert.deepEqual(
     [made.code, made.stderr, made.stdout],
-    [...[0, ""], ["manifest.json", "Makefile", "_hooks/example.py"].map((name) => `workspace/jobs/web/${name}\n`).join("")],
+    [...[0, ""], ["Makefile", "_hooks/example.py", "manifest.json"].map((name) => `workspace/jobs/web/${name}\n`).join("")],
   );
   assert.equal((await run("job", "create", "db", "--template", "plain", "-s", "worker")).code, 0);
   assert.equal(await readLock(layout), undefined);

@@ -227,6 +227,13 @@ test("while an operation is at work, its workers are left alone and its lock is 
   assert.ok(!findings.some(({ where }) => where.startsWith("worker")));
 });
 
+test("a worker that is not examined within the limit is told as that; a cancel is none of it", async (t) => {
+  const { bucket: made } = await bucket(t);
+  const context = { layout: made.layout, launcher: new Launcher(process.env), signal: never };
+  assert.deepEqual(bad(await examine(context, 0)), ["worker 127.0.0.1: reach: warning: not examined within 0 min"]);
+  await assert.rejects(examine({ ...context, signal: AbortSignal.abort() }), { code: "cancelled" });
+});
+
 test("a folder that is no bucket is a problem, not a crash", async (t) => {
   const told = bad(await look({ layout: layoutOf(temporaryFolder(t)) }));
   assert.match(told.join("\n"), /^bucket: schema: problem: Cannot open .*: the bucket is not initialised$/m);
