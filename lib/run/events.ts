@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { woken } from "../core/async.ts";
 import { boolean, described, type Infer, list, object, oneOf, string } from "../core/shape.ts";
 import { RUN_STATUS, TIME } from "./protocol.ts";
-import { ID, RUN_KIND, type RunRecord } from "./record.ts";
+import { durationOf, ID, RUN_KIND, type RunRecord } from "./record.ts";
 
 /** The changes of a run: it begins, a cancel is accepted, it has ended. */
 const RUN_CHANGES = ["started", "cancelling", "ended"] as const;
@@ -63,10 +63,10 @@ export class EventLog {
     return { items: this.#events.slice(seen - first), next: this.#place(), reset: false };
   }
 
-  #countEnd({ kind, status, created_at, finished_at }: RunRecord): void {
-    const seconds = (Date.parse(finished_at ?? created_at) - Date.parse(created_at)) / 1000;
-    const known = this.ended.get(`${kind} ${status}`) ?? { kind, status, count: 0, seconds: 0 };
-    this.ended.set(`${kind} ${status}`, { ...known, count: known.count + 1, seconds: known.seconds + seconds });
+  #countEnd(record: RunRecord): void {
+    const { kind, status } = record;
+    const { count, seconds } = this.ended.get(`${kind} ${status}`) ?? { count: 0, seconds: 0 };
+    this.ended.set(`${kind} ${status}`, { kind, status, count: count + 1, seconds: seconds + durationOf(record) / 1000 });
   }
 
   /** How many changes came before a place; undefined for a place that is unknown or too old. */

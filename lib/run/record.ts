@@ -292,6 +292,11 @@ export function readRecordHead(layout: Layout, id: string): RunRecord | undefine
   return readRecord(layout, id);
 }
 
+/** How many milliseconds a run took, or has taken until now. */
+export function durationOf({ created_at, finished_at }: RunRecord): number {
+  return Math.max(0, (finished_at === null ? Date.now() : Date.parse(finished_at)) - Date.parse(created_at));
+}
+
 /** The progress of a run that waits for a free slot. */
 export function queuedSince(since: string): Progress {
   const slot = { on: "a free slot", since, until: null, reason: "slot", job: null, worker: null, detail: "" } as const;

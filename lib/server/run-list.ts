@@ -5,7 +5,7 @@ import { isUuid } from "../codec/uuid.ts";
 import { Failure } from "../core/errors.ts";
 import { isUnchanged, unlessMissing } from "../core/files.ts";
 import type { RunKind, RunStatus } from "../run/protocol.ts";
-import { type RunRecord, readRecord, readRecordHead, runIds } from "../run/record.ts";
+import { durationOf, type RunRecord, readRecord, readRecordHead, runIds } from "../run/record.ts";
 
 /** Which runs of a bucket are wanted; the cursor is the id of the last run of the page before. */
 export interface RunQuery {
@@ -163,10 +163,6 @@ function shortOf(record: RunRecord): RunInShort {
     whole: kind === "deploy" && jobs === undefined && sync_only !== true,
     plan: typeof plan === "string" ? plan : null,
   };
-}
-
-function durationOf({ created_at, finished_at }: RunRecord): number {
-  return Math.max(0, (finished_at === null ? Date.now() : Date.parse(finished_at)) - Date.parse(created_at));
 }
 
 /** A run with what the API adds to its record. */

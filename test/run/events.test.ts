@@ -58,3 +58,11 @@ test("a place that is older than 1,000 changes, of another server or no place at
     assert.deepEqual((await idsAfter(log, found.next)).reset, false);
   }
 });
+
+test("runs that have ended are counted by kind and status, with their time, which no clock that was set back makes less", () => {
+  const log = new EventLog();
+  add(log, 1);
+  for (const finished_at of ["2026-01-01T00:00:02.500Z", "2026-01-01T00:00:00.500Z", "2025-12-31T00:00:00.000Z"])
+    log.add("ended", { ...RUN, id: "1", status: "failed", created_at: "2026-01-01T00:00:00.000Z", finished_at });
+  assert.deepEqual([...log.ended.values()], [{ kind: "build", status: "failed", count: 3, seconds: 3 }]);
+});
