@@ -10,16 +10,16 @@ const ITEMS = object({ items: list(anything()) });
 export function catalogOn(bucket: RemoteBucket): CatalogAccess {
   return {
     info: async () => ({ ...(await namedAnswer("BucketInfo", await bucket.get("/info"))) }),
-    view: (name, query) => rowsOf(bucket, `/cat/${name}`, { ...query }),
+    view: (name, query) => pagesOf(bucket, `/cat/${name}`, { ...query }),
     async key(namespace, key, isRevealed) {
       if (isRevealed) throw revealed();
-      const { items } = await rowsOf(bucket, "/cat/kv", {});
+      const { items } = await pagesOf(bucket, "/cat/kv", {});
       const entry = items.find((one) => one.namespace === namespace && one.key === key);
       if (!entry) return undefined;
       const { value = null, version = null, ttl = null, created_date = null } = entry;
       return { namespace, key, value, version, ttl, created_date };
     },
-    prometheus: async (jobs) => (await rowsOf(bucket, "/prometheus", { jobs })).items,
+    prometheus: async (jobs) => (await pagesOf(bucket, "/prometheus", { jobs })).items,
     async prometheusFile(job, file) {
       // Says so where there is no such job.
       await bucket.get("/prometheus", { jobs: [job] });
@@ -44,7 +44,7 @@ export function catalogOn(bucket: RemoteBucket): CatalogAccess {
 }
 
 /** All rows of a view, and the names of their columns. */
-async function rowsOf(bucket: RemoteBucket, path: string, query: Query): ReturnType<CatalogAccess["view"]> {
+async function pagesOf(bucket: RemoteBucket, path: string, query: Query): ReturnType<CatalogAccess["view"]> {
   const rows: Cells[] = [];
   for (let cursor: string | undefined; ; ) {
     const page = await namedAnswer("CatalogPage", await bucket.get(path, { ...query, cursor }));

@@ -158,7 +158,7 @@ async function acceptedReply(server: Server, method: string, path: string, optio
     }
     throw refusalOf(server, status, parseObject(text));
   } catch (error) {
-    throw troubleOf(server, options, error);
+    throw failureOf(server, options, error);
   } finally {
     request.destroy();
   }
@@ -176,7 +176,7 @@ async function* streamedBody(server: Server, method: string, path: string, optio
     });
     yield* response;
   } catch (error) {
-    throw troubleOf(server, options, error);
+    throw failureOf(server, options, error);
   } finally {
     request?.destroy();
   }
@@ -247,7 +247,7 @@ function keepCookies({ cookies }: Server, set: readonly string[]): void {
 }
 
 /** What a request failed with, as a failure that tells whether an answer came. */
-function troubleOf({ base }: Server, { signal }: CallOptions, error: unknown): Failure {
+function failureOf({ base }: Server, { signal }: CallOptions, error: unknown): Failure {
   if (error instanceof Failure) return error;
   if (signal?.aborted) return cancelledFailure();
   const { isConnected = true } = error as { isConnected?: boolean };

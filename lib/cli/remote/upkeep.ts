@@ -25,9 +25,9 @@ export async function remoteDoctor(input: Parsed, target: Target): Promise<numbe
   );
 }
 
-const COUNT = integer({ min: 0 });
+const AMOUNT = integer({ min: 0 });
 /** What a server has found in a snapshot that can be restored. */
-const VERDICT = object({ error: nullable(string()), files: COUNT, size_bytes: COUNT, sealed_values: COUNT });
+const VERDICT = object({ error: nullable(string()), files: AMOUNT, size_bytes: AMOUNT, sealed_values: AMOUNT });
 /** How long a server may take for the check of a snapshot. */
 const LONG_SILENCE_MS = 600_000;
 

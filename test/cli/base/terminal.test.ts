@@ -19,7 +19,7 @@ const RAW: Readonly<Record<string, number>> = {
   // The stack of a hook's own error, which is output of a hook.
   "server/hook-run.ts": 1,
   // A file, byte for byte, to a pipe.
-  "bucket/catalog.ts": 1,
+  "state/catalog.ts": 1,
   // A fixed sentence of a process that loads no more than it needs.
   "server/keep.ts": 1,
   // A QR code that ops has painted.
