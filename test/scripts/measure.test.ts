@@ -8,7 +8,7 @@ const PROMISED = {
   ui: { codeLines: 8_500, files: 80, linesOfFile: 350 },
 };
 /** Everything of the console as it is sent. */
-const SENT_BYTES = 85_000;
+const SENT_BYTES = 100_000;
 
 const lib = measure(scriptsOf("lib"));
 const ui = measure(scriptsOf("ui"));
