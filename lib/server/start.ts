@@ -10,6 +10,7 @@ import { type RunRecord, runOfKey, type StartKey } from "../run/record.ts";
 import type { BucketCall, Context } from "./context.ts";
 import type { Hold } from "./line.ts";
 import { actorOf } from "./people/actor.ts";
+import { requireGoingOn } from "./people/permission.ts";
 import { pollMs } from "./routes/shapes.ts";
 
 const KEY = withExample(
@@ -77,6 +78,8 @@ class Start {
       // Whoever gave the place up has been told that nothing starts.
       if (place?.leave() === false) throw busyFailure();
       const params = await this.#prepare(reservation.runId, this.#body);
+      // An upload takes long enough for a token to be revoked.
+      requireGoingOn(identity);
       const start_key = key === undefined ? undefined : { key, sum: await this.#sum() };
       await reservation.start(params, { actor: actorOf(identity), requestId: request.id, ...(start_key && { start_key }) });
       return reservation.runId;
