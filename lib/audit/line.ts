@@ -85,7 +85,7 @@ export type AuditHead = Pick<AuditLine, "n" | "at" | "hash">;
 /** What the first line of all continues. */
 export const NO_LINE: AuditHead = { n: 0, at: "", hash: "0".repeat(64) };
 
-const FIELDS: readonly (keyof AuditEntry)[] = [
+const ENTRY_FIELDS: readonly (keyof AuditEntry)[] = [
   ...(["what", "of", "who", "via", "role", "from", "request", "action", "bucket", "run", "kind"] as const),
   ...(["params", "reason", "outcome", "code", "error", "count", "happened", "facts", "torn"] as const),
 ];
@@ -96,7 +96,7 @@ const FIELDS: readonly (keyof AuditEntry)[] = [
  */
 export function auditLine(entry: AuditEntry, before: AuditHead, at: string, key: SigningKey): { text: string; head: AuditHead } {
   const n = before.n + 1;
-  const told = Object.fromEntries(FIELDS.map((field) => [field, entry[field]]));
+  const told = Object.fromEntries(ENTRY_FIELDS.map((field) => [field, entry[field]]));
   // Undefined fields are left out by JSON.
   const signed = JSON.stringify(Object.assign({ audit: 1, n, at, prev: before.hash, key: key.fingerprint }, told)).slice(0, -1);
   const text = `${signed},"sig":"${signatureOf(key, AUDIT_PURPOSE, Buffer.from(signed))}"}`;

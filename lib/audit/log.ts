@@ -39,7 +39,7 @@ const AGAIN_MS = 5_000;
 const MOST_LATE = 1_000;
 
 /** An entry that somebody waits for. */
-interface Wanted {
+interface AwaitedEntry {
   entry: AuditEntry;
   done: (head: AuditHead) => void;
   failed: (error: unknown) => void;
@@ -64,7 +64,7 @@ export class AuditLog {
   readonly #now: () => number;
   #key: SigningKey | undefined;
   #end: ChainEnd | undefined;
-  #wanted: Wanted[] = [];
+  #wanted: AwaitedEntry[] = [];
   #late: AuditEntry[] = [];
   /** How many entries there was no room for. */
   #lost = 0;

@@ -30,7 +30,7 @@ export interface AuditPage {
 
 const READ_BYTES = 128 * 1024;
 /** How much one page looks at. */
-const MOST_BYTES = 64 * 1024 * 1024;
+const PAGE_BYTES = 64 * 1024 * 1024;
 const CURSOR_FORM = /^(\d{4}-\d{2}\.jsonl):(\d{1,15})$/;
 
 /**
@@ -51,7 +51,7 @@ export async function readAudit(folder: string, wanted: AuditWanted, limit: numb
       if (line && isWanted(line, wanted)) items.push(line);
       looked += bytes.length + 1;
       const isFirst = file === files[0] && start === 0;
-      if (items.length >= limit || looked >= MOST_BYTES) return { items, next_cursor: isFirst ? null : `${file}:${start}` };
+      if (items.length >= limit || looked >= PAGE_BYTES) return { items, next_cursor: isFirst ? null : `${file}:${start}` };
     }
   }
   return { items, next_cursor: null };

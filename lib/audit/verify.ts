@@ -39,7 +39,7 @@ export interface AuditProof {
 
 /** The longest line; what is longer is no line. */
 const LONGEST = 1024 * 1024;
-const PIECE = 256 * 1024;
+const VERIFY_BYTES = 256 * 1024;
 const LINE_END = 0x0a;
 
 /** A line where it stands. */
@@ -101,7 +101,7 @@ interface Expected {
 
 /** Bytes that the key has not signed were put in where the line that should be there follows. */
 async function badLine(fault: Told, expected: Expected, files: readonly string[], publicKey: string): Promise<Told> {
-  const place = fault.fault === "changed" ? await placeOf(expected, files, publicKey) : undefined;
+  const place = fault.fault === "changed" ? await whereContinued(expected, files, publicKey) : undefined;
   return place === undefined ? fault : { fault: "added", why: `${fault.why}; line ${expected.n} follows in ${place}` };
 }
 
@@ -112,7 +112,7 @@ async function brokenOrder(found: AuditLine, expected: Expected, files: readonly
     return { fault: "removed", why: `the first line is ${found.n}, and does not continue the line with the hash ${from}` };
   if (found.n === n) return { fault: "changed", why: "the line continues another line than the one before it" };
   if (found.n < n) return { fault: "added", why: `line ${found.n} stands here again, or was put here from another place` };
-  const place = await placeOf(expected, files, publicKey);
+  const place = await whereContinued(expected, files, publicKey);
   if (place !== undefined) return { fault: "reordered", why: `line ${found.n} stands here, and line ${n} in ${place}` };
   const gone = found.n - 1 === n ? `line ${n} is` : `the lines ${n} to ${found.n - 1} are`;
   const advice = n === 1 ? "; where they are kept elsewhere, give --from with the hash of the last of them" : "";
@@ -120,7 +120,7 @@ async function brokenOrder(found: AuditLine, expected: Expected, files: readonly
 }
 
 /** Where the line stands that continues the last good one; undefined where it is not there. */
-async function placeOf({ n, before }: Expected, files: readonly string[], publicKey: string): Promise<string | undefined> {
+async function whereContinued({ n, before }: Expected, files: readonly string[], publicKey: string): Promise<string | undefined> {
   for await (const standing of standingLines(files)) {
     const { line } = lineOf(standing, publicKey);
     if (line?.n === n && line.prev === before?.hash) return `${path.basename(standing.file)}:${standing.line}`;
@@ -134,7 +134,7 @@ async function* standingLines(files: readonly string[]): AsyncGenerator<Standing
     await using handle = await openRegular(path.resolve(file));
     let [line, rest, at] = [0, Buffer.alloc(0), 0];
     for (;;) {
-      const { bytesRead, buffer } = await handle.read(Buffer.allocUnsafe(PIECE), 0, PIECE, at);
+      const { bytesRead, buffer } = await handle.read(Buffer.allocUnsafe(VERIFY_BYTES), 0, VERIFY_BYTES, at);
       if (bytesRead === 0) break;
       at += bytesRead;
       rest = Buffer.concat([rest, buffer.subarray(0, bytesRead)]);
