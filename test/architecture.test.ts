@@ -21,7 +21,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   auth: ["core", "codec", "http"],
   hook: ["core", "http", "bucket", "plan"],
   server: ["core", "codec", "audit", "http", "auth", "bucket", "run"],
-  operation: ["core", "codec", "bucket", "plan", "transport", "hook", "run/protocol.ts"],
+  operation: ["core", "codec", "bucket", "plan", "transport", "hook", "run/protocol.ts", "run/progress.ts"],
   cli: ["core", "codec", "audit", "auth", "bucket", "run", "operation", "server", "transport/ssh/keeper.ts"],
 };
 
