@@ -20,6 +20,7 @@ import {
 const NAMES = list(string({ min: 1, max: 253 }), { min: 1, max: 1_000 });
 const ALLOCATIONS = list(string({ min: 1, max: 400 }), { min: 1, max: 10_000 });
 const JOBS = optional(described(NAMES, "Only these jobs"));
+const COUNT = integer({ min: 0 });
 const flag = (description: string) => withDefault(described(boolean(), description), false);
 const count = (description: string) => optional(described(integer({ min: 1, max: 1_024 }), description));
 
@@ -29,7 +30,6 @@ const WORKERS = {
   labels: optional(described(NAMES, "Only workers with one of these labels")),
 };
 const WORKERS_OR_LABELS = { exclusive: [["workers", "labels"]] } as const;
-
 /** What is read from workers. */
 const ASKED = { ...WORKERS, concurrency: count("How many are asked at a time (default: ssh_concurrency of ops.conf)") };
 const READING = object(ASKED, WORKERS_OR_LABELS);
@@ -203,8 +203,6 @@ export type RunStatus = Infer<typeof RUN_STATUS>;
 /** A time in a record or an answer. */
 export const TIME = withExample(described(string(), "RFC 3339, UTC, with milliseconds"), "2026-05-04T12:00:00.000Z");
 
-const COUNT = integer({ min: 0 });
-
 const HOST_PROGRESS = object({
   worker: string(),
   action: string(),
@@ -322,6 +320,8 @@ export interface Orders {
   revision: string | null;
   /** Who asked for it, in words. */
   by: string;
+  /** Why an admin goes past what holds the run back. */
+  breakGlass?: string | null;
 }
 
 /** A task of the server that writes a database or takes long: a process of the same kind does it, without a run. */
