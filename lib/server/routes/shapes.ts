@@ -140,6 +140,7 @@ const SCHEMAS = {
     build_status: oneOf("pending", "succeeded", "failed"),
     note: described(nullable(string()), "What the push said about itself"),
     commit: described(nullable(string()), "The Git commit that was pushed, with `-dirty` where files differed from it"),
+    by: described(nullable(string()), "The name of the token that pushed it; null in earlier records"),
     current: described(boolean(), "It is the bucket's source now"),
     last_successful: described(boolean(), "The latest one whose build succeeded"),
   }),
