@@ -1,7 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { woken } from "../core/async.ts";
 import { boolean, described, type Infer, list, object, oneOf, string } from "../core/shape.ts";
-import { RUN_STATUS, TIME } from "./protocol.ts";
+import { TIME } from "./progress.ts";
+import { RUN_STATUS } from "./protocol.ts";
 import { durationOf, ID, RUN_KIND, type RunRecord } from "./record.ts";
 
 /** The changes of a run: it begins, a cancel is accepted, it has ended. */

@@ -22,7 +22,8 @@ import {
   type Shape,
   string,
 } from "../core/shape.ts";
-import { NO_DEPLOY, type Progress, RUN_KINDS, RUN_STATUS, RUNS, type RunKind, type RunParams, TIME } from "./protocol.ts";
+import { NO_DEPLOY, type Progress, TIME } from "./progress.ts";
+import { RUN_KINDS, RUN_STATUS, RUNS, type RunKind, type RunParams } from "./protocol.ts";
 
 /** The id of a bucket, a run or a revision. */
 export const ID: Shape<string> = {

@@ -4,8 +4,8 @@ import { boolean, described, type Infer, integer, oneOf, optional, string, withD
 import { bytesDownload, type Download, downloadAnswer, fileDownload } from "../../http/download.ts";
 import { type Answer, json, readyJson } from "../../http/message.ts";
 import { follow, readActivity } from "../../run/activity.ts";
-import { type LineFilter, openLog, openLogText } from "../../run/log-lines.ts";
-import type { LinesQuery, LogLines } from "../../run/log-view.ts";
+import { type LineFilter, openLog, openLogText } from "../../run/log/log-lines.ts";
+import type { LinesQuery, LogLines } from "../../run/log/log-view.ts";
 import type { ReadThread } from "../beside.ts";
 import { bucketRoute } from "../context.ts";
 import { LINES_TYPE } from "../log-readings.ts";
