@@ -4,11 +4,12 @@ import { acceptSource, receiveSource, restoreRevision } from "../../bucket/sourc
 import { diffRevisions } from "../../bucket/source/source-view.ts";
 import { isUuid } from "../../codec/uuid.ts";
 import { Failure } from "../../core/errors.ts";
-import { described, object, optional, type Report, refined, string, withExample } from "../../core/shape.ts";
+import { described, object, optional, string, withExample } from "../../core/shape.ts";
 import { json, requireMediaType } from "../../http/message.ts";
 import { ID, maskedText } from "../../run/record.ts";
 import { bucketRoute } from "../context.ts";
-import { startRun } from "../start.ts";
+import { requireGoingOn } from "../people/permission.ts";
+import { encodedNote, startRun } from "../start.ts";
 import { START_FAILURES, STARTS } from "./operations.ts";
 import { component, PAGE, page } from "./shapes.ts";
 import { START_PATHS, START_ROLES } from "./start-paths.ts";
@@ -19,10 +20,7 @@ const GZIP = "application/gzip";
 /** What a push says about itself. */
 const SAID = {
   "Ops-Note": optional(
-    described(
-      withExample(refined(string({ max: 2_400 }), noteOf), "More%20memory"),
-      "Why the source changes: one line of at most 200 characters, percent-encoded UTF-8",
-    ),
+    described(encodedNote("More%20memory"), "Why the source changes: one line of at most 200 characters, percent-encoded UTF-8"),
   ),
   "Ops-Commit": optional(
     described(
@@ -34,17 +32,6 @@ const SAID = {
     ),
   ),
 };
-
-function noteOf(encoded: string, path: string, report: Report): string {
-  try {
-    const note = decodeURIComponent(encoded);
-    if (/^[^\p{C}\p{Zl}\p{Zp}]{1,200}$/u.test(note)) return note;
-  } catch {
-    // Told below.
-  }
-  report(path, "expected one line of at most 200 characters, percent-encoded");
-  return "";
-}
 
 /** Secrets of the bucket are masked before anything is stored. */
 async function saidBy(headers: Readonly<Record<string, unknown>>, layout: Layout, by: string) {
@@ -71,6 +58,8 @@ export const SOURCE_ROUTES = [
       return startRun(call, "push", context, async (runId, body) => {
         const gzip = requireMediaType(request, TAR, GZIP) === GZIP;
         const received = await receiveSource(bucket.layout, body, gzip, request.signal);
+        // An upload takes long enough for a token to be revoked.
+        requireGoingOn(context.identity);
         const said = await saidBy(call.headers, bucket.layout, context.identity.name);
         const { id, note, commit } = await acceptSource(bucket.layout, received, runId, said);
         return { revision: id, ...(note !== null && { note }), ...(commit !== null && { commit }) };
