@@ -19,6 +19,7 @@ import { causesOf, type Trouble } from "../base/outcome.ts";
 import { gateTroubles, hasGate } from "../health/gate.ts";
 import { allUpstreamOf } from "../hooks/hook-script.ts";
 import { hooksOn } from "../hooks/hooks.ts";
+import { afterLook } from "../plan/adoption.ts";
 import { type DeployScope, dueForReconcile, hasOpenGate, type JobPlan, planJob, wavesOf } from "../plan/plan-job.ts";
 import {
   type AllocationState,
@@ -57,20 +58,25 @@ interface Walk extends DeployStart {
  * run's signal is aborted, and what a driver throws at a step that no job can answer for.
  */
 export function* deploySteps(start: DeployStart): Steps {
-  const { context, fleet, scope } = start;
+  const { context, scope } = start;
   throwIfCancelled(context.signal);
   const walk = { ...start, updateSeq: updateSeqOf(context), failed: new Set<string>(), isChecked: false };
+  if (!start.options.adopt) yield* reconcileSteps(walk);
+  for (const [seq, jobs] of wavesOf(scope.jobs)) {
+    throwIfCancelled(context.signal);
+    yield* start.options.adopt ? adoptionSteps(walk, seq, jobs) : waveSteps(walk, seq, jobs);
+    yield* ask("waveOver", { seq, jobs });
+  }
+}
+
+function* reconcileSteps(walk: Walk): Steps {
+  const { context, fleet, scope } = walk;
   const isGone = (host: string) => fleet.worker(host).removed;
   const found = dueForReconcile(context.db, scope.allocations, isGone);
   const due = found.due.filter((one) => !one.isGone).map(({ allocation }) => allocation.worker);
   if (due.length > 0) yield* preflightSteps(walk, [], -1, due);
   yield* ask("phase", "reconcile");
   yield* ask("reconcile", found);
-  for (const [seq, jobs] of wavesOf(scope.jobs)) {
-    throwIfCancelled(context.signal);
-    yield* waveSteps(walk, seq, jobs);
-    yield* ask("waveOver", { seq, jobs });
-  }
 }
 
 /** The update sequence as the bucket has it. */
@@ -106,6 +112,41 @@ function* waveSteps(walk: Walk, seq: number, jobs: readonly CatalogJob[]): Steps
   for (const plan of plans) yield* ask("decided", plan);
   const rollouts = plans.filter(({ needsWork }) => needsWork).map((plan) => jobSteps(walk, rolloutOf(plan, unready)));
   yield* ask("sideBySide", rollouts);
+}
+
+/**
+ * The steps of an adoption for one wave (docs/deploy.md, Adopt): no hook, no target, no file of a job. The jobs are planned
+ * with the sequence that the workers' own files would get, and once more where pairs were taken over from workers.
+ */
+function* adoptionSteps(walk: Walk, seq: number, jobs: readonly CatalogJob[]): Steps {
+  yield* ask("phase", `wave ${seq}: compare`);
+  const next = { ...walk, updateSeq: walk.updateSeq + 1 };
+  const plansOf = function* (some: readonly CatalogJob[]) {
+    return (yield* planSteps(next, some)).flatMap(({ plan }) => plan ?? []);
+  };
+  let plans = yield* plansOf(jobs);
+  let looked = yield* ask("look", plans);
+  if (looked.pairs.length > 0) {
+    yield* ask("takePairs", looked.pairs);
+    plans = yield* plansOf(plans.map(({ job }) => job));
+    looked = yield* ask("look", plans);
+  }
+  plans = plans.map((plan) => afterLook(plan, looked));
+  for (const plan of plans) yield* ask("decided", plan);
+  const working = plans.filter(({ needsWork }) => needsWork);
+  if (working.length === 0) return;
+  const adopted = working.flatMap(({ allocations }) => allocations.filter(({ decision }) => decision.action === "adopt"));
+  const hosts = adopted.map(({ allocation }) => allocation.worker).filter((host) => !looked.troubles.has(host));
+  const troubles = new Map(looked.troubles);
+  if (hosts.length > 0) {
+    walk.updateSeq = yield* ask("raiseSequence", { seq, jobs: working.map(({ job }) => job.name) });
+    for (const [host, trouble] of yield* ask("workerFiles", { hosts, updateSeq: walk.updateSeq })) troubles.set(host, trouble);
+  }
+  yield* ask("phase", `wave ${seq}: adopt`);
+  yield* ask(
+    "sideBySide",
+    working.map((plan) => jobSteps(walk, rolloutOf(plan, troubles))),
+  );
 }
 
 /** The preflight, where it has not been: before the first of reconcile, a hook and a change (docs/deploy.md, Preflight). */
@@ -171,16 +212,27 @@ function* planSteps(walk: Walk, jobs: readonly CatalogJob[]): Steps<{ job: Catal
 }
 
 /** One job's rollout from its beginning to its end, whatever that is. */
-function* jobSteps({ context, failed }: Walk, rollout: Rollout): Steps {
+function* jobSteps({ context, failed, options }: Walk, rollout: Rollout): Steps {
   yield* ask("begin", rollout);
   let error: unknown;
   try {
-    yield* rolloutSteps(context.signal, rollout);
+    yield* options.adopt ? adoptSteps(rollout) : rolloutSteps(context.signal, rollout);
   } catch (cause) {
     error = cause;
     failed.add(rollout.plan.job.name);
   }
   yield* ask("end", { rollout, error });
+}
+
+/** Adopts what may be adopted of one job. Throws where one of its workers is in trouble. */
+function* adoptSteps(rollout: Rollout): Steps {
+  const states = rollout.states.filter(isChanging);
+  try {
+    yield* ask("adopt", { rollout, states: states.filter(isSound) });
+    soundOf({ rollout, states });
+  } finally {
+    yield* ask("note", rollout);
+  }
 }
 
 /**
