@@ -233,7 +233,11 @@ export class SimulatedDeploys {
     for (const place of equal) assert.equal(this.#promotionOf(place).hash, this.#planned.get(place)?.to.hash, place);
     this.tally.adopted += equal.size;
     assert.equal(await this.#deploy(QUIET), "succeeded");
-    assert.deepEqual(this.#acts.filter((act) => equal.has(act.place)), [], "adoption: a deploy finds nothing to do there");
+    assert.deepEqual(
+      this.#acts.filter((act) => equal.has(act.place)),
+      [],
+      "adoption: a deploy finds nothing to do there",
+    );
   }
 
   /** Starts, restarts or reloads a job, with failures, cancels and kills. */

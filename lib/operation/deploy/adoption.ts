@@ -10,7 +10,7 @@ import type { OperationContext } from "../base/context.ts";
 import { WORKERS_AT_ONCE } from "../base/fleet.ts";
 import { type Trouble, troubleOf } from "../base/outcome.ts";
 import type { AllocationPlan, JobPlan } from "../plan/plan-job.ts";
-import { DIFF_BYTES, type DriftEffects, MOST_EDITS } from "../reach/tree-drift.ts";
+import { DIFF_BYTES, type DriftEffects, isOfOps, MOST_EDITS } from "../reach/tree-drift.ts";
 import { certificatesIn, type FoundPair, foundPair, putPairs } from "./found-pairs.ts";
 
 /** How the files of allocations that may be adopted lie on their workers. */
@@ -45,7 +45,8 @@ export async function lookAtWorkers(
       const found = await effects.drift(worker, trees, "optional");
       for (const plan of own) {
         // A file beside the rendered ones is the job's, or left over: it stays.
-        const files = (found.get(plan.allocation.job)?.files ?? []).filter(({ state }) => state !== "extra");
+        const isInTheWay = ({ path, state }: FileDrift) => state !== "extra" && (state === "link" || !isOfOps(path));
+        const files = (found.get(plan.allocation.job)?.files ?? []).filter(isInTheWay);
         const { pairs, differs } = await lookAtFiles(context, effects, { plan, files, room });
         looked.pairs.push(...pairs);
         looked.differs.set(plan.allocation.id, differs);

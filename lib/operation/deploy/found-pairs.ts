@@ -48,7 +48,7 @@ function refusalOf(texts: Record<"certificate" | "key" | "issued" | "authority",
     if (!found.checkIssued(authority) || !found.verify(authority.publicKey)) return "the bucket's authority has not signed it";
     if (found.validToDate.getTime() <= now) return `it ended on ${utc(found.validToDate.getTime())}`;
     if (commonNameIn(found) !== commonNameIn(issued)) return `it is for ${commonNameIn(found)}`;
-    const missing = wantedNames(issued).difference(namesIn(found));
+    const missing = wantedNames(issued).difference(altNamesIn(found));
     if (missing.size > 0) return `it is not for ${[...missing].join(", ")}`;
     if (!found.checkPrivateKey(createPrivateKey(texts.key))) return "the key there is not its own";
     return undefined;
@@ -61,13 +61,13 @@ function commonNameIn({ subject }: X509Certificate): string {
   return /^CN=(.*)$/m.exec(subject)?.[1] ?? "";
 }
 
-function namesIn({ subjectAltName = "" }: X509Certificate): Set<string> {
+function altNamesIn({ subjectAltName = "" }: X509Certificate): Set<string> {
   return new Set(subjectAltName.split(", "));
 }
 
 function wantedNames(issued: X509Certificate): Set<string> {
   const common = commonNameIn(issued);
-  return namesIn(issued).difference(new Set([...EVERY_NAME, `DNS:${common}`, `IP Address:${common}`]));
+  return altNamesIn(issued).difference(new Set([...EVERY_NAME, `DNS:${common}`, `IP Address:${common}`]));
 }
 
 /**

@@ -14,7 +14,7 @@ import { collectEvidence, type Evidence } from "../base/evidence.ts";
 import type { Fleet } from "../base/fleet.ts";
 import type { HookPass, HookSession, ScriptResult } from "../hooks/hooks.ts";
 import { makeTarget, type WantedTarget } from "./target.ts";
-import { type DriftEffects, driftEffects, ownFiles, type Place } from "./tree-drift.ts";
+import { type DriftEffects, driftEffects, driftIgnored, isOfOps, type Place } from "./tree-drift.ts";
 
 /** The limit of each of the two steps of a sync: asking for the digests, and sending the files that differ. */
 const SYNC_LIMIT_MS = 900_000;
@@ -35,7 +35,7 @@ export interface Effects extends DriftEffects {
    * its content is there: its rights may be other ones.
    */
   sync(place: Place, tree: StagedTree | undefined, before: FileDigests): Promise<SyncResult>;
-  /** Makes ops own the files of a job that lie on a worker; only the list of them is written. See {@link adoptTree}. */
+  /** Makes ops own the files of a job that lie on a worker, and brings its {@link isOfOps} alone. See {@link adoptTree}. */
   adopt(place: Place, tree: StagedTree): Promise<void>;
   /** The last target of the job that succeeded on the worker since the worker's start. */
   lastTarget(place: Place): Promise<LastTarget | undefined>;
@@ -57,7 +57,7 @@ export function effectsOf(
   allocations: readonly CatalogAllocation[],
 ): Effects {
   const { db, layout, progress, signal, run } = context;
-  const isOwn = ownFiles(db);
+  const isOwn = driftIgnored(db);
   const syncing = async (place: Place, name: string, folder: string, files: readonly SyncFile[]) => {
     const transport = await fleet.reach(place.worker);
     const work = syncTree(transport, { name, folder, files }, { signal, timeoutMs: SYNC_LIMIT_MS });
@@ -84,7 +84,8 @@ export function effectsOf(
       const transport = await fleet.reach(place.worker);
       const wanted = files.map((file) => syncFile(file.path, file.mode, file.content, file.sha256));
       const tree = { name: place.job, folder: `jobs/${place.job}`, files: wanted };
-      const work = adoptTree(transport, tree, (path) => isOwn(place.job, path), { signal, timeoutMs: SYNC_LIMIT_MS });
+      const rules = { isOwn: (path: string) => isOwn(place.job, path), isBrought: isOfOps };
+      const work = adoptTree(transport, tree, rules, { signal, timeoutMs: SYNC_LIMIT_MS });
       await progress.during({ ...place, reason: "sync", detail: "adopt" }, SYNC_LIMIT_MS, work);
     },
     ...driftEffects(context, fleet),

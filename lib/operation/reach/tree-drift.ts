@@ -41,7 +41,7 @@ export interface DriftEffects {
  * promoted.
  */
 export function driftEffects({ db, signal }: OperationContext, fleet: Fleet): DriftEffects {
-  const isOwn = ownFiles(db);
+  const isOwn = driftIgnored(db);
   return {
     async drift(worker, wanted, folder) {
       const found = await compareTrees(await fleet.open(worker), wanted, signal, folder);
@@ -55,8 +55,13 @@ export function driftEffects({ db, signal }: OperationContext, fleet: Fleet): Dr
   };
 }
 
+/** True for a file of a job that no service reads: an adoption brings it, whatever the earlier system put in its place. */
+export function isOfOps(path: string): boolean {
+  return path === "manifest.json";
+}
+
 /** Tells which files of jobs their `drift_ignore` names: the jobs change these themselves. */
-export function ownFiles(db: Database): (job: string, path: string) => boolean {
+export function driftIgnored(db: Database): (job: string, path: string) => boolean {
   let ignored: Map<string, string[]> | undefined;
   return (job, path) => {
     ignored ??= new Map(catalogJobs(db).map(({ name, driftIgnore }) => [name, driftIgnore]));

@@ -77,15 +77,23 @@ export async function syncTree(
   return { changed: changed.map(below), removed: removed.map(below), sentBytes };
 }
 
+/** Which files of a tree need not lie on the worker as they are wanted, by their path below the tree's folder. */
+interface AdoptedFiles {
+  /** Changed by the job itself: left as they are. */
+  isOwn(path: string): boolean;
+  /** Read by nobody but ops: brought where they differ. */
+  isBrought(path: string): boolean;
+}
+
 /**
- * Makes sync own the files of a tree that lie on a worker already, from wherever they came: only the list in `.sync` is
- * written. `isOwn` tells which files the job may have changed itself. Throws `failed`, having written nothing, where
- * another file has other content than is wanted, else as {@link syncTree} does.
+ * Makes sync own the files of a tree that lie on a worker already, from wherever they came: but for the files that are
+ * brought, only the list in `.sync` is written. Throws `failed`, having written nothing, where another file has other
+ * content than is wanted, else as {@link syncTree} does.
  */
 export async function adoptTree(
   transport: Transport,
   tree: SyncTree,
-  isOwn: (path: string) => boolean,
+  { isOwn, isBrought }: AdoptedFiles,
   { timeoutMs = TREE_LIMIT_MS, signal }: Partial<SyncOptions> = {},
 ): Promise<void> {
   const doing = `Cannot adopt ${tree.name} on ${transport.worker.host}`;
@@ -94,12 +102,13 @@ export async function adoptTree(
   const head = listHead(wanted.keys());
   const found = await lookWhenSettled(transport, doing, { tree: tree.name, head, paths: [...wanted.keys()] }, options);
   const isThere = (path: string, file: SyncFile) => found.files.get(path)?.sha256 === file.sha256;
-  const others = [...wanted].filter(([path, file]) => !isThere(path, file)).map(([path]) => belowFolder(tree, path));
-  const changed = others.filter((path) => !isOwn(path));
-  if (changed.length > 0) throw new Failure("failed", `${doing}: files have changed meanwhile: ${changed.join(", ")}`);
-  if (found.listHead.startsWith(head)) return;
-  const made = found.listed.folder;
-  const change = { tree: tree.name, wanted, isListed: false, made, changed: [], removed: [], doing };
+  const others = [...wanted].filter(([path, file]) => !isThere(path, file)).map(([path]) => path);
+  const [changed = [], rest = []] = [true, false].map((is) => others.filter((path) => isBrought(belowFolder(tree, path)) === is));
+  const wrong = rest.map((path) => belowFolder(tree, path)).filter((path) => !isOwn(path));
+  if (wrong.length > 0) throw new Failure("failed", `${doing}: files have changed meanwhile: ${wrong.join(", ")}`);
+  const isListed = found.listHead.startsWith(head);
+  if (isListed && changed.length === 0) return;
+  const change = { tree: tree.name, wanted, isListed, made: found.listed.folder, changed, removed: [], doing };
   await sendChange(transport, change, found.listHead, options);
 }
 

@@ -1,11 +1,10 @@
 import assert from "node:assert/strict";
-import { chmodSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import type { DeployPlan } from "../../../lib/plan/deploy-plan.ts";
 import { type Deployed, Deploys, HOSTS, type JobsSpec } from "../../helpers/deploys.ts";
-import { openssl } from "../../helpers/openssl.ts";
-import { temporaryFolder } from "../../helpers/temporary.ts";
+import { EarlierAuthority } from "../../helpers/earlier.ts";
 
 const [A, B] = HOSTS;
 const CERTS = {
@@ -15,46 +14,6 @@ const CERTS = {
 const JOBS: JobsSpec = {
   web: { manifest: { certs: CERTS }, files: { "sum.tpl": '{{ get "ops/worker" "certs/ca.crt" | len }}\n' } },
 };
-
-/** The authority of the earlier system, as it makes its own: RSA, and what it issues has neither uses nor all names. */
-class EarlierAuthority {
-  readonly #folder: string;
-  readonly certificate: string;
-  readonly key: string;
-
-  constructor(t: TestContext) {
-    this.#folder = temporaryFolder(t);
-    const subject = ["-subj", "/CN=maand", "-days", "3650", "-addext", "basicConstraints=critical,CA:true"];
-    openssl([
-      "req",
-      "-x509",
-      "-newkey",
-      "rsa:2048",
-      "-nodes",
-      ...subject,
-      "-keyout",
-      this.#file("ca.key"),
-      "-out",
-      this.#file("ca.crt"),
-    ]);
-    [this.certificate, this.key] = ["ca.crt", "ca.key"].map((name) => readFileSync(this.#file(name), "utf8")) as [string, string];
-  }
-
-  issue(commonName: string, names: string, days = "30"): { certificate: string; key: string } {
-    const [request, end] = [this.#file("request"), this.#file("extensions")];
-    const key = openssl(["genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"]);
-    writeFileSync(this.#file("key"), key);
-    writeFileSync(end, `subjectAltName=${names}\n`);
-    openssl(["req", "-new", "-key", this.#file("key"), "-subj", `/CN=${commonName}`, "-out", request]);
-    const by = ["-CA", this.#file("ca.crt"), "-CAkey", this.#file("ca.key"), "-CAcreateserial"];
-    const certificate = openssl(["x509", "-req", "-in", request, ...by, "-days", days, "-extfile", end]);
-    return { certificate, key };
-  }
-
-  #file(name: string): string {
-    return path.join(this.#folder, name);
-  }
-}
 
 /** The earlier system has put job web with certificates of this authority on two workers. */
 async function earlierDeploy(t: TestContext, { isImported }: { isImported: boolean }) {
@@ -68,25 +27,16 @@ async function earlierDeploy(t: TestContext, { isImported }: { isImported: boole
   const peer = authority.issue("peer", `IP:${A},IP:${B}`);
   for (const host of [A, B]) {
     const folder = path.join(deploys.folder(host), "jobs", "web");
-    mkdirSync(path.join(folder, "certs"), { recursive: true });
+    mkdirSync(folder, { recursive: true });
     const { db } = deploys.bucket;
-    for (const name of ["Makefile", "manifest.json"]) {
-      const row = db.get<{ content: Uint8Array }>("SELECT content FROM job_files WHERE path = ?", name);
-      writeFileSync(path.join(folder, name), row?.content ?? "");
-    }
+    const row = db.get<{ content: Uint8Array }>("SELECT content FROM job_files WHERE path = 'Makefile'");
+    writeFileSync(path.join(folder, "Makefile"), row?.content ?? "");
     writeFileSync(path.join(folder, "sum"), `${deploys.bucket.kv().get("ops/worker", "certs/ca.crt")?.length}\n`);
-    writeFileSync(path.join(folder, "certs", "ca.crt"), authority.certificate);
-    put(folder, "server", authority.issue("web.example", `IP:${host}`));
-    put(folder, "peer", peer);
+    authority.put(folder, "server", authority.issue("web.example", `IP:${host}`));
+    authority.put(folder, "peer", peer);
   }
   const folderOf = (host: string) => path.join(deploys.folder(host), "jobs", "web");
   return { deploys, authority, folderOf };
-}
-
-function put(folder: string, name: string, { certificate, key }: { certificate: string; key: string }): void {
-  writeFileSync(path.join(folder, "certs", `${name}.crt`), certificate);
-  writeFileSync(path.join(folder, "certs", `${name}.key`), key);
-  chmodSync(path.join(folder, "certs", `${name}.key`), 0o600);
 }
 
 const plansOf = ({ result }: Deployed) =>
@@ -95,7 +45,7 @@ const rowsOf = (deploys: Deploys) => deploys.bucket.db.all("SELECT * FROM job_ce
 const stored = (deploys: Deploys, host: string, file: string) =>
   deploys.bucket.kv().get(`ops/job/web/worker/${host}`, `certs/${file}`);
 
-test("with the earlier authority its certificates are taken over, and neither a deploy nor a build makes others", async (t) => {
+test("HR-349 with the earlier authority its certificates are taken over, and neither a deploy nor a build makes others", async (t) => {
   const { deploys, folderOf } = await earlierDeploy(t, { isImported: true });
   const before = [rowsOf(deploys), stored(deploys, A, "server.crt"), deploys.bucket.db.all("SELECT * FROM kv_version")];
   const plan = await deploys.deploy({ adopt: true, dry_run: true });
@@ -128,7 +78,7 @@ test("with the earlier authority its certificates are taken over, and neither a 
   );
 });
 
-test("without the earlier authority every certificate differs, and the plan says what to import first", async (t) => {
+test("HR-348 without the earlier authority every certificate differs, and the plan says what to import first", async (t) => {
   const { deploys } = await earlierDeploy(t, { isImported: false });
   const plan = await deploys.deploy({ adopt: true, dry_run: true });
   const [one] = plansOf(plan);
@@ -144,26 +94,26 @@ test("without the earlier authority every certificate differs, and the plan says
   assert.doesNotMatch(plan.text + JSON.stringify(plan.result), /PRIVATE KEY/);
 });
 
-test("a certificate that ended, is for others, or has no key of its own is not taken over; the others are", async (t) => {
+test("HR-349 a certificate that ended, is for others, or has no key of its own is not taken over; the others are", async (t) => {
   const { deploys, authority, folderOf } = await earlierDeploy(t, { isImported: true });
   const why = async () => {
     const plan = await deploys.deploy({ adopt: true, dry_run: true });
     const note = plansOf(plan)[1]?.files.find(({ path: file }) => file === "certs/server.crt")?.note;
     return note?.replace(/^.*: /, "");
   };
-  put(folderOf(B), "server", authority.issue("other.example", `IP:${B}`));
+  authority.put(folderOf(B), "server", authority.issue("other.example", `IP:${B}`));
   assert.equal(await why(), "it is for other.example");
-  put(folderOf(B), "server", authority.issue("web.example", `IP:${A}`));
+  authority.put(folderOf(B), "server", authority.issue("web.example", `IP:${A}`));
   assert.equal(await why(), `it is not for IP Address:${B}`);
-  put(folderOf(B), "server", { ...authority.issue("web.example", `IP:${B}`), key: authority.key });
+  authority.put(folderOf(B), "server", { ...authority.issue("web.example", `IP:${B}`), key: authority.key });
   assert.equal(await why(), "the key there is not its own");
   rmSync(path.join(folderOf(B), "certs", "server.key"));
   assert.equal(await why(), "certificate or key there cannot be read");
   t.mock.timers.enable({ apis: ["Date"], now: Date.now() + 40 * 86_400_000 });
-  put(folderOf(B), "server", authority.issue("web.example", `IP:${B}`));
+  authority.put(folderOf(B), "server", authority.issue("web.example", `IP:${B}`));
   assert.match((await why()) ?? "", /^it ended on .*Z$/);
   t.mock.timers.reset();
-  put(folderOf(B), "server", { ...authority.issue("web.example", `IP:${B}`), key: authority.key });
+  authority.put(folderOf(B), "server", { ...authority.issue("web.example", `IP:${B}`), key: authority.key });
   const { jobs, error } = await deploys.deploy({ adopt: true });
   assert.equal(error, undefined);
   assert.deepEqual(

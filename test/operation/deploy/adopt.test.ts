@@ -1,11 +1,15 @@
 import assert from "node:assert/strict";
-import { chmodSync, existsSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { chmodSync, existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { control } from "../../../lib/operation/control/job-control.ts";
 import type { DeployPlan, PlannedAllocation } from "../../../lib/plan/deploy-plan.ts";
 import { repeated } from "../../../lib/run/request.ts";
+import { ops, PROGRAM } from "../../../scripts/local-server.ts";
 import { type Deployed, Deploys, HOSTS, type JobsSpec } from "../../helpers/deploys.ts";
+import { until } from "../../helpers/temporary.ts";
 
 const [A, B] = HOSTS;
 const BASE: JobsSpec = { base: { files: { "conf/a": "1", old: "1", "tool.sh": "#!/bin/sh\n" } } };
@@ -22,6 +26,7 @@ async function earlierDeploy(deploys: Deploys, jobs: JobsSpec, hosts: readonly s
     for (const name of [".sync", ".runner", "bin"]) rmSync(path.join(folder, name), { recursive: true, force: true });
     writeFileSync(path.join(folder, "worker.json"), '{"worker_id": "9a0364b9e99bb480dd25e1f0284c8555", "update_seq": 41}');
     for (const file of jobFiles(deploys, host)) chmodSync(file, 0o755);
+    for (const job of Object.keys(jobs)) writeFileSync(path.join(folder, "jobs", job, "manifest.json"), '{"commands": {}}');
   }
 }
 
@@ -32,13 +37,15 @@ function jobFiles(deploys: Deploys, host: string): string[] {
   return found.map((one) => path.join(one.parentPath, one.name)).sort();
 }
 
-/** What tells that a file on a worker was left alone. */
+/** What tells that a file on a worker was left alone; manifest.json is of ops. */
 function state(deploys: Deploys, hosts: readonly string[] = [A, B]): unknown[] {
   return hosts.flatMap((host) =>
-    jobFiles(deploys, host).map((file) => {
-      const { ino, mode, mtimeMs, ctimeMs } = statSync(file);
-      return [file, ino, mode, mtimeMs, ctimeMs];
-    }),
+    jobFiles(deploys, host)
+      .filter((file) => !file.endsWith("/manifest.json"))
+      .map((file) => {
+        const { ino, mode, mtimeMs, ctimeMs } = statSync(file);
+        return [file, ino, mode, mtimeMs, ctimeMs];
+      }),
   );
 }
 
@@ -46,7 +53,7 @@ const planned = ({ result }: Deployed, job: string) =>
   (result as DeployPlan).waves.flatMap(({ jobs }) => jobs).find((one) => one.job === job)?.allocations ?? [];
 const told = (one: PlannedAllocation | undefined) => one?.files.map(({ path: file, change, note }) => [file, change, note ?? ""]);
 
-test("deploy --adopt takes over what is equal, runs and changes nothing, and a deploy then has nothing to do", async (t) => {
+test("HR-346 HR-347 deploy --adopt takes over what is equal, runs and changes nothing, and a deploy then has nothing to do", async (t) => {
   const deploys = await Deploys.make(t);
   await earlierDeploy(deploys, BASE);
   const before = state(deploys);
@@ -84,6 +91,8 @@ test("deploy --adopt takes over what is equal, runs and changes nothing, and a d
   );
   assert.match(adopted.text, /127\.0\.0\.1: adopt, the files there are the rendered ones\n/);
   assert.deepEqual(state(deploys), before, "no file of a job is touched, and no target ran");
+  const manifest = readFileSync(path.join(deploys.folder(A), "jobs", "base", "manifest.json"), "utf8");
+  assert.match(manifest, /"version":"1.0.0"/, "but for the manifest, which no service reads");
   const again = await deploys.deploy();
   assert.deepEqual(
     again.jobs.map(({ outcome, reason }) => [outcome, reason]),
@@ -97,7 +106,7 @@ test("deploy --adopt takes over what is equal, runs and changes nothing, and a d
   );
 });
 
-test("what was adopted is ops' own: job control runs there, and a file that goes from the workspace goes from the worker", async (t) => {
+test("HR-346 what was adopted is ops' own: job control runs there, and a file that goes from the workspace goes from the worker", async (t) => {
   const deploys = await Deploys.make(t);
   await earlierDeploy(deploys, BASE, [A]);
   writeFileSync(path.join(deploys.folder(A), "jobs", "base", "fetched.jar"), "of the job");
@@ -116,7 +125,7 @@ test("what was adopted is ops' own: job control runs there, and a file that goes
   assert.deepEqual([names.includes("old"), names.includes("fetched.jar"), names.includes("conf")], [false, true, true]);
 });
 
-test("what differs is left alone and named, with a diff from what is there and with what can never equal", async (t) => {
+test("HR-348 what differs is left alone and named, with a diff from what is there and with what can never equal", async (t) => {
   const deploys = await Deploys.make(t);
   const jobs: JobsSpec = {
     app: {
@@ -284,4 +293,38 @@ test("where nothing lies yet nothing is adopted and nothing is made; force, sync
     assert.match(JSON.stringify(refused?.details), new RegExp(`"${other}","message":"excludes adopt`));
   }
   assert.equal((await deploys.deploy({ adopt: true, force: false, sync_only: false })).error, undefined);
+});
+
+test("an adoption that is killed at any moment changes no service, and the next one does the rest", async (t) => {
+  const deploys = await Deploys.make(t);
+  const many = Object.fromEntries(Array.from({ length: 6 }, (_, index) => [`job${index}`, BASE.base ?? {}]));
+  await earlierDeploy(deploys, many);
+  const before = state(deploys);
+  const { bucket } = deploys;
+  const places = () => Object.keys(many).flatMap((job) => [A, B].map((host) => deploys.promotion(job, host).hash));
+  const lists = () =>
+    [A, B]
+      .map((host) => path.join(deploys.folder(host), ".sync"))
+      .flatMap((folder) => (existsSync(folder) ? readdirSync(folder) : []));
+  const moments = [
+    () => lists().includes(".worker.list"),
+    () => lists().some((name) => /^job\d\.list$/.test(name)),
+    () => places().some((hash) => hash !== ""),
+  ];
+  for (const isMoment of moments) {
+    const child = spawn(process.execPath, [PROGRAM, "deploy", "--adopt", "--bucket-dir", bucket.dir], { stdio: "ignore" });
+    const closed = once(child, "close");
+    await until("the moment comes", () => child.exitCode !== null || isMoment());
+    child.kill("SIGKILL");
+    await closed;
+    assert.deepEqual(state(deploys), before);
+  }
+  const { code, stderr } = await ops(["deploy", "--adopt", "--bucket-dir", bucket.dir]);
+  assert.equal(code, 0, stderr);
+  assert.ok(places().every((hash) => hash !== ""));
+  assert.deepEqual(state(deploys), before);
+  assert.deepEqual(
+    (await deploys.deploy()).jobs.filter(({ outcome }) => outcome !== "skipped"),
+    [],
+  );
 });
