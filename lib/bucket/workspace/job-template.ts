@@ -45,7 +45,7 @@ export async function createJob(layout: Layout, { name, selectors, template }: N
   for (const one of [name, ...(selectors ?? [])])
     if (!NAME.test(one)) throw new Failure("usage", `Cannot use ${quote(one)} as a name: it needs ${NAME_RULE}`);
   await refuseExisting(layout, name);
-  const files = template === undefined ? driftIgnored(FIRST_JOB, name) : await templateFiles(layout, name, template);
+  const files = template === undefined ? ownFiles(FIRST_JOB, name) : await templateFiles(layout, name, template);
   const chosen = selectors ? files.map((file) => withSelectors(file, selectors)) : files;
   const folder = path.join(layout.jobs, name);
   const staging = path.join(layout.tmp, `job-${randomUUID()}`);
@@ -113,7 +113,7 @@ async function templateFiles(layout: Layout, job: string, template: string): Pro
   const names = (await namesIn(layout.templates)).sort();
   if (names.includes(template)) return copiedFiles(path.join(layout.templates, template), template);
   const own = (await namesIn(TEMPLATES)).sort();
-  if (own.includes(template)) return driftIgnored(path.join(TEMPLATES, template), job);
+  if (own.includes(template)) return ownFiles(path.join(TEMPLATES, template), job);
   const known = `ops has ${own.join(", ")}; templates/ has ${names.join(", ") || "none"}`;
   throw new Failure("usage", `there is no template ${quote(template)}; ${known}`);
 }
@@ -125,7 +125,7 @@ function copiedFiles(folder: string, template: string): JobFile[] {
   return files.map((file) => ({ ...file, content: readFound(folder, file) }));
 }
 
-function driftIgnored(folder: string, job: string): JobFile[] {
+function ownFiles(folder: string, job: string): JobFile[] {
   const port = `${job.replaceAll("-", "_").slice(0, PORT_STEM)}_http`;
   return walk(folder).map((file) => {
     const content = readFound(folder, file).toString().replaceAll("@job@", job).replaceAll("@port@", port);

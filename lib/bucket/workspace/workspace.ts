@@ -16,7 +16,7 @@ export type Workspace = Awaited<ReturnType<typeof readWorkspace>>;
 export async function readWorkspace(layout: Layout, problems: Problems, signal: AbortSignal) {
   const settings = await readOpsConf(layout, problems);
   if (!(await exists(layout.workspace))) problems.warn("workspace", "", "is not there: nothing has been pushed yet");
-  const tree = scanSource(layout, problems, driftIgnored(layout, settings));
+  const tree = scanSource(layout, problems, ownFiles(layout, settings));
   const bucketConf = await readBucketConf(layout, problems);
   const workers = await readWorkers(layout, settings, problems);
   const disabled = await readDisabled(layout, problems);
@@ -47,7 +47,7 @@ export async function readWorkspace(layout: Layout, problems: Problems, signal: 
 }
 
 /** The files of `workspace/` that are read by name, and whose problems have codes of their own. */
-function driftIgnored(layout: Layout, settings: OpsConf): string[] {
+function ownFiles(layout: Layout, settings: OpsConf): string[] {
   const jobSettings = jobResourcesFile(layout, settings.jobConfigSelector);
   return [layout.workersJson, layout.disabledJson, layout.bucketConf, jobSettings].map((file) =>
     path.relative(layout.workspace, file),
