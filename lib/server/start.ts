@@ -161,12 +161,12 @@ class Start {
 
 /** Failures that a start of the line waits out. A start whose client has left keeps its place, too. */
 function mayPass(error: unknown): boolean {
-  return error instanceof Failure && ["bucket_busy", "database_busy", "cancelled"].includes(error.code);
+  return error instanceof Failure && ["bucket_busy", "busy", "database_busy", "cancelled"].includes(error.code);
 }
 
 /** The failure with the place in line among its details. */
 function withPosition(error: unknown, { position }: Hold): unknown {
-  if (!(error instanceof Failure) || error.code !== "bucket_busy") return error;
+  if (!(error instanceof Failure && ["bucket_busy", "busy"].includes(error.code))) return error;
   return new Failure(error.code, error.message, {
     details: { ...(error.details as object | undefined), position },
     cause: error,

@@ -124,7 +124,7 @@ const OF_BUCKET: readonly (readonly [name: string, help: string, told: Told])[] 
 async function bucketMetrics(services: Services, signal: AbortSignal): Promise<string[]> {
   const rows: BucketRow[] = [];
   // One after the other: a scrape must not take the read thread from people.
-  for (const id of await bucketIds(services.root)) {
+  for (const id of await bucketIds(services.root, services.labels)) {
     throwIfCancelled(signal);
     const row = await bucketRow(services, id);
     if (row) rows.push(row);
@@ -148,9 +148,9 @@ async function bucketMetrics(services: Services, signal: AbortSignal): Promise<s
 }
 
 /** The numbers of a bucket; undefined where the bucket was deleted meanwhile. */
-async function bucketRow({ root, beside, lines }: Services, id: string): Promise<BucketRow | undefined> {
+async function bucketRow({ root, labels: labelFile, beside, lines }: Services, id: string): Promise<BucketRow | undefined> {
   try {
-    const { layout, project, name }: RootBucket = findBucket(root, id);
+    const { layout, project, name }: RootBucket = findBucket(root, id, labelFile);
     const found = await beside.ask("numbers", layout, undefined).catch((error: unknown) => {
       if (error instanceof Failure) return undefined;
       throw error;
