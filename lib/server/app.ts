@@ -20,6 +20,7 @@ import { readConsole } from "./console-files.ts";
 import type { ServerRoute, Services } from "./context.ts";
 import { Lines } from "./line.ts";
 import { LogReadings } from "./log-readings.ts";
+import { requireAllowed } from "./people/permission.ts";
 import { Readers } from "./reading.ts";
 import { ROUTES } from "./routes/table.ts";
 import { RunList } from "./run-list.ts";
@@ -163,6 +164,7 @@ function answer(request: HttpRequest, own: Offered): Answer | Promise<Answer> {
   if (isFile) return own.files.answer(request);
   // Only an admitted client learns why there is no route.
   const wanted = found ?? findRoute(own.routes, request);
+  requireAllowed(identity, wanted.route.role, wanted.params.bucket_id);
   return callRoute(wanted, request, { ...own.services, identity });
 }
 

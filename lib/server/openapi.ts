@@ -5,6 +5,7 @@ import type { Schema } from "../core/shape.ts";
 import { HTTP_STATUS } from "../http/message.ts";
 import type { QueryFields } from "../http/router.ts";
 import type { RouteGroups, ServerRoute } from "./context.ts";
+import { ruleOf } from "./people/permission.ts";
 import { COMPONENTS, component } from "./routes/shapes.ts";
 
 /** The parameters of paths, each with its description and an example. */
@@ -35,6 +36,8 @@ interface About {
   title: string;
   security: readonly Schema[];
   schemes: Readonly<Record<string, Schema>>;
+  /** One token with all rights and nothing beside it: no role can be too small, and there is no TOTP. */
+  isPlain: boolean;
 }
 
 const PRESENT: About = {
@@ -56,13 +59,15 @@ const PRESENT: About = {
       description: "A fresh code of 6 digits, good for one request. It decides where there is the cookie too.",
     },
   },
+  isPlain: false,
 };
 
-/** What the description of the earlier variant says: there is no TOTP. */
+/** What the description of the earlier variant says. */
 export const EARLIER_ABOUT: About = {
   title: "ops serve, the earlier variant",
   security: FIRST_FACTORS,
   schemes: { bearer: BEARER, session: sessionScheme(EARLIER_COOKIE, "POST /signin") },
+  isPlain: true,
 };
 
 function sessionScheme(name: string, setBy: string): Schema {
@@ -159,12 +164,20 @@ function operation(route: ServerRoute, tag: string, about: About): Schema {
     operationId: operationId(route),
     tags: [tag],
     summary: route.summary,
-    description: route.description,
+    ...(about.isPlain ? { description: route.description } : roleOf(route)),
     ...(parameters.length > 0 && { parameters }),
     ...requestBody(route),
     "x-command": commandLine(route),
     responses: { [route.answer.status]: success(route), ...partial(route), ...failures(route, about) },
   };
+}
+
+/** What the column `role` says, in words and for programs. */
+function roleOf({ description, role: needs }: ServerRoute): Schema {
+  const { role, or, everywhere } = ruleOf(needs);
+  const lesser = or ? `; \`${or.role}\` is enough ${or.says}` : "";
+  const text = `Needs the role \`${role}\`${lesser}${everywhere ? ", and a token of all buckets" : ""}.`;
+  return { description: [description, text].filter(Boolean).join(" "), "x-ops-role": role };
 }
 
 function failureExample(code: string): Schema {
@@ -254,12 +267,14 @@ function failures(route: ServerRoute, about: About): Schema {
 }
 
 /** The failures of the checks before the handlers. */
-function commonFailures({ method, path, body, answer }: ServerRoute, { schemes }: About): FailureCode[] {
+function commonFailures({ method, path, role, body, answer }: ServerRoute, { isPlain }: About): FailureCode[] {
+  const isForAll = isPlain || (role === "read" && !path.startsWith(BUCKET_PREFIX));
   return [
     "invalid_request",
     "unauthorized",
     ...(method === "GET" ? [] : (["csrf_failed"] as const)),
-    ...(path === VERIFY_PATH || !schemes.totp_code ? [] : (["totp_required"] as const)),
+    ...(path === VERIFY_PATH || isPlain ? [] : (["totp_required"] as const)),
+    ...(isForAll ? [] : (["forbidden"] as const)),
     ...(body ? (["payload_too_large", "unsupported_media_type"] as const) : []),
     ...(answer.ranges ? (["range_not_satisfiable"] as const) : []),
     "rate_limited",

@@ -23,6 +23,7 @@ function settingsRoute(path: string, summary: string, fileOf: (selector: string)
   return bucketRoute({
     method: "PATCH",
     path: `/settings/${path}`,
+    role: "deploy",
     summary,
     description: CHECKED,
     body: object({ content: described(withExample(string(), "port_min = 30000\n"), "The whole text of the file") }),
@@ -45,6 +46,7 @@ export const CHANGE_ROUTES: readonly ServerRoute[] = [
   bucketRoute({
     method: "POST",
     path: "/workers",
+    role: "deploy",
     summary: "Add a worker to workspace/workers.json",
     description: CHECKED,
     body: WORKER_ENTRY,
@@ -58,6 +60,7 @@ export const CHANGE_ROUTES: readonly ServerRoute[] = [
   bucketRoute({
     method: "GET",
     path: "/workers/{host}",
+    role: "read",
     summary: "Show a worker as workspace/workers.json defines it",
     answer: { status: 200, ...WORKER_ANSWER },
     failures: ["not_found"],
@@ -68,6 +71,7 @@ export const CHANGE_ROUTES: readonly ServerRoute[] = [
   bucketRoute({
     method: "PUT",
     path: "/workers/{host}",
+    role: "deploy",
     summary: "Replace a worker of workspace/workers.json",
     description: `The body is its whole entry. ${CHECKED}`,
     body: WORKER_ENTRY,
@@ -81,6 +85,7 @@ export const CHANGE_ROUTES: readonly ServerRoute[] = [
   bucketRoute({
     method: "DELETE",
     path: "/workers/{host}",
+    role: "deploy",
     summary: "Remove a worker from workspace/workers.json",
     description: "Not while a run is active. Nothing is done on the worker.",
     answer: { status: 204, description: "The file does not have it any more" },
@@ -93,6 +98,7 @@ export const CHANGE_ROUTES: readonly ServerRoute[] = [
   bucketRoute({
     method: "POST",
     path: "/jobs",
+    role: "deploy",
     summary: "Make a job of a template",
     description: "A template is a folder of templates/ with a manifest.json, or one of ops. Not while a run is active.",
     body: object({ name, template: described(withExample(string({ max: 200 }), "service"), "The name of the template") }),

@@ -37,6 +37,7 @@ export function descriptionRoutes(description: () => object): readonly ServerRou
   return [
     route({
       method: "GET",
+      role: "read",
       path: "/openapi.yaml",
       summary: "This description, as YAML",
       answer: { status: 200, description: "OpenAPI 3.1", type: "application/yaml" },
@@ -46,6 +47,7 @@ export function descriptionRoutes(description: () => object): readonly ServerRou
     }),
     route({
       method: "GET",
+      role: "read",
       path: "/openapi.json",
       summary: "This description, as JSON",
       answer: { status: 200, description: "OpenAPI 3.1", type: "application/json" },
