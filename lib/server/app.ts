@@ -3,7 +3,7 @@ import path from "node:path";
 import { Guard } from "../auth/guard.ts";
 import { SESSION_COOKIE, SESSION_MS, type SessionCookie, Sessions, TOTP_COOKIE } from "../auth/session.ts";
 import { TotpCodes } from "../auth/totp.ts";
-import { layoutOf } from "../bucket/base/layout.ts";
+import { type LabelFile, layoutOf } from "../bucket/base/layout.ts";
 import { bucketIds, bucketNotFound, prepareRoot, takeRoot } from "../bucket/source/root.ts";
 import { Failure, messageOf } from "../core/errors.ts";
 import { exists } from "../core/files.ts";
@@ -63,10 +63,7 @@ export async function startServer(
   const supervisor = new surface.supervisor({ launcher, log });
   await using taken = new AsyncDisposableStack();
   taken.use(await takeRoot(root));
-  await prepareRoot(root);
-  const buckets = await bucketIds(root, labels);
-  await supervisor.recover(buckets.map((id) => layoutOf(path.join(root, id))));
-  await tellSchemas(root, buckets, log);
+  await settleRoot(root, labels, supervisor, log);
   const { guard, ...signIn } = signInOf(config, surface.cookie, now);
   const [readers, beside, runList, logReadings] = [new Readers(), new ReadThread(), new RunList(), new LogReadings(launcher)];
   // No request is answered before the server listens.
@@ -123,8 +120,11 @@ async function presentSurface() {
   return { labels: "bucket.json", cookie: SESSION_COOKIE, routes: ROUTES, files, supervisor: Supervisor } as const;
 }
 
-/** Says which buckets need an upgrade, and which a newer program. */
-async function tellSchemas(root: string, buckets: readonly string[], log: Log): Promise<void> {
+/** Settles what an earlier server left behind, and says which buckets need an upgrade and which a newer program. */
+async function settleRoot(root: string, labels: LabelFile, supervisor: Supervisor, log: Log): Promise<void> {
+  await prepareRoot(root);
+  const buckets = await bucketIds(root, labels);
+  await supervisor.recover(buckets.map((id) => layoutOf(path.join(root, id))));
   const { schemaFailure } = await import("../bucket/base/database.ts");
   for (const id of buckets) {
     const { code, message } = schemaFailure(layoutOf(path.join(root, id)).database) ?? {};

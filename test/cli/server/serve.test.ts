@@ -108,7 +108,7 @@ for (const [id, sign] of [
     assert.ok(stderr.includes(`is itself a bucket: it contains ${sign}`), stderr);
   });
 
-test("a root of environments is refused by server, and a root of buckets by serve; both name the way out", async (t) => {
+test("CP-908 a root of environments is refused by server, and a root of buckets by serve; both name the way out", async (t) => {
   const { root, ids } = await withEnvironments(t, 1);
   const refusedBy = async (command: string) => {
     const { code, stderr } = await ops([command, "--root", root, "--token", TOKEN]);
@@ -122,7 +122,7 @@ test("a root of environments is refused by server, and a root of buckets by serv
   assert.match(await refusedBy("serve"), /holds buckets, as `ops server migrate` makes them .*: serve them with `ops server`/);
 });
 
-test("server migrate turns environments into buckets with the same ids and labels, says so, and can be repeated", async (t) => {
+test("CP-936 server migrate turns environments into buckets with the same ids and labels, says so, and can be repeated", async (t) => {
   const { root, ids } = await withEnvironments(t);
   const before = ids.map((id) => readFileSync(path.join(root, id, "env.json"), "utf8"));
   const dry = await ops(["server", "migrate", root, "--dry-run"]);
@@ -158,7 +158,7 @@ test("server migrate turns environments into buckets with the same ids and label
   );
 });
 
-test("server migrate that is killed between two environments is finished by the next one", async (t) => {
+test("CP-936 server migrate that is killed between two environments is finished by the next one", async (t) => {
   const { root, ids } = await withEnvironments(t);
   const dying = { NODE_OPTIONS: `--import=${DYING}`, OPS_TEST_FAULT: "migrate: renamed 1" };
   assert.equal((await ops(["server", "migrate", root], { env: dying })).code, null);
@@ -189,7 +189,7 @@ test("server migrate leaves what it cannot turn, and says why", async (t) => {
   assert.equal((await ops(["server", "migrate", path.join(root, "nothing")])).code, 2);
 });
 
-test("server migrate is refused while a server has the root", async (t) => {
+test("CP-937 server migrate is refused while a server has the root", async (t) => {
   const { root } = await withEnvironments(t, 1);
   const server = await serve(t, root);
   const { code, stderr } = await ops(["server", "migrate", root]);
