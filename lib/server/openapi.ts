@@ -32,7 +32,7 @@ const SECURITY = SECOND_FACTORS.flatMap((second) => FIRST_FACTORS.map((first) =>
 const BEARER = { type: "http", scheme: "bearer", description: "The API token" };
 
 /** What a description says of the whole server: its name, and the ways to sign in. */
-interface About {
+interface ApiAbout {
   title: string;
   security: readonly Schema[];
   schemes: Readonly<Record<string, Schema>>;
@@ -40,7 +40,7 @@ interface About {
   isPlain: boolean;
 }
 
-const PRESENT: About = {
+const PRESENT: ApiAbout = {
   title: "ops control plane",
   security: SECURITY,
   schemes: {
@@ -63,7 +63,7 @@ const PRESENT: About = {
 };
 
 /** What the description of the earlier variant says. */
-export const EARLIER_ABOUT: About = {
+export const EARLIER_ABOUT: ApiAbout = {
   title: "ops serve, the earlier variant",
   security: FIRST_FACTORS,
   schemes: { bearer: BEARER, session: sessionScheme(EARLIER_COOKIE, "POST /signin") },
@@ -76,7 +76,7 @@ function sessionScheme(name: string, setBy: string): Schema {
 }
 
 /** The OpenAPI 3.1 description of a route table, by the shapes that requests are checked with. Its groups are tags. */
-export function openApiDocument(groups: RouteGroups, about: About = PRESENT): object {
+export function openApiDocument(groups: RouteGroups, about: ApiAbout = PRESENT): object {
   const paths: Record<string, Record<string, unknown>> = {};
   for (const [tag, routes] of Object.entries(groups))
     for (const route of routes) {
@@ -157,7 +157,7 @@ function commandLine({ method, path }: ServerRoute): string | undefined {
   return undefined;
 }
 
-function operation(route: ServerRoute, tag: string, about: About): Schema {
+function operation(route: ServerRoute, tag: string, about: ApiAbout): Schema {
   const named = [...namedParameters("query", route.query), ...namedParameters("header", route.headers)];
   const parameters = [...pathParameters(route), ...named, ...(route.answer.ranges ? DOWNLOAD_PARAMETERS : [])];
   return {
@@ -252,7 +252,7 @@ function partial({ answer: { type = "", ranges } }: ServerRoute): Schema {
   };
 }
 
-function failures(route: ServerRoute, about: About): Schema {
+function failures(route: ServerRoute, about: ApiAbout): Schema {
   const byStatus = new Map<number, FailureCode[]>();
   for (const code of new Set([...commonFailures(route, about), ...(route.failures ?? [])])) {
     const status = HTTP_STATUS[code] ?? 500;
@@ -267,7 +267,7 @@ function failures(route: ServerRoute, about: About): Schema {
 }
 
 /** The failures of the checks before the handlers. */
-function commonFailures({ method, path, role, body, answer }: ServerRoute, { isPlain }: About): FailureCode[] {
+function commonFailures({ method, path, role, body, answer }: ServerRoute, { isPlain }: ApiAbout): FailureCode[] {
   const isForAll = isPlain || (role === "read" && !path.startsWith(BUCKET_PREFIX));
   return [
     "invalid_request",

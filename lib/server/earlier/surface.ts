@@ -6,7 +6,7 @@ import { OneRunSupervisor } from "./one-run.ts";
 import { EARLIER_ROUTES } from "./table.ts";
 
 /** The page to sign in. */
-const PAGE = path.join(PROGRAM_ROOT, "lib", "server", "earlier", "page");
+const SIGN_IN_PAGE = path.join(PROGRAM_ROOT, "lib", "server", "earlier", "page");
 
 /** What the earlier variant has in place of the present server (control-plane.md, Earlier variant). */
 export async function earlierSurface() {
@@ -22,5 +22,5 @@ export async function earlierSurface() {
 /** The page to sign in, and of the console the API reference with what that loads. */
 async function earlierFiles(): Promise<ReadonlyMap<string, Asset>> {
   const reference = [...(await readConsole())].filter(([name]) => /^\/(?:docs(?:\/|$)|.+\.)/.test(name));
-  return new Map([...reference, ...(await readPages(PAGE))]);
+  return new Map([...reference, ...(await readPages(SIGN_IN_PAGE))]);
 }
