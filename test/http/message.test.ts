@@ -81,7 +81,7 @@ test("each failure has its status", () => {
     ...["413 payload_too_large", "415 unsupported_media_type", "416 range_not_satisfiable"],
     ...["422 idempotency_mismatch", "429 rate_limited"],
     "500 internal",
-    "503 shutting_down database_busy",
+    "503 shutting_down database_busy audit_unavailable",
   ]);
 });
 
