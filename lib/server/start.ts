@@ -1,6 +1,7 @@
 import { createHash, createHmac, type Hash } from "node:crypto";
 import { busyFailure, heldBy } from "../bucket/base/lock.ts";
 import { loadKvKey } from "../bucket/kv/kv-access.ts";
+import { sealingKey } from "../codec/crypto/seal.ts";
 import { sleep } from "../core/async.ts";
 import { Failure } from "../core/errors.ts";
 import { described, integer, isNote, optional, type Report, refined, type Shape, string, withExample } from "../core/shape.ts";
@@ -184,7 +185,7 @@ class Start {
     const { "Idempotency-Key": _, "Ops-Wait": __, ...said } = headers as Record<string, unknown>;
     const { name, via } = this.#context.identity;
     const asked = [request.method, request.path, query, said, body ?? (await this.#body.sum()), via, name];
-    const secret = this.#kind === "run_command" ? await loadKvKey(bucket.layout) : "";
+    const secret = this.#kind === "run_command" ? sealingKey(await loadKvKey(bucket.layout)) : "";
     return createHmac("sha256", secret).update(JSON.stringify(asked)).digest("hex");
   }
 }

@@ -34,14 +34,7 @@ export function layoutOf(root: string, labels: LabelFile = "bucket.json") {
     takeover: at("data", "takeover.db"),
     logs: at("logs"),
     runs: at("logs", "runs"),
-    secrets: at("secrets"),
-    kvKey: at("secrets", "kv.key"),
-    caCertificate: at("secrets", "ca.crt"),
-    caKey: at("secrets", "ca.key"),
-    /** Both of them together, until each has its file. */
-    caPending: at("secrets", "ca.new"),
-    /** What the two become, and how far a rotation of the CA is. */
-    caChange: at("secrets", "ca.change"),
+    ...secretsOf(at),
     ssh: at(".ssh"),
     knownHosts: at(".ssh", "known_hosts"),
     tmp: at("tmp"),
@@ -59,6 +52,23 @@ export function layoutOf(root: string, labels: LabelFile = "bucket.json") {
     snapshots: at(".ops", "snapshots"),
     /** What was unpacked for a restore. */
     restores: at(".ops", "restores"),
+  };
+}
+
+/** The keys of a bucket. */
+function secretsOf(at: (...parts: string[]) => string) {
+  return {
+    secrets: at("secrets"),
+    kvKey: at("secrets", "kv.key"),
+    /** While the key is changed: the next one until it seals, then the one before until nothing is sealed with it. */
+    kvKeyNew: at("secrets", "kv.key.new"),
+    kvKeyOld: at("secrets", "kv.key.old"),
+    caCertificate: at("secrets", "ca.crt"),
+    caKey: at("secrets", "ca.key"),
+    /** Both of them together, until each has its file. */
+    caPending: at("secrets", "ca.new"),
+    /** What the two become, and how far a rotation of the CA is. */
+    caChange: at("secrets", "ca.change"),
   };
 }
 
