@@ -12,6 +12,7 @@ import { icon } from "./state.js";
  * @property {string} [method] POST by default
  * @property {any} path below the bucket; path and body may be functions, of what is filled in
  * @property {any} [body] by default what is filled in
+ * @property {any} [headers] like the body
  * @property {any[]} [asks] fields to fill in (see fieldsOf)
  * @property {any[]} [says] sentences of the question; without any the order is carried out at once
  * @property {any} [fields] more of the question: what changes and on how many
@@ -101,7 +102,9 @@ export function curlItem(page, order) {
 export async function give(page, label, order, { done, after } = /** @type {any} */ ({})) {
   const given = filled(order);
   const start = starter(page, given, done);
-  const submit = after ? async () => void startAfter(page.bucketId, after, label, start) : () => startOrOffer(page, label, start);
+  const submit = after
+    ? async () => void startAfter(page.bucketId, after, label, start)
+    : () => startOrOffer(page, label, given, start);
   try {
     await (given.says ? ask(questionOf(page, label, { ...given, submit, after })) : submit());
   } catch (error) {
@@ -114,20 +117,66 @@ function withoutDots(label) {
 }
 
 /** The function that sends an order. */
-function starter(page, { method = "POST", path, body = {} }, done = page.refresh) {
+function starter(page, { method = "POST", path, body = {}, headers }, done = page.refresh) {
   return async () => {
-    const answer = await call(method, page.path(valueFor(path)), { body: method === "DELETE" ? undefined : valueFor(body) });
+    const sent = method === "DELETE" ? undefined : valueFor(body);
+    const answer = await call(method, page.path(valueFor(path)), { body: sent, headers: valueFor(headers) });
     if (answer.run_id) onStart(page.bucketId, answer.run_id);
     done?.(answer);
   };
 }
 
-/** Starts; a refusal for a run in the way leads to that run, and offers to wait for its end. */
-async function startOrOffer({ bucketId }, label, start) {
+/** The runs that a bucket may want approved, by the paths that start them. */
+const APPROVED_STARTS = { "/deploy": "deploy", "/source/rollback": "rollback", "/hooks": "hooks", "/run_command": "run_command" };
+
+/** The path that starts a run of a kind that can be proposed. */
+export function startPathOf(kind) {
+  return Object.keys(APPROVED_STARTS).find((path) => APPROVED_STARTS[path] === kind);
+}
+
+/** The ways on from a start that needs approval: to propose it. A deploy is proposed as its plan. */
+function waysToApproval(page, label, { path, body = {} }) {
+  const [kind, params] = [APPROVED_STARTS[valueFor(path)], valueFor(body)];
+  const show = el("a", { href: page.link("approvals") }, "Show the proposals");
+  if (!kind || params.proposal || (kind === "deploy" && !params.plan)) return [" ", show];
+  const propose = async () => {
+    closeDialogs();
+    const order = { path: "/proposals", body: { kind, params } };
+    await give(page, label, order, { done: () => toast("It is proposed.", { controls: [show] }) });
+  };
+  return [" ", button("Propose it", propose), " ", show];
+}
+
+/** The way of an admin past what holds a start back: everybody sees the reason. */
+function breakingGlass(page, label, { path, body }) {
+  const order = {
+    ...{ path, body: () => valueFor(body) },
+    says: ["Starts the run although something holds it back. The run, its log and the audit show who did it and why."],
+    asks: [{ name: "reason", label: "Reason", required: true, maxlength: 200 }],
+    headers: ({ reason }) => ({ "Ops-Break-Glass": encodeURIComponent(reason) }),
+    danger: true,
+    action: "Break the glass",
+  };
+  const past = () => {
+    closeDialogs();
+    give(page, label, order);
+  };
+  return [" ", button("Break the glass …", past, { class: "danger" })];
+}
+
+/**
+ * Starts; a refusal for a run in the way leads to that run, and offers to wait for its end. One for want of approval offers
+ * to propose the run, and one that an admin may pass offers that.
+ */
+async function startOrOffer(page, label, given, start) {
+  const { bucketId } = page;
   try {
     await start();
   } catch (error) {
-    const { runId } = error;
+    const { runId, code } = error;
+    if (code === "approval_required") error.way = waysToApproval(page, label, given);
+    if (["approval_required", "frozen"].includes(code) && has("admin"))
+      error.way = [error.way, breakingGlass(page, label, given)].flat();
     if (!runId) throw error;
     const later = button("Queue after it", () => {
       closeDialogs();
@@ -199,8 +248,9 @@ function filled(order) {
   const given = valueFor(order);
   if (!given.asks) return given;
   const { labels, values } = fieldsOf(given.asks);
-  const { path, body = (typed) => typed } = given;
-  return { ...given, fields: [given.fields, labels], path: () => valueFor(path, values()), body: () => valueFor(body, values()) };
+  const { path, body = (typed) => typed, headers } = given;
+  const ofTyped = (one) => () => valueFor(one, values());
+  return { ...given, fields: [given.fields, labels], path: ofTyped(path), body: ofTyped(body), headers: ofTyped(headers) };
 }
 
 function valueFor(one, values) {

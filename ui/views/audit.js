@@ -1,35 +1,105 @@
-import { listOf } from "../base/api.js";
-import { button, el } from "../base/dom.js";
-import { ago, number, words } from "../base/text.js";
+import { get, keepQuery, queryOf } from "../base/api.js";
+import { el } from "../base/dom.js";
+import { ago, number, said, words } from "../base/text.js";
+import { command, copying } from "../parts/dialog.js";
+import { choice } from "../parts/form.js";
 import { head, region, viewOf } from "../parts/region.js";
 import { dataTable } from "../parts/table.js";
-import { nameOf } from "../run/words.js";
 
-const PAGE_EVENTS = 500;
+const PAGE_LINES = 500;
+/** What people ask an audit for, with the kinds of lines that tell it. */
+const SUBJECTS = {
+  done: ["What was done", "sign_in,sign_out,change,start,cancel,approval,token,key,restore,delete,outcome"],
+  runs: ["Runs", "start,cancel,outcome,run_ended"],
+  refused: ["What was refused", "refused"],
+  server: ["The server itself", "server_start,server_stop,alive,sink"],
+  all: ["Every line", ""],
+};
 
-/** Who did what, when and from where. @param {import("../routes.js").Page} page */
+/** Who did what, when, from where and with which outcome, in a bucket or on the whole server. @param {import("../routes.js").Page} page */
 export function auditView(page) {
-  const look = { most: PAGE_EVENTS };
+  const { bucketId } = page;
+  const look = { subject: SUBJECTS[page.query.get("of")] ? page.query.get("of") : "done", most: PAGE_LINES };
   const table = dataTable({
     caption: "audit",
-    columns: ["at", "action", "run", "via", "address", "run_id"],
-    cells: { at: ({ at }) => ago(at), run: ({ run_id: id, run }) => el("a", { href: page.link("runs", [id]) }, run) },
-    none: "Nobody has done anything yet.",
-    keyOf: ({ at, run_id: id, action }) => `${at} ${id} ${action}`,
+    columns: ["at", "who", "what", "outcome", "asked", "run", "from", "n"],
+    cells: {
+      at: ({ at }) => ago(at),
+      what: ({ what, reason }) => [what, reason && el("b.failed", " past the approval")],
+      asked: askedFor,
+      run: ({ run, bucket }) => run && el("a.code", { href: `#/buckets/${bucket}/runs/${run}` }, `…${run.slice(-8)}`),
+    },
+    labels: { n: "Line" },
+    none: "The audit has no such line.",
+    tools: choice(
+      "Show",
+      Object.entries(SUBJECTS).map(([name, [label]]) => [name, label]),
+      look.subject,
+      showSubject,
+    ),
+    keyOf: ({ n }) => String(n),
   });
+  const path = () => `/api/audit?${queryOf({ what: SUBJECTS[look.subject][1], bucket: bucketId, limit: PAGE_LINES })}`;
   const read = async () => {
-    const runs = await listOf(page.path(`/runs?limit=${PAGE_EVENTS}`), look.most);
-    const entries = runs.flatMap((run) =>
-      run.audit.map(({ at, action, actor }) => ({ at, action: words(action), run: nameOf(run), ...actor, run_id: run.id })),
-    );
-    return { cut: runs.cut, runs: runs.length, entries: entries.sort((one, other) => other.at.localeCompare(one.at)) };
+    const { items, next_cursor: cursor } = await get(path());
+    return Object.assign(rowsOf(items, look.subject), { cut: cursor !== null });
   };
-  const noteOf = (runs) => [`Of the ${number(runs)} newest runs. `, button("Show more", more, { class: "small" })];
-  const draw = ({ entries, runs, cut }) => [cut && el("p.meta", { key: "cut" }, noteOf(runs)), table.with(entries)];
-  const list = region(read, draw);
-  function more() {
-    look.most += PAGE_EVENTS;
+  const list = region(read, (rows) => table.with(rows));
+  const end = region(() => get("/api/audit/head"), endOf, { rows: 1 });
+  function showSubject(name) {
+    look.subject = name;
+    keepQuery({ of: name });
     list.refresh();
   }
-  return viewOf("Audit", head({ title: "Audit", line: "Who started and cancelled runs, when and from where" }), list);
+  const line = bucketId ? "What was done in this bucket, and by whom" : "What was done on this server, and by whom";
+  return viewOf("Audit", head({ title: "Audit", line }), end, list);
+}
+
+/** Rows of what was asked for, each with its outcome; lines are the newest first. */
+function rowsOf(lines, subject) {
+  const outcomes = new Map(lines.filter(({ what }) => what === "outcome").map((line) => [line.of, line]));
+  const shown = subject === "all" ? lines : lines.filter(({ what }) => what !== "outcome");
+  return shown.map(({ n, at, who = "", what, via = "", from = "", action, params, facts, reason, count, ...line }) => {
+    const { outcome, error, run } = { ...outcomes.get(n), ...definedOf(line) };
+    const times = count > 1 ? ` × ${number(count)}` : "";
+    const place = [from, via && `(${via})`].filter(Boolean).join(" ");
+    const asked = { action, params, facts, reason, error };
+    return { n, at, who, what: words(what) + times, outcome, asked, reason, run, bucket: line.bucket, from: place };
+  });
+}
+
+function definedOf(line) {
+  return Object.fromEntries(Object.entries(line).filter(([, value]) => value !== undefined));
+}
+
+function askedFor({ asked: { action = "", ...more } }) {
+  const told = definedOf(more);
+  if (Object.keys(told).length === 0) return el("code", said(action));
+  return el("details", el("summary", el("code", said(action) || "facts")), el("pre.scroll", said(JSON.stringify(told, null, 2))));
+}
+
+/** Where the audit ends: noted elsewhere, the hash shows later that nothing was cut off. */
+function endOf({ n, at, hash, public_key: key, fingerprint, trouble }) {
+  if (trouble) return el("p.notice", el("b.failed", "Nothing can be changed: "), said(trouble));
+  return el(
+    "details.panel.pad",
+    el("summary", `Line ${number(n)} is the last one, `, ago(at), ". ", el("code", hash.slice(0, 16))),
+    el("p", "Who notes this hash elsewhere can show later that nothing up to this line was cut off."),
+    el(
+      "p",
+      "Head: ",
+      el("code", hash),
+      " ",
+      copying("Copy", () => hash, { class: "small" }),
+    ),
+    el(
+      "p",
+      `Public key (${fingerprint}): `,
+      el("code", key),
+      " ",
+      copying("Copy", () => key, { class: "small" }),
+    ),
+    el("p", "On any machine, with copies of the files:"),
+    command(`ops audit verify FOLDER --public-key ${key} --head ${hash}`),
+  );
 }

@@ -1,0 +1,107 @@
+import { get, listOf } from "../base/api.js";
+import { el } from "../base/dom.js";
+import { has, person } from "../base/person.js";
+import { ago, count, listed, said, words } from "../base/text.js";
+import { moreMenu, orderButton, orderItem, startPathOf } from "../parts/order.js";
+import { head, region, viewOf } from "../parts/region.js";
+import { state } from "../parts/state.js";
+import { dataTable } from "../parts/table.js";
+import { aboutOf } from "../run/words.js";
+
+const LESS = "What is proposed already needs this number too. The change is in the audit.";
+
+/** What is proposed in a bucket, who has approved it, and what may start. @param {import("../routes.js").Page} page */
+export function approvalsView(page) {
+  const table = dataTable({
+    caption: "proposals",
+    columns: ["what", "state", "proposed_by", "proposed_at", "approvals", "hosts", "expires_at", "orders"],
+    cells: {
+      what: (one) => whatOf(page, one),
+      state: (one) => stateOf(page, one),
+      approvals: approvalsOf,
+      hosts: ({ hosts }) => el("span.meta", count(hosts.length, "worker"), hosts.length > 0 && `: ${listed(hosts)}`),
+      expires_at: ({ ended, expires_at: at }) => (ended ? "" : ago(at)),
+      orders: (one) => ordersOf(page, one),
+    },
+    labels: { what: "Run", hosts: "On", orders: "" },
+    stateColumn: "state",
+    none: "Nothing is proposed. Where a run needs approval, its question offers to propose it.",
+    keyOf: ({ id }) => id,
+  });
+  const read = async () => {
+    const [proposals, bucket] = await Promise.all([listOf(page.path("/proposals?limit=200"), 200), get(page.path())]);
+    return { proposals, cut: proposals.cut, required: bucket.approvals };
+  };
+  const list = region(read, ({ proposals, cut, required }) => [
+    el("p", { key: "rule" }, ruleOf(required), " ", numberButton(page, required)),
+    table.with(Object.assign(proposals, { cut })),
+  ]);
+  const line = "Runs that wait for the approval of others. An approval holds for exactly this run, once, for a day.";
+  return viewOf("Approvals", head({ title: "Approvals", line }), list);
+}
+
+function ruleOf(required) {
+  if (required === 0) return "In this bucket nothing needs approval.";
+  const others = required === 1 ? "1 other person" : `${required} other people`;
+  return `Deploys, rollbacks, hooks and commands in this bucket need the approval of ${others}.`;
+}
+
+function numberButton(page, required) {
+  const order = {
+    method: "PUT",
+    path: "",
+    says: ["How many other people must approve deploys, rollbacks, hooks and commands here?", required > 0 && LESS],
+    asks: [{ name: "approvals", label: "Approvals", options: ["0", "1", "2"], value: String(required) }],
+    body: ({ approvals }) => ({ approvals: Number(approvals) }),
+    action: "Set",
+  };
+  return orderButton(page, "Change …", order, { style: "small", free: true });
+}
+
+function whatOf(page, { kind, params, reason }) {
+  const about = params.plan ? el("a", { href: page.link("runs", [params.plan]) }, "its plan") : said(aboutOf({ params }));
+  return [el("b", words(kind)), " ", about, reason && el("p.meta", said(reason))];
+}
+
+function stateOf(page, { state: word, missing, ended }) {
+  const lacks = word === "open" && `: ${count(missing, "approval")} missing`;
+  const why = ended?.why && el("p.meta", said(ended.why));
+  const run = ended?.run_id && el("a.code", { href: page.link("runs", [ended.run_id]) }, ` …${ended.run_id.slice(-8)}`);
+  return [state(word), lacks, run, ended?.by && ` by ${said(ended.by)}`, why];
+}
+
+function approvalsOf({ approvals }) {
+  return approvals.map(({ by, at, counts }) => el("span", said(by), " ", ago(at), !counts && el("b", " (counts no more)"), " "));
+}
+
+/** What the person may do with a proposal; who proposed it does not approve it. */
+function ordersOf(page, { id, kind, state: word, proposed_by: by, required, hosts, reason }) {
+  if (!["open", "approved"].includes(word) || !has("deploy")) return null;
+  const isOwn = by.toLowerCase() === person.name.toLowerCase();
+  const where = `It was proposed by ${by} and is about ${count(hosts.length, "worker")}${reason ? `: ${reason}` : "."}`;
+  const path = `/proposals/${id}`;
+  const approve = {
+    path: `${path}/approve`,
+    says: [`Approves this ${words(kind)}, exactly as it is proposed, for a day.`, where],
+    action: "Approve",
+  };
+  const reject = {
+    path: `${path}/reject`,
+    says: ["Ends the proposal. The reason is shown to who proposed it."],
+    asks: [{ name: "reason", label: "Reason", required: true }],
+    action: "Reject",
+  };
+  const withdraw = { method: "DELETE", path, says: ["Ends the proposal."], action: "Withdraw" };
+  const start = {
+    path: startPathOf(kind),
+    body: { proposal: id },
+    says: [`Starts this ${words(kind)}. ${where}`],
+    action: "Start",
+  };
+  const items = () => [orderItem(page, "Reject …", reject), (isOwn || has("admin")) && orderItem(page, "Withdraw …", withdraw)];
+  return el("span.controls", [
+    word === "approved" && orderButton(page, "Start …", start, { style: "small" }),
+    !isOwn && required > 0 && orderButton(page, "Approve …", approve, { style: "small", free: true }),
+    moreMenu(() => items().filter(Boolean), "More orders of this proposal"),
+  ]);
+}
