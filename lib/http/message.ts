@@ -21,11 +21,15 @@ export interface HttpRequest {
   readonly noted: {
     route: string | undefined;
     authenticated: string | undefined;
+    /** The name of the token that it was authenticated with. */
+    name?: string;
     /** Why the request was not authenticated: a credential is missing or wrong. */
     refused: `${"" | "totp_"}${"missing" | "wrong"}` | undefined;
   };
   /** The body as it arrives. A second reader gets what the first one has left. */
   readonly body: AsyncIterable<Uint8Array>;
+  /** Gets each piece of the body when a reader gets it. */
+  onBody?: (piece: Uint8Array) => void;
   /** Notes that the request is authenticated, so that its connection counts as such. */
   admitted(): void;
   /** Says that the request waits for something that may take long: the time until the answer does not count. */

@@ -14,6 +14,8 @@ import { type Answer, HTTP_STATUS, type HttpRequest } from "../http/message.ts";
 import { callRoute, findRoute } from "../http/router.ts";
 import { Supervisor } from "../run/supervisor.ts";
 import { type Log, logExchange } from "./access.ts";
+import type { AuditRecorder } from "./audit/recorder.ts";
+import { ServerAudit } from "./audit/server-audit.ts";
 import { ReadThread } from "./beside.ts";
 import { readTlsPair, type ServerConfig } from "./config.ts";
 import { readConsole } from "./console-files.ts";
@@ -55,13 +57,19 @@ export async function startServer(
   log: Log,
   now: () => number = Date.now,
 ): Promise<RunningServer> {
-  const { root, host, port } = config;
+  const { root, host, port, auditSink: sink } = config;
   const tls = config.tls && (await readTlsPair(config.tls));
   const files = new StaticFiles(await readConsole());
   const supervisor = new Supervisor({ launcher, log });
   await using taken = new AsyncDisposableStack();
   taken.use(await takeRoot(root));
   await prepareRoot(root);
+  const audit = new ServerAudit({ root, sink, launcher, log, now });
+  taken.defer(() => audit.stop());
+  await audit.start(
+    { host, port, tls: tls !== undefined, totp: config.totp !== undefined, sink: sink !== undefined },
+    supervisor.events,
+  );
   const buckets = await bucketIds(root);
   await supervisor.recover(buckets.map((id) => layoutOf(path.join(root, id))));
   await tellSchemas(root, buckets, log);
@@ -69,15 +77,19 @@ export async function startServer(
   const [readers, beside, runList, logReadings] = [new Readers(), new ReadThread(), new RunList(), new LogReadings(launcher)];
   // No request is answered before the server listens.
   const load = () => listener.load();
-  const services = { load, root, supervisor, lines: new Lines(), launcher, readers, beside, runList, logReadings, ...signIn };
+  const own = { load, root, supervisor, lines: new Lines(), launcher, readers, beside, runList, logReadings };
+  const services = { ...own, audit: audit.file, ...signIn };
   const listener = await listen({
     host,
     port,
     ...(tls && { tls }),
     caps: { ...CONNECTION_CAPS, onMet: log },
-    handle: (request) => answer(request, { files, guard, services }),
+    handle: (request) => answer(request, { files, guard, services, recorder: audit.recorder }),
     explain: (error, request) => explain(error, request, root),
-    onExchange: (exchange) => logExchange(log, exchange),
+    onExchange(exchange) {
+      logExchange(log, exchange);
+      audit.recorder.exchanged(exchange);
+    },
     onDefect: (id, error) => log(`request=${id} failed: ${error instanceof Error ? error.stack : error}`),
   });
   void files.compress("gzip");
@@ -124,20 +136,30 @@ function signInOf({ token, tls, totp }: ServerConfig, now: () => number) {
   return { sessions, totpSessions, totp: codes, guard: new Guard({ token, sessions, totp: second, now }) };
 }
 
+/** What answers requests. */
+interface Answering {
+  files: StaticFiles;
+  guard: Guard;
+  services: Services;
+  recorder: AuditRecorder;
+}
+
 /** Answers a request in the order that HTTP conventions say. Only the files of the sign-in page are public. */
-function answer(request: HttpRequest, own: { files: StaticFiles; guard: Guard; services: Services }): Answer | Promise<Answer> {
+function answer(request: HttpRequest, own: Answering): Answer | Promise<Answer> {
   const isFile = own.files.has(request.path);
   const found = isFile ? undefined : routeOf(request);
   request.noted.route = isFile ? request.path : found?.route.path;
   if (isFile && !isReference(request.path)) return own.files.answer(request);
   const identity = own.guard.admit(request);
   request.admitted();
+  request.noted.name = identity.name;
   request.noted.authenticated = `${identity.via}${identity.totp ? "+totp" : ""}`;
   if (isFile) return own.files.answer(request);
   // Only an admitted client learns why there is no route.
   const wanted = found ?? findRoute(ROUTES, request);
   requireAllowed(identity, wanted.route.role, wanted.params.bucket_id);
-  return callRoute(wanted, request, { ...own.services, identity });
+  const recorded = { route: own.recorder.recorded(wanted.route, identity), params: wanted.params };
+  return callRoute(recorded, request, { ...own.services, identity });
 }
 
 /** The failure of a request; `bucket_not_found` where the request failed because its bucket was deleted meanwhile. */

@@ -22,6 +22,8 @@ export interface ServerConfig {
   readonly token: string;
   readonly tls?: TlsFiles;
   /** Where it is set, requests need a TOTP code besides the token. */
+  /** A command for `sh` that gets each line of the audit. */
+  readonly auditSink?: string;
   readonly totp?: { readonly secret: Uint8Array; readonly sessionMs: number };
 }
 
@@ -53,7 +55,9 @@ export async function serverConfig(flags: ServerFlags, env: NodeJS.ProcessEnv): 
   const root = flags.root ?? variables.OPS_SERVE_ROOT ?? "";
   if (root === "") throw refusedStart("no root: give --root or set OPS_SERVE_ROOT to the folder of the buckets");
   await refuseUsedRoot(path.resolve(root));
-  const config = { root: realPlace(root), host: address.host, port: address.port, token };
+  const { "audit-sink": auditSink } = flags;
+  if (auditSink?.trim() === "") throw refusedStart("--audit-sink is empty: give a command that reads lines");
+  const config = { root: realPlace(root), host: address.host, port: address.port, token, ...(auditSink && { auditSink }) };
   return Object.freeze({ ...config, ...(tls && { tls }), ...(totp && { totp }) });
 }
 

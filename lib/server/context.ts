@@ -1,3 +1,4 @@
+import type { AuditLog } from "../audit/log.ts";
 import type { Identity } from "../auth/guard.ts";
 import type { Sessions } from "../auth/session.ts";
 import type { TotpCodes } from "../auth/totp.ts";
@@ -26,6 +27,7 @@ export interface Services {
   /** Undefined where TOTP is off. */
   totp: TotpCodes | undefined;
   launcher: Launcher;
+  audit: AuditLog;
   /** For reads of a few rows. */
   readers: Readers;
   /** For all others. */

@@ -96,9 +96,9 @@ export class TestServer {
     return this.#stop();
   }
 
-  /** The names in the root, without the server's own folder. */
+  /** The names in the root, without what is the server's own. */
   inRoot(): string[] {
-    return readdirSync(this.root).filter((name) => name !== ".server");
+    return readdirSync(this.root).filter((name) => ![".server", "audit", "audit.key"].includes(name));
   }
 
   /** From now on run processes wait before they do anything, until {@link release}. */

@@ -4,6 +4,7 @@ import { AS_JSON, BUCKET_DIR, type Command } from "../base/flags.ts";
 export const KEY_COMMANDS: readonly Command[] = [
   {
     name: "ca import",
+    changes: true,
     summary: "Make an existing certificate authority, with its key, that of the bucket",
     operands: [
       { name: "certificate", help: "Its certificate in PEM; others that jobs are to trust may follow in the file" },

@@ -64,6 +64,7 @@ export function runCommand(kind: RunKind, command: RunCommand): Command {
   BY_KIND.set(kind, command);
   return {
     name,
+    ...(READINGS.has(kind) ? {} : { changes: kind === "deploy" ? (input: Parsed) => !isPlainDryRun(input) : (true as const) }),
     summary: summary ?? RUNS[kind].summary,
     operands,
     flags: [
@@ -84,12 +85,27 @@ export function runCommand(kind: RunKind, command: RunCommand): Command {
   };
 }
 
+/** Kinds of runs that only read. */
+const READINGS: ReadonlySet<RunKind> = new Set<RunKind>([
+  "health_check",
+  "drift",
+  "job_status",
+  "worker_facts",
+  "worker_uptime",
+  "worker_sysstat",
+]);
+
+function isPlainDryRun({ switches }: Parsed): boolean {
+  return switches.has("dry-run") && !switches.has("build") && !switches.has("with-hooks");
+}
+
 /** The commands of the kinds of runs, for {@link RETRY_COMMAND}. */
 const BY_KIND = new Map<string, RunCommand>();
 
 /** `ops runs retry <run>`: what the command of the run's kind does with `--retry`. */
 export const RETRY_COMMAND: Command = {
   name: "runs retry",
+  changes: true,
   summary: "Repeat a run where it failed, was unreachable or never started",
   operands: [{ name: "run", help: "Its id, or the beginning or end of it" }],
   flags: [BUCKET_DIR, WAIT_FLAG, BREAK_GLASS_FLAG, DETACH_FLAG, RESULT_AS_JSON],

@@ -19,6 +19,11 @@ const SERVING: Flag[] = [
   { name: "tls-key", value: "FILE", help: "PEM key of the certificate" },
   { name: "totp-session-ttl", value: "TIME", help: "How long a verified code counts, such as 90s or 1h30m (default 30m)" },
   ISSUER,
+  {
+    name: "audit-sink",
+    value: "COMMAND",
+    help: "A command for sh that gets each line of the audit on its stdin, to keep a copy elsewhere",
+  },
   { name: "log-format", value: "FORMAT", choices: ["text", "json"], help: "Form of the log: text (default) or json" },
 ];
 

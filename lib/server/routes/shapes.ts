@@ -27,6 +27,7 @@ import { LOG_LINE, LOG_LINES } from "../../run/log/log-view.ts";
 import { PROGRESS, TIME } from "../../run/progress.ts";
 import { RUN_KINDS, RUN_STATUS } from "../../run/protocol.ts";
 import { ACTOR, ID, RUN_FIELDS, RUN_KIND } from "../../run/record.ts";
+import { AUDIT_END, AUDIT_FILE, AUDIT_LINE } from "../audit/shapes.ts";
 import { BUCKET_GLANCES, BUCKET_SUMMARY, JOB_MAP, MAP_CELL } from "./glance-shapes.ts";
 
 const CURSOR = "`next_cursor` of the last answer";
@@ -99,6 +100,9 @@ const SCHEMAS = {
     details: optional(described(anything(), "A list of {path, message}, or an object that depends on `error`")),
     run_id: optional(described(ID, "The run that is in the way, or that has the key already")),
   }),
+  AuditLine: AUDIT_LINE,
+  AuditEnd: AUDIT_END,
+  AuditFile: AUDIT_FILE,
   Bucket: object({
     id: ID,
     project: string(),

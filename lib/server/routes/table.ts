@@ -1,5 +1,6 @@
 import { toYaml } from "../../codec/config/yaml.ts";
 import { json, raw } from "../../http/message.ts";
+import { AUDIT_ROUTES } from "../audit/routes.ts";
 import { route, type ServerRoute } from "../context.ts";
 import { openApiDocument } from "../openapi.ts";
 import { AUTH_ROUTES } from "./auth.ts";
@@ -26,6 +27,7 @@ export const ROUTE_GROUPS: Readonly<Record<string, readonly ServerRoute[]>> = {
   Runs: [...RUN_ROUTES, ...LOG_ROUTES],
   Catalog: CATALOG_ROUTES,
   Metrics: METRIC_ROUTES,
+  Audit: AUDIT_ROUTES,
   "This description": descriptionRoutes(),
 };
 
