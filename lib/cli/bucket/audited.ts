@@ -11,7 +11,7 @@ import { layoutOf } from "../../bucket/base/layout.ts";
 import { serverLock } from "../../bucket/source/root.ts";
 import { isUuid } from "../../codec/uuid.ts";
 import { Failure, hasErrno } from "../../core/errors.ts";
-import { exists } from "../../core/files.ts";
+import { exists, realPlace } from "../../core/files.ts";
 import { isObject } from "../../core/shape.ts";
 import { maskedText, readRecord, runIds } from "../../run/record.ts";
 import { bucketDir, type Command, EXIT, type Parsed } from "../base/flags.ts";
@@ -43,7 +43,10 @@ export async function carriedOutAudited(
   input: Parsed,
   run: (input: Parsed) => Promise<number>,
 ): Promise<number> {
-  const served = await servedBucket(bucketDir(input));
+  const [given] = input.operands;
+  // This one takes its folder by its place.
+  const isPlaced = command.name === "migrate" && given !== undefined;
+  const served = await servedBucket(isPlaced ? realPlace(given) : bucketDir(input));
   if (!served) return await run(input);
   const reason = breakGlassOf(input);
   if (reason === undefined && hasPeople(served.root)) throw glassNeeded(command, served);

@@ -64,7 +64,7 @@ export function runCommand(kind: RunKind, command: RunCommand): Command {
   BY_KIND.set(kind, command);
   return {
     name,
-    ...(READINGS.has(kind) ? {} : { changes: kind === "deploy" ? (input: Parsed) => !isPlainDryRun(input) : (true as const) }),
+    ...changesOf(kind),
     summary: summary ?? RUNS[kind].summary,
     operands,
     flags: [
@@ -90,13 +90,16 @@ const READINGS: ReadonlySet<RunKind> = new Set<RunKind>([
   "health_check",
   "drift",
   "job_status",
-  "worker_facts",
   "worker_uptime",
   "worker_sysstat",
 ]);
 
-function isPlainDryRun({ switches }: Parsed): boolean {
-  return switches.has("dry-run") && !switches.has("build") && !switches.has("with-hooks");
+/** Whether a run of a kind changes something here. */
+function changesOf(kind: RunKind): Pick<Command, "changes"> {
+  const isDry = ({ switches }: Parsed) => switches.has("dry-run") && !switches.has("build") && !switches.has("with-hooks");
+  if (kind === "deploy") return { changes: (input) => !isDry(input) };
+  if (kind === "worker_facts") return { changes: (input) => input.switches.has("generate-workers") && !isDry(input) };
+  return READINGS.has(kind) ? {} : { changes: true };
 }
 
 /** The commands of the kinds of runs, for {@link RETRY_COMMAND}. */

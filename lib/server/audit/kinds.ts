@@ -4,8 +4,8 @@ import { START_PATHS } from "../routes/start-paths.ts";
 
 /** What a request is about, by method and path of its route; the first that fits. */
 const AUDIT_RULES: readonly [RegExp, AuditKind][] = [
-  [new RegExp(`^POST (?:${SESSION_PATH}|${VERIFY_PATH})$`), "sign_in"],
-  [new RegExp(`^DELETE ${SESSION_PATH}$`), "sign_out"],
+  [new RegExp(`^POST (?:${SESSION_PATH}|${VERIFY_PATH}|/signin)$`), "sign_in"],
+  [new RegExp(`^DELETE (?:${SESSION_PATH}|/signin)$`), "sign_out"],
   [/\/cancel$/, "cancel"],
   [/\/(?:tokens|sessions)\b/, "token"],
   [/\/(?:proposals|approve|reject)\b/, "approval"],
@@ -19,5 +19,5 @@ const STARTS: ReadonlySet<string> = new Set(Object.values(START_PATHS).map((path
 export function auditKindOf({ method, path }: { method: string; path: string }): AuditKind {
   const action = `${method} ${path}`;
   const [, kind] = AUDIT_RULES.find(([pattern]) => pattern.test(action)) ?? [];
-  return kind ?? (STARTS.has(action.replace("/api/buckets/{bucket_id}", "")) ? "start" : "change");
+  return kind ?? (STARTS.has(action.replace(/\/api\/(?:buckets|envs)\/\{\w+\}/, "")) ? "start" : "change");
 }

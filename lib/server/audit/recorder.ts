@@ -19,6 +19,8 @@ import { FoldedRefusals } from "./refusals.ts";
 
 /** Fields in which people write sentences and scripts: secrets of the bucket in them are masked, as in records of runs. */
 const WRITTEN_BY_PEOPLE: ReadonlySet<string> = new Set(["command", "note", "reason", "Ops-Note", "Ops-Break-Glass"]);
+/** The names of ids in paths; env_id stands for the bucket's in the earlier API. */
+const ID_NAMES: ReadonlySet<string> = new Set(["bucket_id", "env_id", "run_id"]);
 const BREAK_GLASS = "Ops-Break-Glass";
 const FOLD_MS = 60_000;
 const ALIVE_MS = 3_600_000;
@@ -140,11 +142,11 @@ export class AuditRecorder {
 
   async #entryOf(route: ServerRoute, call: AnyCall, identity: Identity): Promise<AuditEntry> {
     // What is no id is kept as a parameter, which is cut where it is long.
-    const ids = Object.entries(call.params).filter(
-      ([name, value]) => /^(?:bucket|run)_id$/.test(name) && isUuid(value.toLowerCase()),
-    );
-    const { bucket_id: bucket, run_id: run } = Object.fromEntries(ids.map(([name, value]) => [name, value.toLowerCase()]));
-    const others = Object.fromEntries(Object.entries(call.params).filter(([name]) => !ids.some(([id]) => id === name)));
+    const isId = ([name, value]: [string, string]) => ID_NAMES.has(name) && isUuid(value.toLowerCase());
+    const ids = Object.entries(call.params).filter(isId);
+    const { bucket_id, env_id, run_id: run } = Object.fromEntries(ids.map(([name, value]) => [name, value.toLowerCase()]));
+    const bucket = bucket_id ?? env_id;
+    const others = Object.fromEntries(Object.entries(call.params).filter((param) => !isId(param)));
     const { [BREAK_GLASS]: reason, ...headers } = call.headers;
     const given = { ...others, ...call.query, ...headers, ...(call.body as object | undefined) };
     const params = await this.#toldParams(route, bucket, given);
