@@ -1,7 +1,7 @@
 import { AS_JSON, type Command, type Flag } from "../base/flags.ts";
 
 const AUDIT_ROOT: Flag = { name: "root", value: "DIR", help: "Read the audit below this root of a server, here" };
-const FILTERS: readonly Flag[] = [
+const LINE_FILTERS: readonly Flag[] = [
   { name: "what", value: "A,B", help: "Only these kinds of lines, such as start, cancel, sign_in or refused" },
   { name: "who", value: "NAME", help: "Only lines of this name" },
   { name: "from", value: "ADDRESS", help: "Only lines from this address" },
@@ -15,7 +15,7 @@ export const AUDIT_COMMANDS: readonly Command[] = [
   {
     name: "audit show",
     summary: "Show what was done on a server, by whom and how it went, newest first",
-    flags: [AUDIT_ROOT, ...FILTERS, { name: "limit", value: "N", help: "How many lines at most (default 50)" }, AS_JSON],
+    flags: [AUDIT_ROOT, ...LINE_FILTERS, { name: "limit", value: "N", help: "How many lines at most (default 50)" }, AS_JSON],
     run: async (input) => (await import("../state/audit.ts")).showAuditHere(input),
     remote: async (input, target) => (await import("../remote/audit.ts")).showAudit(input, target),
   },

@@ -45,10 +45,10 @@ export async function showAudit(input: Parsed, target: Target): Promise<number> 
 /** `ops audit head --server`. */
 export async function showHead(input: Parsed, target: Target): Promise<number> {
   if (input.values.has("root")) return await showHeadHere(input);
-  return printHead(input, await endOf(await openServer(target)));
+  return printHead(input, await auditEnd(await openServer(target)));
 }
 
-async function endOf(client: ApiClient) {
+async function auditEnd(client: ApiClient) {
   return await namedAnswer("AuditEnd", await client.call("GET", `${AUDIT}/head`));
 }
 
@@ -56,7 +56,7 @@ async function endOf(client: ApiClient) {
 export async function exportAudit(input: Parsed, target: Target): Promise<number> {
   if (input.values.has("root")) return await exportAuditHere(input);
   const client = await openServer(target);
-  const { public_key: publicKey } = await endOf(client);
+  const { public_key: publicKey } = await auditEnd(client);
   const { items } = expectAnswer(PAGE, await client.call("GET", `${AUDIT}/files`));
   const to = await exportFolder(input);
   const names: string[] = [];

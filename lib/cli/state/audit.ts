@@ -67,7 +67,16 @@ function rowOf({ n, at, who, from, via, what, action, kind, bucket, run, outcome
   const glass = reason === undefined ? "" : ` BREAK GLASS: ${reason}`;
   const person = who ?? (via === "server" ? "the server" : (from ?? "-"));
   const short = (id: string | undefined) => (id === undefined ? null : shortId(id));
-  return [n, shownTime(at), person, what + about, (action ?? kind ?? "-") + glass, short(bucket), short(run), times + how];
+  return [
+    n,
+    shownTime(at),
+    person,
+    what + about,
+    (action ?? kind ?? "-") + glass,
+    short(bucket),
+    short(run),
+    times + how || null,
+  ];
 }
 
 /** `ops audit head --root`. */

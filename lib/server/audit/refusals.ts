@@ -7,8 +7,8 @@ const REFUSED: ReadonlySet<number> = new Set([401, 403, 429]);
 /** How many addresses have a line of their own in a minute; all others share one. */
 const MOST_ADDRESSES = 32;
 /** How many names are told of an address. */
-const MOST_NAMES = 10;
-const OTHERS = "others";
+const NAMES_TOLD = 10;
+const ALL_OTHERS = "others";
 
 interface Refusals {
   count: number;
@@ -34,13 +34,13 @@ export class FoldedRefusals {
   /** Notes a request that was refused. */
   note({ request, status }: Pick<Exchange, "request" | "status">, at: string): void {
     const address = networkOf(request.peer);
-    const key = this.#byAddress.has(address) || this.#byAddress.size < MOST_ADDRESSES ? address : OTHERS;
+    const key = this.#byAddress.has(address) || this.#byAddress.size < MOST_ADDRESSES ? address : ALL_OTHERS;
     const { route = "an unknown path", name, refused = "not allowed" } = request.noted;
     const example = { request: request.id, action: `${shownMethod(request.method)} ${route}`, why: refused };
     const found = this.#byAddress.get(key) ?? { count: 0, byStatus: {}, names: new Set(), since: at, example };
     found.count++;
     found.byStatus[status] = (found.byStatus[status] ?? 0) + 1;
-    if (name !== undefined && found.names.size < MOST_NAMES) found.names.add(name);
+    if (name !== undefined && found.names.size < NAMES_TOLD) found.names.add(name);
     this.#byAddress.set(key, found);
   }
 

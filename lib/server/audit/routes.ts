@@ -4,7 +4,7 @@ import { AUDIT_KINDS } from "../../audit/line.ts";
 import { readAudit } from "../../audit/read.ts";
 import { Failure } from "../../core/errors.ts";
 import { openContained } from "../../core/files.ts";
-import { described, list, object, optional, quote, refined, string, withDefault } from "../../core/shape.ts";
+import { described, list, object, optional, quote, refined, string, withDefault, withExample } from "../../core/shape.ts";
 import { downloadAnswer, fileDownload } from "../../http/download.ts";
 import { json } from "../../http/message.ts";
 import { ID } from "../../run/record.ts";
@@ -15,7 +15,7 @@ const AUDIT_LINES = "application/x-ndjson";
 const KIND_NAMES: readonly string[] = AUDIT_KINDS;
 
 /** Kinds of lines, with commas between them. */
-const KINDS = refined(string({ max: 500 }), (text, at, report) => {
+const KINDS = refined(withExample(string({ max: 500 }), "start,cancel"), (text, at, report) => {
   const names = text.split(",");
   const unknown = names.find((name) => !KIND_NAMES.includes(name));
   if (unknown !== undefined) report(at, `${quote(unknown)} is no kind: expected ${KIND_NAMES.join(", ")}`);
@@ -23,10 +23,10 @@ const KINDS = refined(string({ max: 500 }), (text, at, report) => {
 });
 
 /** A time, or its beginning: a day or a month. */
-const SOME_TIME = string({
-  pattern: /^\d{4}-\d\d(?:-\d\d(?:T[\d:.]{1,12}Z?)?)?$/,
-  means: "a time such as 2026-11-26T10:00:00Z, or a day",
-});
+const SOME_TIME = withExample(
+  string({ pattern: /^\d{4}-\d\d(?:-\d\d(?:T[\d:.]{1,12}Z?)?)?$/, means: "a time such as 2026-11-26T10:00:00Z, or a day" }),
+  "2026-11-26T10:00:00Z",
+);
 const TEXT = string({ min: 1, max: 200 });
 
 /** The audit: what was done by whom. It is only read over HTTP. */

@@ -54,7 +54,7 @@ async function blocked(root: string): Promise<() => void> {
   };
 }
 
-test("a start and a stop of the server, a sign-in and a change each have their lines, with who, from where and the outcome", async (t) => {
+test("CP-980 a start and a stop of the server, a sign-in and a change each have their lines, with who, from where and the outcome", async (t) => {
   const server = await TestServer.start(t);
   const signedIn = await server.call("POST", "/api/auth/session");
   const made = await server.call("POST", "/api/buckets", { body: { project: "shop", name: "live" } });
@@ -71,7 +71,7 @@ test("a start and a stop of the server, a sign-in and a change each have their l
   assert.deepEqual([change.action, change.params], ["POST /api/buckets", { project: "shop", name: "live" }]);
   assert.deepEqual([outcome.of, outcome.outcome, outcome.code, outcome.request], [change.n, "done", 201, change.request]);
   assert.deepEqual(outcome.facts, { made: made.body.id });
-  assert.match(server.lines.join("\n"), /^audit: public key [\w+/]{43}= \(SHA256:\S+\); it ends at line 1, [0-9a-f]{64}$/m);
+  assert.match(server.auditLines.join("\n"), /^audit: public key [\w+/]{43}= \(SHA256:\S+\); it ends at line 1, [0-9a-f]{64}$/m);
 });
 
 test("a run has a line for its start, its cancel and its end, which agree with the audit of its record", async (t) => {
@@ -107,7 +107,7 @@ test("a run has a line for its start, its cancel and its end, which agree with t
   assert.equal(cancel.request, cancelled.headers.get("x-request-id"));
 });
 
-test("secrets are fingerprints, equal ones equal, commands are masked, and an upload has its size and its sum", async (t) => {
+test("CP-982 secrets are fingerprints, equal ones equal, commands are masked, and an upload has its size and its sum", async (t) => {
   const server = await TestServer.start(t);
   const bucket = await pushedBucket(server);
   const secret = "correct horse battery staple";
@@ -135,7 +135,7 @@ test("secrets are fingerprints, equal ones equal, commands are masked, and an up
   assert.deepEqual(push?.facts, { upload: { size_bytes: bucket.archive.length, sha256 } });
 });
 
-test("where a line cannot be written nothing is changed, but readings go on, and a cancel does and is written later", async (t) => {
+test("CP-981 where a line cannot be written nothing is changed, but readings go on, and a cancel does and is written later", async (t) => {
   const server = await TestServer.start(t);
   const bucket = await pushedBucket(server);
   server.hold();
@@ -169,7 +169,7 @@ test("where a line cannot be written nothing is changed, but readings go on, and
   await requireVerified(server);
 });
 
-test("requests that are refused are one line a minute and address, however many there are", async (t) => {
+test("CP-983 requests that are refused are one line a minute and address, however many there are", async (t) => {
   const server = await TestServer.start(t);
   for (let index = 0; index < 30; index++) await server.call("GET", "/api/buckets", { authorization: "Bearer wrong" });
   await server.call("POST", "/api/buckets", { authorization: null, body: { project: "p", name: "n" } });
