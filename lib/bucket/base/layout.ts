@@ -21,6 +21,8 @@ export function layoutOf(root: string) {
     templates: at("templates"),
     workersJson: at("workspace", "workers.json"),
     disabledJson: at("workspace", "disabled.json"),
+    /** What the server starts by itself, and when nothing is deployed. */
+    schedulesJson: at("workspace", "schedules.json"),
     /** What `ops run_command` runs where nothing is typed. */
     commandFile: at("workspace", "command.sh"),
     bucketConf: at("workspace", "bucket.conf"),
