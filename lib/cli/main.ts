@@ -21,6 +21,7 @@ import { RUN_COMMANDS } from "./commands/runs.ts";
 import { SERVER_COMMANDS } from "./commands/server.ts";
 import { STATE_COMMANDS } from "./commands/state.ts";
 import { UPKEEP_COMMANDS } from "./commands/upkeep.ts";
+import { WATCH_COMMANDS } from "./commands/watch.ts";
 
 const VERSION: Command = {
   name: "version",
@@ -67,6 +68,7 @@ export const COMMANDS: readonly Command[] = [
   ...STATE_COMMANDS,
   ...READING_COMMANDS,
   ...UPKEEP_COMMANDS,
+  ...WATCH_COMMANDS,
   ...SERVER_COMMANDS,
   ...COMPLETION,
   VERSION,

@@ -30,7 +30,7 @@ export const ID: Shape<string> = {
 };
 
 /** The shape of {@link Actor}. */
-export const ACTOR = object({ address: string(), via: oneOf("bearer", "session", "cli") });
+export const ACTOR = object({ address: string(), via: oneOf("bearer", "session", "cli", "schedule") });
 /** Who asked for something. */
 export type Actor = Infer<typeof ACTOR>;
 
@@ -42,6 +42,17 @@ const AUDIT_ENTRY = object({
   request_id: nullable(string()),
 });
 
+/** The schedule that a run is of, and how the run compares with the one before. */
+const OF_SCHEDULE = object({
+  name: string(),
+  due: TIME,
+  sum: described(nullable(string()), "Equal for runs that ended the same way; null until the run has ended"),
+  repeats: described(integer({ min: 0 }), "How many runs before it, one after the other, ended the same way"),
+  since: described(TIME, "When the first of them began"),
+});
+/** The value of {@link OF_SCHEDULE}. */
+export type OfSchedule = Infer<typeof OF_SCHEDULE>;
+
 /** The kind of a run; `unknown` only where the record is damaged. */
 export const RUN_KIND = described(oneOf(...RUN_KINDS, "unknown"), "`unknown` where the record is damaged");
 
@@ -49,7 +60,8 @@ export const RUN_KIND = described(oneOf(...RUN_KINDS, "unknown"), "`unknown` whe
 export const RUN_FIELDS = {
   id: ID,
   bucket_id: ID,
-  origin: oneOf("server", "cli"),
+  origin: described(oneOf("server", "cli", "schedule"), "schedule: the server began it by itself"),
+  schedule: described(nullable(OF_SCHEDULE), "Of a run that a schedule began; null of all others"),
   kind: RUN_KIND,
   // Never holds a secret.
   params: described(anything({ type: "object" }) as Shape<RunParams>, "The parameters that were given"),
@@ -75,6 +87,7 @@ export interface AskedFor {
   actor: Actor;
   requestId: string | null;
   start_key?: StartKey;
+  schedule?: Pick<OfSchedule, "name" | "due">;
 }
 
 /** `server-run.json`. The key stands in the record so that one write decides: no run without its key, no key without its run. */
@@ -83,6 +96,7 @@ export type RunRecord = { [K in keyof typeof RUN_FIELDS]: Infer<(typeof RUN_FIEL
 /** Who asked for a run, in words: `bearer from 192.0.2.7`. */
 export function askedBy({ audit }: RunRecord): string {
   const { via = "cli", address = "" } = audit[0]?.actor ?? {};
+  if (via === "schedule") return address;
   return via === "cli" ? `${address} on the command line` : `${via} from ${address}`;
 }
 
@@ -99,10 +113,12 @@ export async function createRecord(
   layout: Layout,
   start: Pick<RunRecord, "id" | "bucket_id" | "origin" | "params"> & { kind: RunKind } & AskedFor,
 ): Promise<RunRecord & { kind: RunKind }> {
-  const { actor, requestId, ...given } = start;
+  const { actor, requestId, schedule, ...given } = start;
   const now = new Date().toISOString();
   const record: RunRecord & { kind: RunKind } = {
     ...given,
+    origin: schedule ? "schedule" : given.origin,
+    schedule: schedule ? { ...schedule, sum: null, repeats: 0, since: now } : null,
     // These come before the result, like the key of the start: a reader of the head reads no further.
     params: await withoutSecrets(layout, given.kind, given.params),
     revision: await revisionOf(layout, given.params),
@@ -243,6 +259,7 @@ function damagedRecord(layout: Layout, id: string, text: string): RunRecord {
     id,
     bucket_id: path.basename(layout.root),
     origin: "server",
+    schedule: null,
     params: {},
     revision: null,
     kind: Object.hasOwn(RUNS, kind) ? (kind as RunKind) : "unknown",
@@ -290,6 +307,17 @@ export function readRecordHead(layout: Layout, id: string): RunRecord | undefine
     // Missing, damaged or longer: told below.
   }
   return readRecord(layout, id);
+}
+
+/** Of each schedule of a bucket, the last due time among the newest 1,000 runs, and the run that it began. */
+export async function newestOfSchedules(layout: Layout): Promise<Map<string, { due: number; runId: string }>> {
+  const found = new Map<string, { due: number; runId: string }>();
+  for (const id of (await runIds(layout)).slice(-MOST_KEYS)) {
+    const { schedule } = readRecordHead(layout, id) ?? {};
+    const due = Date.parse(schedule?.due ?? "");
+    if (schedule && due > (found.get(schedule.name)?.due ?? 0)) found.set(schedule.name, { due, runId: id });
+  }
+  return found;
 }
 
 /** How many milliseconds a run took, or has taken until now. */

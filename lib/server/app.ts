@@ -24,6 +24,8 @@ import { Readers } from "./reading.ts";
 import { ROUTES } from "./routes/table.ts";
 import { RunList } from "./run-list.ts";
 import { StaticFiles } from "./static.ts";
+import { LockedRuns } from "./watch/scheduled-runs.ts";
+import { Scheduler } from "./watch/scheduler.ts";
 
 /** How long open requests may take to finish when the server stops. The creation of a bucket takes longest. */
 const CLOSE_WAIT_MS = 15_000;
@@ -66,9 +68,14 @@ export async function startServer(
   await tellSchemas(root, buckets, log);
   const { guard, ...signIn } = signInOf(config, now);
   const [readers, beside, runList, logReadings] = [new Readers(), new ReadThread(), new RunList(), new LogReadings(launcher)];
+  const lines = new Lines();
+  const watch = new AbortController();
+  const runs = new LockedRuns({ supervisor, lines, beside, signal: watch.signal });
+  const scheduler = new Scheduler({ root, readers, runs, log, now });
   // No request is answered before the server listens.
   const load = () => listener.load();
-  const services = { load, root, supervisor, lines: new Lines(), launcher, readers, beside, runList, logReadings, ...signIn };
+  const reading = { readers, beside, runList, logReadings };
+  const services = { load, root, supervisor, lines, launcher, scheduler, ...reading, ...signIn };
   const listener = await listen({
     host,
     port,
@@ -80,6 +87,7 @@ export async function startServer(
     onDefect: (id, error) => log(`request=${id} failed: ${error instanceof Error ? error.stack : error}`),
   });
   void files.compress("gzip");
+  const watched = scheduler.run(watch.signal);
   const lock = taken.move();
   return {
     url: listener.url,
@@ -93,7 +101,9 @@ export async function startServer(
       }
     },
     async stop() {
+      watch.abort();
       await Promise.all([listener.close(CLOSE_WAIT_MS), supervisor.stop()]);
+      await watched;
       await logReadings.closed();
       readers.close();
       beside.close();

@@ -12,6 +12,7 @@ import type { Lines } from "./line.ts";
 import type { LogReadings } from "./log-readings.ts";
 import type { Readers } from "./reading.ts";
 import type { RunList } from "./run-list.ts";
+import type { Scheduler } from "./watch/scheduler.ts";
 
 /** The services that the handlers of routes use. */
 export interface Services {
@@ -34,6 +35,7 @@ export interface Services {
   load: Listener["load"];
   /** For logs, which processes of their own read. */
   logReadings: LogReadings;
+  scheduler: Scheduler;
 }
 
 /** The services, and the identity behind the request. */

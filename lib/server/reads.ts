@@ -1,7 +1,6 @@
 // Reads that may take long: they run in a thread beside the event loop of the server, which has this file as its program
 // (see beside.ts). An answer is JSON that is ready to be sent.
 
-import { statSync } from "node:fs";
 import { parentPort } from "node:worker_threads";
 import { type Layout, layoutOf } from "../bucket/base/layout.ts";
 import { knownFacts, validPlan } from "../bucket/catalog/info.ts";
@@ -23,7 +22,7 @@ import type { RunKind, RunParams } from "../run/protocol.ts";
 import { readRecord, readRecordHead, runNotFound } from "../run/record.ts";
 import { requireNames } from "../run/request.ts";
 import { Drifts, firstDrifted, recentRuns } from "./glance.ts";
-import { Readers } from "./reading.ts";
+import { databaseVersion, Readers } from "./reading.ts";
 import { RunList, type RunQuery, shownRun } from "./run-list.ts";
 
 const readers = new Readers();
@@ -210,12 +209,6 @@ async function planAnswer(layout: Layout, id: string): Promise<PlanAnswer> {
     if (error instanceof Failure && error.code === "plan_stale") return { valid: false, reason: error.message };
     throw error;
   }
-}
-
-/** What is another one after each transaction: SQLite writes it to one of the two files. */
-function databaseVersion({ database }: Layout): string {
-  const states = [database, `${database}-wal`].map((file) => statSync(file, { bigint: true, throwIfNoEntry: false }));
-  return states.map((state) => `${state?.ino} ${state?.size} ${state?.mtimeNs}`).join(" ");
 }
 
 /** The type of {@link READS}. */

@@ -16,7 +16,7 @@ const KEY = withExample(
   "0198f3a2-7b44-7c02-8e11-2a9d4c6b8f10",
 );
 /** How often the next in line looks whether its bucket is free. */
-const LOOK_MS = 200;
+export const LINE_LOOK_MS = 200;
 
 /** The headers of every route that starts a run. */
 export const START_HEADERS = {
@@ -116,7 +116,7 @@ class Start {
         if (!mayPass(error) || place.position === null || performance.now() >= until) throw withPosition(error, place);
       }
       const mustWait = async () => place.position !== 1 || (await heldBy(bucket.layout)) !== undefined;
-      do await sleep(LOOK_MS, request.signal);
+      do await sleep(LINE_LOOK_MS, request.signal);
       while (place.position !== null && performance.now() < until && (await mustWait()));
     }
   }
@@ -160,7 +160,7 @@ class Start {
 }
 
 /** Failures that a start of the line waits out. A start whose client has left keeps its place, too. */
-function mayPass(error: unknown): boolean {
+export function mayPass(error: unknown): boolean {
   return error instanceof Failure && ["bucket_busy", "database_busy", "cancelled"].includes(error.code);
 }
 

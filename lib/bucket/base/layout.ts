@@ -53,6 +53,8 @@ export function layoutOf(root: string) {
     schemas: at(".ops", "schemas"),
     revisionsFile: at(".ops", "revisions.json"),
     journal: at(".ops", "journal.json"),
+    /** What a server keeps of the schedules. */
+    scheduleStates: at(".ops", "schedules.json"),
     snapshots: at(".ops", "snapshots"),
     /** What was unpacked for a restore. */
     restores: at(".ops", "restores"),

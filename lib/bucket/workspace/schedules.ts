@@ -12,6 +12,7 @@ import {
   object,
   oneOf,
   optional,
+  otherwise,
   parsedJson,
   quote,
   type Report,
@@ -62,10 +63,10 @@ const SCHEDULE_FIELDS = {
   parameters: described(withDefault(parameters(), {}), "The parameters of the run, as its route takes them"),
   deploy: described(withDefault(boolean(), false), "Needed for a deploy that is no dry run"),
   if_busy: described(
-    withDefault(waiting(), 0),
-    "Where the bucket is busy: skip (default), or wait in line for that time at most, such as 10m",
+    otherwise(waiting(), 5 * MINUTE_MS),
+    "Where the bucket is busy: wait in line for that time at most, such as 10m (default 5m), or skip",
   ),
-  jitter: described(withDefault(span(0, DAY_MS), 0), "Start up to so much later, each schedule by a time of its own"),
+  jitter: described(otherwise(span(0, DAY_MS), 0), "Start up to so much later, each schedule by a time of its own"),
   catch_up: described(withDefault(boolean(), false), "Start once for what was missed while the server was away"),
 };
 

@@ -13,6 +13,8 @@ import { namedAnswer, type RemoteBucket } from "./remote-bucket.ts";
 interface RemoteRunOptions extends RunOptions {
   /** Print the id of the run and end. */
   isDetached?: boolean;
+  /** How the run is asked for, where that is not the route of its kind. */
+  request?: StartRequest;
 }
 
 /**
@@ -23,7 +25,7 @@ export async function runOnServer(
   bucket: RemoteBucket,
   kind: RunKind,
   params: RunParams,
-  { view, waitMs, isDetached = false }: RemoteRunOptions,
+  { view, waitMs, isDetached = false, request }: RemoteRunOptions,
 ): Promise<number> {
   using stop = stopRequest(() => process.exit(EXIT.cancelled));
   const tell = (text: string) => toStderr(`${text}\n`);
@@ -36,7 +38,7 @@ export async function runOnServer(
     output: (text) => above(() => print(text)),
     progress: live && ((progress) => live.update(progress)),
   };
-  const id = await startOnServer(bucket, { ...(await startRequest(bucket, kind, params)), waitMs }, follower);
+  const id = await startOnServer(bucket, { ...(request ?? (await startRequest(bucket, kind, params))), waitMs }, follower);
   if (isDetached && !stop.signal.aborted) {
     // Activity is aside where JSON was asked for.
     if (view?.meanwhile === "aside") printJson({ run_id: id });

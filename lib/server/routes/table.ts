@@ -10,6 +10,7 @@ import { LOG_ROUTES } from "./logs.ts";
 import { METRIC_ROUTES } from "./metrics.ts";
 import { JOB_ROUTES, OPERATION_ROUTES } from "./operations.ts";
 import { RUN_ROUTES } from "./runs.ts";
+import { SCHEDULE_ROUTES } from "./schedules.ts";
 import { SECRET_ROUTES } from "./secrets.ts";
 import { SNAPSHOT_ROUTES } from "./snapshots.ts";
 import { SOURCE_ROUTES } from "./source.ts";
@@ -23,6 +24,7 @@ export const ROUTE_GROUPS: Readonly<Record<string, readonly ServerRoute[]>> = {
   Operations: OPERATION_ROUTES,
   Jobs: JOB_ROUTES,
   Snapshots: SNAPSHOT_ROUTES,
+  Schedules: SCHEDULE_ROUTES,
   Runs: [...RUN_ROUTES, ...LOG_ROUTES],
   Catalog: CATALOG_ROUTES,
   Metrics: METRIC_ROUTES,

@@ -52,7 +52,7 @@ test("SC-001 schedules.json names runs with their rhythms, and the windows of fr
   const { schedules, freeze, errors } = await read(t, value);
   assert.deepEqual(errors, []);
   assert.deepEqual(schemaErrors("schedules", value), []);
-  const plain = { parameters: {}, isReal: false, waitMs: 0, jitterMs: 0, catchUp: false };
+  const plain = { parameters: {}, isReal: false, waitMs: 5 * MINUTE_MS, jitterMs: 0, catchUp: false };
   assert.deepEqual(schedules, [
     { ...plain, name: "hourly", rhythm: { everyMs: 60 * MINUTE_MS }, kind: "drift" },
     {
@@ -65,7 +65,7 @@ test("SC-001 schedules.json names runs with their rhythms, and the windows of fr
       jitterMs: 90_000,
       catchUp: true,
     },
-    { ...plain, name: "real", rhythm: { everyMs: 24 * 60 * MINUTE_MS }, kind: "deploy", isReal: true },
+    { ...plain, name: "real", rhythm: { everyMs: 24 * 60 * MINUTE_MS }, kind: "deploy", isReal: true, waitMs: 0 },
   ]);
   assert.deepEqual(freeze, [
     { fromMs: Date.parse("2026-12-20T17:00Z"), toMs: Date.parse("2027-01-04T05:00Z"), reason: "holidays" },
