@@ -20,7 +20,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   auth: ["core", "codec", "http"],
   hook: ["core", "http", "bucket", "plan"],
   server: ["core", "codec", "http", "auth", "bucket", "run"],
-  operation: ["core", "codec", "bucket", "plan", "transport", "hook", "run/protocol.ts"],
+  operation: ["core", "codec", "bucket", "plan", "transport", "hook", "run/protocol.ts", "run/progress.ts"],
   cli: ["core", "codec", "auth", "bucket", "run", "operation", "server", "transport/ssh/keeper.ts"],
 };
 

@@ -1,6 +1,12 @@
 type InputCode = "usage" | "invalid_request" | "invalid_bucket_id" | "invalid_source" | "unknown_name";
 type BodyCode = "payload_too_large" | "unsupported_media_type" | "range_not_satisfiable" | "method_not_allowed";
-type AccessCode = "unauthorized" | "invalid_totp_code" | "totp_required" | "totp_disabled" | "csrf_failed" | "rate_limited";
+type AccessCode =
+  | "unauthorized"
+  | `totp_${"required" | "disabled"}`
+  | "invalid_totp_code"
+  | "csrf_failed"
+  | "forbidden"
+  | "rate_limited";
 type Missing = "not_found" | `${"bucket" | "run" | "file" | "revision" | "snapshot"}_not_found`;
 type StateCode =
   | "frozen"

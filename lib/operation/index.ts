@@ -12,7 +12,8 @@ import { emptyFolder } from "../core/files.ts";
 import type { ProcessIdentity } from "../core/process.ts";
 import { Redactor } from "../core/redact.ts";
 import type { Launcher } from "../core/spawn.ts";
-import type { Orders, OutcomeMessage, Progress, RunKind } from "../run/protocol.ts";
+import type { Progress } from "../run/progress.ts";
+import type { Orders, OutcomeMessage, RunKind } from "../run/protocol.ts";
 import { type Operation, type OperationContext, ProgressBoard } from "./base/context.ts";
 import { masked } from "./base/outcome.ts";
 

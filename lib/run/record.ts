@@ -17,11 +17,13 @@ import {
   nullable,
   object,
   oneOf,
+  optional,
   quote,
   type Shape,
   string,
 } from "../core/shape.ts";
-import { NO_DEPLOY, type Progress, RUN_KINDS, RUN_STATUS, RUNS, type RunKind, type RunParams, TIME } from "./protocol.ts";
+import { NO_DEPLOY, type Progress, TIME } from "./progress.ts";
+import { RUN_KINDS, RUN_STATUS, RUNS, type RunKind, type RunParams } from "./protocol.ts";
 
 /** The id of a bucket, a run or a revision. */
 export const ID: Shape<string> = {
@@ -29,10 +31,20 @@ export const ID: Shape<string> = {
   schema: { type: "string", format: "uuid", examples: ["0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70"] },
 };
 
-/** The shape of {@link Actor}. */
-export const ACTOR = object({ address: string(), via: oneOf("bearer", "session", "cli", "schedule") });
 /** Who asked for something. */
-export type Actor = Infer<typeof ACTOR>;
+export interface Actor {
+  /** The name of the token or of the schedule; undefined on the command line and in earlier records. */
+  name?: string | undefined;
+  address: string;
+  via: "bearer" | "session" | "cli" | "schedule";
+}
+
+/** The shape of {@link Actor}. */
+export const ACTOR: Shape<Actor> = object({
+  name: described(optional(string()), "The name of the token; missing on the command line and in earlier records"),
+  address: string(),
+  via: oneOf("bearer", "session", "cli", "schedule"),
+});
 
 /** An action on a run: what, when and by whom. */
 const AUDIT_ENTRY = object({
@@ -93,11 +105,16 @@ export interface AskedFor {
 /** `server-run.json`. The key stands in the record so that one write decides: no run without its key, no key without its run. */
 export type RunRecord = { [K in keyof typeof RUN_FIELDS]: Infer<(typeof RUN_FIELDS)[K]> } & { start_key?: StartKey };
 
-/** Who asked for a run, in words: `bearer from 192.0.2.7`. */
-export function askedBy({ audit }: RunRecord): string {
-  const { via = "cli", address = "" } = audit[0]?.actor ?? {};
-  if (via === "schedule") return address;
-  return via === "cli" ? `${address} on the command line` : `${via} from ${address}`;
+/** Who asked for a run, in words. */
+export function askedBy({ audit }: Pick<RunRecord, "audit">): string {
+  return actorText(audit[0]?.actor ?? { address: "", via: "cli" });
+}
+
+/** `ada, session from 192.0.2.7`, or `schedule:nightly`; in records of earlier programs without the name. */
+export function actorText({ name, via, address }: Actor): string {
+  if (via === "cli") return `${address} on the command line`;
+  if (via === "schedule") return String(name);
+  return `${name === undefined ? "" : `${name}, `}${via} from ${address}`;
 }
 
 /** control-plane.md, States and transitions: the error of a run that was active when its server stopped, verbatim. */

@@ -1,21 +1,18 @@
-import { createHash } from "node:crypto";
+import { settleAuthority } from "../bucket/base/authority-change.ts";
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
 import { acquireLock, type BucketLock, isOwned, readLock, takeOver } from "../bucket/base/lock.ts";
 import { RunLog } from "../bucket/base/logs.ts";
 import { Problems } from "../bucket/base/problems.ts";
-import { causeOf } from "../bucket/catalog/problems.ts";
 import { recoverSource } from "../bucket/source/source.ts";
 import { readOpsConf } from "../bucket/workspace/settings.ts";
 import { isUuid, timeOfUuid, uuidV7 } from "../codec/uuid.ts";
 import { Failure, hasErrno } from "../core/errors.ts";
 import { readRegularSync, remove } from "../core/files.ts";
 import { Redactor } from "../core/redact.ts";
-import { isObject } from "../core/shape.ts";
 import {
   COMMAND_ENDED,
   hasFreshKey,
   MOST_KEYS,
-  type OfSchedule,
   type RunEnd,
   type RunRecord,
   readRecord,
@@ -25,16 +22,18 @@ import {
   saveRecord,
   settle,
 } from "./record.ts";
+import { compareWithLast } from "./repeats.ts";
 
 /**
  * Takes the lock of a bucket for a run and settles what a killed process left there: the run whose lock was taken over
- * gets its end state, and an interrupted change of the source is finished or undone. Throws `bucket_busy`.
+ * gets its end state, and an interrupted change of the source or of the CA is finished or undone. Throws `bucket_busy`.
  */
 export async function takeBucket(layout: Layout, runId: string, command: string): Promise<BucketLock> {
   const lock = await acquireLock(layout, runId, command);
   try {
     if (lock.abandoned !== undefined) await settleRun(layout, lock.abandoned);
     await recoverSource(layout);
+    await settleAuthority(layout);
     return lock;
   } catch (error) {
     await lock.release();
@@ -45,7 +44,7 @@ export async function takeBucket(layout: Layout, runId: string, command: string)
 /**
  * Settles a bucket at the start of a server (decisions: Runs, Startup). Processes of runs that outlived their server are
  * ended, then their groups, then the lock is removed. Every run that is `running` although no process carries it out
- * gets its end state, and an interrupted change of the source is finished or undone. A bucket that a living command holds
+ * gets its end state, and an interrupted change of the source or of the CA is finished or undone. A bucket that a living command holds
  * is left alone, but for its earlier runs. Answers a sentence for each run that was settled.
  */
 export async function recoverBucket(layout: Layout): Promise<string[]> {
@@ -55,6 +54,7 @@ export async function recoverBucket(layout: Layout): Promise<string[]> {
   await using _ = await acquireLock(layout, uuidV7(), "recovery");
   const settled = await settleRuns(layout);
   await recoverSource(layout);
+  await settleAuthority(layout);
   await pruneHistory(layout);
   return settled;
 }
@@ -141,58 +141,4 @@ export async function pruneRuns(layout: Layout, count: number, days: number): Pr
     const isKept = record !== undefined && (record.status === "running" || (index < MOST_KEYS && hasFreshKey(record)));
     if (!isKept) await remove(runLayout(layout, id).folder);
   }
-}
-
-/**
- * Notes in the record of a schedule's run how the run compares with the one before: whether it ended the same way, and how
- * many have done so. The caller saves the record.
- */
-async function compareWithLast(layout: Layout, record: RunRecord): Promise<void> {
-  const { schedule } = record;
-  if (!schedule) return;
-  schedule.sum = createHash("sha256")
-    .update(JSON.stringify(wayOfEnd(record)))
-    .digest("hex")
-    .slice(0, 32);
-  const last = await runBefore(layout, record);
-  if (last?.sum !== schedule.sum) return;
-  schedule.repeats = last.repeats + 1;
-  schedule.since = last.since;
-}
-
-/**
- * Saves the record of a run that has ended. Of the runs of a schedule that ended the same way, one after the other, the
- * first one stays and the last one, whose record counts all of them: the one before goes once this one is on the disk.
- */
-export async function saveEnd(layout: Layout, record: RunRecord): Promise<void> {
-  await saveRecord(layout, record);
-  if (!record.schedule || record.schedule.repeats < 2) return;
-  const last = await runBefore(layout, record);
-  const isRepeat = last?.sum === record.schedule.sum && last.repeats > 0;
-  if (isRepeat) await remove(runLayout(layout, last.id).folder);
-}
-
-/** The last run of the same schedule that began before this one. */
-async function runBefore(layout: Layout, { id, schedule }: RunRecord): Promise<(OfSchedule & { id: string }) | undefined> {
-  const before = (await runIds(layout)).filter((one) => one < id).slice(-MOST_KEYS);
-  for (const one of before.reverse()) {
-    const found = readRecordHead(layout, one)?.schedule;
-    if (found?.name === schedule?.name && found) return { ...found, id: one };
-  }
-  return undefined;
-}
-
-/** The fields of a result that tell what was found where; all others are measurements, times and texts. */
-const TELLING = new Set(
-  "jobs job workers worker allocations outcome state action exit_code files path waves removed reconciled".split(" "),
-);
-
-/** What is equal for runs that ended the same way. */
-function wayOfEnd({ status, error, result }: RunRecord): unknown {
-  const telling = (value: unknown): unknown => {
-    if (Array.isArray(value)) return value.map(telling);
-    if (!isObject(value)) return value;
-    return Object.entries(value).flatMap(([name, one]) => (TELLING.has(name) ? [[name, telling(one)]] : []));
-  };
-  return [status, error === null ? null : causeOf(error), isObject(result) ? telling(result) : null];
 }

@@ -11,15 +11,8 @@ import { endGroup, type GroupIdentity, identify, isGroupAlive, signalProcess } f
 import { faultPoint, selfArguments } from "../core/self.ts";
 import type { Channel, Launcher } from "../core/spawn.ts";
 import { EventLog } from "./events.ts";
-import {
-  CANCEL_WAIT_MS,
-  type FromWorker,
-  type OutcomeMessage,
-  type Progress,
-  type RunKind,
-  type RunParams,
-  type Task,
-} from "./protocol.ts";
+import type { Progress } from "./progress.ts";
+import { CANCEL_WAIT_MS, type FromWorker, type OutcomeMessage, type RunKind, type RunParams, type Task } from "./protocol.ts";
 import {
   type Actor,
   type AskedFor,
@@ -35,7 +28,8 @@ import {
   saveRecord,
   settle,
 } from "./record.ts";
-import { finishRun, recoverBucket, saveEnd, takeBucket } from "./recovery.ts";
+import { finishRun, recoverBucket, takeBucket } from "./recovery.ts";
+import { saveEnd } from "./repeats.ts";
 
 const CRASH_GRACE_MS = 2_000;
 const TASK_LIMIT_MS = 80_000;

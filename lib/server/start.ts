@@ -9,6 +9,7 @@ import type { RunKind, RunParams } from "../run/protocol.ts";
 import { type RunRecord, runOfKey, type StartKey } from "../run/record.ts";
 import type { BucketCall, Context } from "./context.ts";
 import type { Hold } from "./line.ts";
+import { actorOf } from "./people/actor.ts";
 import { pollMs } from "./routes/shapes.ts";
 
 const KEY = withExample(
@@ -76,9 +77,8 @@ class Start {
       // Whoever gave the place up has been told that nothing starts.
       if (place?.leave() === false) throw busyFailure();
       const params = await this.#prepare(reservation.runId, this.#body);
-      const { address, via } = identity;
       const start_key = key === undefined ? undefined : { key, sum: await this.#sum() };
-      await reservation.start(params, { actor: { address, via }, requestId: request.id, ...(start_key && { start_key }) });
+      await reservation.start(params, { actor: actorOf(identity), requestId: request.id, ...(start_key && { start_key }) });
       return reservation.runId;
     } catch (error) {
       await reservation.release();
@@ -105,9 +105,8 @@ class Start {
     const { bucket, request } = this.#call;
     const { lines, identity } = this.#context;
     const until = performance.now() + pollMs(waitS);
-    const { address, via } = identity;
     const since = new Date().toISOString();
-    using place = lines.enter(bucket.id, { key, kind: this.#kind, by: { address, via }, since });
+    using place = lines.enter(bucket.id, { key, kind: this.#kind, by: actorOf(identity), since });
     for (;;) {
       try {
         return await this.onceFor(key, place);
@@ -153,7 +152,8 @@ class Start {
   async #sum(): Promise<StartKey["sum"]> {
     const { request, query, body, bucket, headers } = this.#call;
     const { "Idempotency-Key": _, "Ops-Wait": __, ...said } = headers as Record<string, unknown>;
-    const asked = [request.method, request.path, query, said, body ?? (await this.#body.sum()), this.#context.identity.via];
+    const { name, via } = this.#context.identity;
+    const asked = [request.method, request.path, query, said, body ?? (await this.#body.sum()), via, name];
     const secret = this.#kind === "run_command" ? await loadKvKey(bucket.layout) : "";
     return createHmac("sha256", secret).update(JSON.stringify(asked)).digest("hex");
   }

@@ -1,5 +1,6 @@
 import { hostname, userInfo } from "node:os";
 import path from "node:path";
+import { isAuthorityCut } from "../../bucket/base/authority-change.ts";
 import { type Layout, layoutOf, runLayout } from "../../bucket/base/layout.ts";
 import { type BucketLock, heldBy } from "../../bucket/base/lock.ts";
 import { uuidV7 } from "../../codec/uuid.ts";
@@ -32,13 +33,14 @@ export interface RunOptions {
 
 /**
  * `ops init`: makes the folder a bucket, with this id if one is given, or upgrades its database. Takes no lock (control-plane.md, Runs 2), unless a
- * restore was cut off: that is finished first, so that nothing which it has yet to put back is made anew.
+ * restore or a change of the CA was cut off: that is finished first, so that nothing which it has yet to put back is made anew.
  */
 export async function initCommand(input: Parsed): Promise<number> {
   const dir = bucketDir(input);
   const bucketId = input.values.get("id");
   const layout = layoutOf(dir);
-  if (await exists(layout.journal)) await (await takeBucket(layout, uuidV7(), "init")).release();
+  if ((await exists(layout.journal)) || (await isAuthorityCut(layout)))
+    await (await takeBucket(layout, uuidV7(), "init")).release();
   // Below a server root the folder's name is the id.
   if (bucketId !== undefined && (await exists(layout.bucketJson)) && path.basename(realPlace(dir)) !== bucketId)
     throw new Failure("invalid_bucket_id", `${dir} is a bucket of a server: its id is the name of its folder`);

@@ -10,8 +10,9 @@ import { Failure } from "../../core/errors.ts";
 import { bootId, isAlive, signalProcess } from "../../core/process.ts";
 import { Launcher } from "../../core/spawn.ts";
 import { readActivity } from "../../run/activity.ts";
-import type { LogLines } from "../../run/log-view.ts";
-import type { Progress, RunKind, RunStatus } from "../../run/protocol.ts";
+import type { LogLines } from "../../run/log/log-view.ts";
+import type { Progress } from "../../run/progress.ts";
+import type { RunKind, RunStatus } from "../../run/protocol.ts";
 import { readRecord, runNamed, runNotFound } from "../../run/record.ts";
 import { takeBucket } from "../../run/recovery.ts";
 import type { Reads } from "../../server/reads.ts";
@@ -37,7 +38,7 @@ export type Summary = Awaited<ReturnType<Reads["summary"]>>;
 export interface WaitingStart {
   position: number;
   kind: string;
-  by: { address: string };
+  by: { name?: string | undefined; address: string };
   since: string;
 }
 /** What differs between two revisions. */

@@ -12,6 +12,7 @@ const ONE = { status: 200, description: "The schedule", shape: component("Schedu
 /** What the server starts by itself in a bucket (docs/schedules.md). */
 export const SCHEDULE_ROUTES = [
   bucketRoute({
+    role: "read",
     method: "GET",
     path: "/schedules",
     summary: "List the schedules of a bucket, with what became of the last due time and when each is due next",
@@ -23,10 +24,13 @@ export const SCHEDULE_ROUTES = [
     },
   }),
   bucketRoute({
+    role: "deploy",
     method: "POST",
     path: "/schedules/{name}/run",
     summary: "Start the run of a schedule now",
-    description: "With the parameters of the schedule, also while it is paused. Its due times stay as they are.",
+    description:
+      "With the parameters of the schedule, also while it is paused. Its due times stay as they are. Whoever may push may " +
+      "start what is in the source.",
     body: object({}),
     ...STARTS,
     failures: [...START_FAILURES, "unknown_name", "not_found"],
@@ -40,6 +44,7 @@ export const SCHEDULE_ROUTES = [
     },
   }),
   bucketRoute({
+    role: "deploy",
     method: "POST",
     path: "/schedules/{name}/pause",
     summary: "Keep a schedule from starting, until it is resumed",
@@ -48,11 +53,12 @@ export const SCHEDULE_ROUTES = [
     failures: ["not_found", "database_busy"],
     async handle({ bucket, params: { name = "" } }, context) {
       const { scheduler, identity } = context;
-      await scheduler.pause(bucket, name, identity.address);
+      await scheduler.pause(bucket, name, identity.name);
       return answerOf(bucket, name, context);
     },
   }),
   bucketRoute({
+    role: "deploy",
     method: "POST",
     path: "/schedules/{name}/resume",
     summary: "Let a paused schedule go on with its next due time",

@@ -11,7 +11,7 @@ import { bucketRoute } from "../context.ts";
 import { startRun } from "../start.ts";
 import { START_FAILURES, STARTS } from "./operations.ts";
 import { component, PAGE, page } from "./shapes.ts";
-import { START_PATHS } from "./start-paths.ts";
+import { START_PATHS, START_ROLES } from "./start-paths.ts";
 
 const TAR = "application/x-tar";
 const GZIP = "application/gzip";
@@ -47,15 +47,16 @@ function noteOf(encoded: string, path: string, report: Report): string {
 }
 
 /** Secrets of the bucket are masked before anything is stored. */
-async function saidBy(headers: Readonly<Record<string, unknown>>, layout: Layout) {
+async function saidBy(headers: Readonly<Record<string, unknown>>, layout: Layout, by: string) {
   const { "Ops-Note": note, "Ops-Commit": commit } = headers as Partial<Record<keyof typeof SAID, string>>;
-  return { note: note === undefined ? null : await maskedText(layout, note), commit: commit ?? null };
+  return { note: note === undefined ? null : await maskedText(layout, note), commit: commit ?? null, by };
 }
 
 /** The source of a bucket: pushed from outside, kept as revisions (control-plane.md, Source push). */
 export const SOURCE_ROUTES = [
   bucketRoute({
     method: "POST",
+    role: START_ROLES.push,
     path: START_PATHS.push,
     summary: "Push: replace the source of a bucket and build it",
     description:
@@ -70,7 +71,7 @@ export const SOURCE_ROUTES = [
       return startRun(call, "push", context, async (runId, body) => {
         const gzip = requireMediaType(request, TAR, GZIP) === GZIP;
         const received = await receiveSource(bucket.layout, body, gzip, request.signal);
-        const said = await saidBy(call.headers, bucket.layout);
+        const said = await saidBy(call.headers, bucket.layout, context.identity.name);
         const { id, note, commit } = await acceptSource(bucket.layout, received, runId, said);
         return { revision: id, ...(note !== null && { note }), ...(commit !== null && { commit }) };
       });
@@ -78,6 +79,7 @@ export const SOURCE_ROUTES = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/source/revisions",
     summary: "List the revisions of the source, newest first",
     query: PAGE,
@@ -93,6 +95,7 @@ export const SOURCE_ROUTES = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/source/revisions/{revision_id}/diff",
     summary: "Show what differs in a revision from another one",
     description:
@@ -113,6 +116,7 @@ export const SOURCE_ROUTES = [
   }),
   bucketRoute({
     method: "POST",
+    role: START_ROLES.rollback,
     path: START_PATHS.rollback,
     summary: "Roll the source back to a revision and build it",
     description: "The revision becomes the current one; no new revision is made. Nothing is deployed.",

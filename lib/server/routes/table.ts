@@ -38,6 +38,7 @@ function descriptionRoutes(): readonly ServerRoute[] {
   return [
     route({
       method: "GET",
+      role: "read",
       path: "/openapi.yaml",
       summary: "This description, as YAML",
       answer: { status: 200, description: "OpenAPI 3.1", type: "application/yaml" },
@@ -47,6 +48,7 @@ function descriptionRoutes(): readonly ServerRoute[] {
     }),
     route({
       method: "GET",
+      role: "read",
       path: "/openapi.json",
       summary: "This description, as JSON",
       answer: { status: 200, description: "OpenAPI 3.1", type: "application/json" },

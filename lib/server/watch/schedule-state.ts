@@ -2,7 +2,8 @@ import type { Layout } from "../../bucket/base/layout.ts";
 import { Failure, hasErrno } from "../../core/errors.ts";
 import { readRegularSync, writeAtomic } from "../../core/files.ts";
 import { described, type Infer, nullable, object, oneOf, record, string, valueIn } from "../../core/shape.ts";
-import { RUN_STATUS, TIME } from "../../run/protocol.ts";
+import { TIME } from "../../run/progress.ts";
+import { RUN_STATUS } from "../../run/protocol.ts";
 
 /** What became of a due time. */
 export const LAST_DUE = object({

@@ -28,7 +28,7 @@ export class LockedRuns implements ScheduledRuns {
   async start(bucket: RootBucket, schedule: Schedule, due: number): Promise<string> {
     const until = performance.now() + schedule.waitMs;
     const by = actorOfSchedule(schedule);
-    const waiting = { key: by.address, kind: schedule.kind, by, since: new Date().toISOString() };
+    const waiting = { key: by.name, kind: schedule.kind, by, since: new Date().toISOString() };
     using place = schedule.waitMs > 0 ? this.#lines.enter(bucket.id, waiting) : undefined;
     const isIn = place?.position !== null;
     for (;;) {
@@ -74,5 +74,5 @@ export class LockedRuns implements ScheduledRuns {
 
 /** Who asks for the runs of a schedule. */
 function actorOfSchedule({ name }: Schedule) {
-  return { address: `schedule:${name}`, via: "schedule" } as const;
+  return { name: `schedule:${name}`, address: "", via: "schedule" } as const;
 }
