@@ -75,6 +75,7 @@ export const RUN_FIELDS = {
   origin: described(oneOf("server", "cli", "schedule"), "schedule: the server began it by itself"),
   schedule: described(nullable(OF_SCHEDULE), "Of a run that a schedule began; null of all others"),
   kind: RUN_KIND,
+  break_glass: described(nullable(string()), "Why an admin went past an approval or a freeze; null where nobody did"),
   // Never holds a secret.
   params: described(anything({ type: "object" }) as Shape<RunParams>, "The parameters that were given"),
   revision: described(nullable(ID), "The source revision that the run works with; null where none is known"),
@@ -94,12 +95,13 @@ export interface StartKey {
   sum: string;
 }
 
-/** Who asked for a run, in which request, and with which key. */
+/** Who asked for a run, in which request, with which key, and why it goes past what holds it back. */
 export interface AskedFor {
   actor: Actor;
   requestId: string | null;
   start_key?: StartKey;
   schedule?: Pick<OfSchedule, "name" | "due">;
+  breakGlass?: string | undefined;
 }
 
 /** `server-run.json`. The key stands in the record so that one write decides: no run without its key, no key without its run. */
@@ -130,13 +132,14 @@ export async function createRecord(
   layout: Layout,
   start: Pick<RunRecord, "id" | "bucket_id" | "origin" | "params"> & { kind: RunKind } & AskedFor,
 ): Promise<RunRecord & { kind: RunKind }> {
-  const { actor, requestId, schedule, ...given } = start;
+  const { actor, requestId, schedule, breakGlass, ...given } = start;
   const now = new Date().toISOString();
   const record: RunRecord & { kind: RunKind } = {
     ...given,
     origin: schedule ? "schedule" : given.origin,
     schedule: schedule ? { ...schedule, sum: null, repeats: 0, since: now } : null,
     // These come before the result, like the key of the start: a reader of the head reads no further.
+    break_glass: breakGlass === undefined ? null : await maskedReason(layout, breakGlass),
     params: await withoutSecrets(layout, given.kind, given.params),
     revision: await revisionOf(layout, given.params),
     ...begun(now),
@@ -178,6 +181,14 @@ export async function maskedText(layout: Layout, text: string): Promise<string> 
   const redactor = new Redactor();
   for (const { value } of new KvStore(db, await loadKvKey(layout)).secrets()) redactor.add(value);
   return redactor.apply(text);
+}
+
+/** The same for a reason; where the database is damaged, nobody can tell what its secrets are. */
+async function maskedReason(layout: Layout, text: string): Promise<string> {
+  return await maskedText(layout, text).catch((error: unknown) => {
+    if (error instanceof Failure && error.code === "database_damaged") return text;
+    throw error;
+  });
 }
 
 /** Notes an action in the record; the caller saves it. */
@@ -277,6 +288,7 @@ function damagedRecord(layout: Layout, id: string, text: string): RunRecord {
     bucket_id: path.basename(layout.root),
     origin: "server",
     schedule: null,
+    break_glass: null,
     params: {},
     revision: null,
     kind: Object.hasOwn(RUNS, kind) ? (kind as RunKind) : "unknown",
@@ -324,17 +336,6 @@ export function readRecordHead(layout: Layout, id: string): RunRecord | undefine
     // Missing, damaged or longer: told below.
   }
   return readRecord(layout, id);
-}
-
-/** Of each schedule of a bucket, the last due time among the newest 1,000 runs, and the run that it began. */
-export async function newestOfSchedules(layout: Layout): Promise<Map<string, { due: number; runId: string }>> {
-  const found = new Map<string, { due: number; runId: string }>();
-  for (const id of (await runIds(layout)).slice(-MOST_KEYS)) {
-    const { schedule } = readRecordHead(layout, id) ?? {};
-    const due = Date.parse(schedule?.due ?? "");
-    if (schedule && due > (found.get(schedule.name)?.due ?? 0)) found.set(schedule.name, { due, runId: id });
-  }
-  return found;
 }
 
 /** How many milliseconds a run took, or has taken until now. */

@@ -58,3 +58,14 @@ function wayOfEnd({ status, error, result }: RunRecord): unknown {
   };
   return [status, error === null ? null : causeOf(error), isObject(result) ? telling(result) : null];
 }
+
+/** Of each schedule of a bucket, the last due time among the newest 1,000 runs, and the run that it began. */
+export async function newestOfSchedules(layout: Layout): Promise<Map<string, { due: number; runId: string }>> {
+  const found = new Map<string, { due: number; runId: string }>();
+  for (const id of (await runIds(layout)).slice(-MOST_KEYS)) {
+    const { schedule } = readRecordHead(layout, id) ?? {};
+    const due = Date.parse(schedule?.due ?? "");
+    if (schedule && due > (found.get(schedule.name)?.due ?? 0)) found.set(schedule.name, { due, runId: id });
+  }
+  return found;
+}

@@ -3,7 +3,7 @@
 
 import { parentPort } from "node:worker_threads";
 import { type Layout, layoutOf } from "../bucket/base/layout.ts";
-import { knownFacts, validPlan } from "../bucket/catalog/info.ts";
+import { builtSchedules, knownFacts, validPlan } from "../bucket/catalog/info.ts";
 import { jobMap, mapCell } from "../bucket/catalog/map.ts";
 import { cursorOf, type PageOf } from "../bucket/catalog/pages.ts";
 import { bucketNumbers, bucketSummary } from "../bucket/catalog/summary.ts";
@@ -24,6 +24,7 @@ import { requireNames } from "../run/request.ts";
 import { Drifts, firstDrifted, recentRuns } from "./glance.ts";
 import { databaseVersion, Readers } from "./reading.ts";
 import { RunList, type RunQuery, shownRun } from "./run-list.ts";
+import { shownFreezes } from "./watch/freeze.ts";
 
 const readers = new Readers();
 const runList = new RunList();
@@ -78,6 +79,7 @@ export const READS = {
   async summary(layout: Layout, _: undefined) {
     const { last_drift, last_run: _newest, last_success: _success, ...runs } = await recentRuns(runList, layout);
     const found = await readers.read(layout, (db) => bucketSummary(db, runs.active_run?.id ?? null));
+    const { freeze } = await readers.read(layout, builtSchedules);
     // A list that is damaged is told where it is read.
     const revisions = await listRevisions(layout).catch((): Revision[] => []);
     const current = revisions.find((one) => one.current);
@@ -88,6 +90,7 @@ export const READS = {
       ...found,
       ...runs,
       totals: { ...found.totals, ...totals },
+      freezes: shownFreezes(freeze, Date.now()),
       revision: current ? shownRevision(current) : null,
       drift: drift && {
         ...last_drift,
@@ -102,7 +105,9 @@ export const READS = {
   async glance(layout: Layout, _: undefined) {
     const { last_drift, last_success: _success, ...runs } = await recentRuns(runList, layout);
     const found = await readers.read(layout, (db) => bucketSummary(db, runs.active_run?.id ?? null));
+    const { freeze } = await readers.read(layout, builtSchedules);
     return {
+      freezes: shownFreezes(freeze, Date.now()),
       workers: found.workers,
       jobs: found.jobs,
       counts: found.counts,

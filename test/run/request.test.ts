@@ -18,6 +18,7 @@ async function stored(layout: Layout, kind: RunKind, more: Partial<RunRecord>): 
     origin: "cli",
     schedule: null,
     kind,
+    break_glass: null,
     params: {},
     revision: null,
     status: "failed",

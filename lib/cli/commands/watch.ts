@@ -1,5 +1,5 @@
 import { AS_JSON, type Command, type Operand } from "../base/flags.ts";
-import { DETACH_FLAG, RESULT_AS_JSON, WAIT_FLAG } from "../base/start-flags.ts";
+import { BREAK_GLASS_FLAG, DETACH_FLAG, RESULT_AS_JSON, WAIT_FLAG } from "../base/start-flags.ts";
 
 const NAME: Operand = { name: "name", help: "The schedule" };
 
@@ -18,7 +18,7 @@ export const WATCH_COMMANDS: readonly Command[] = [
     name: "schedules run",
     summary: "Start the run of a schedule now, and follow it",
     operands: [NAME],
-    flags: [WAIT_FLAG, DETACH_FLAG, RESULT_AS_JSON],
+    flags: [WAIT_FLAG, BREAK_GLASS_FLAG, DETACH_FLAG, RESULT_AS_JSON],
     remote: async (input, target) => (await import("../remote/schedules.ts")).runSchedule(input, target),
   },
   {

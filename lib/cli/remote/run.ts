@@ -2,6 +2,7 @@ import { Failure } from "../../core/errors.ts";
 import type { RunKind, RunParams } from "../../run/protocol.ts";
 import { START_PATHS } from "../../server/routes/start-paths.ts";
 import { EXIT } from "../base/flags.ts";
+import { brokenGlass } from "../base/start-flags.ts";
 import { printJson, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
 import type { RunOptions } from "../bucket/bucket.ts";
 import { liveView } from "../bucket/live.ts";
@@ -25,7 +26,7 @@ export async function runOnServer(
   bucket: RemoteBucket,
   kind: RunKind,
   params: RunParams,
-  { view, waitMs, isDetached = false, request }: RemoteRunOptions,
+  { view, waitMs, breakGlass, isDetached = false, request }: RemoteRunOptions,
 ): Promise<number> {
   using stop = stopRequest(() => process.exit(EXIT.cancelled));
   const tell = (text: string) => toStderr(`${text}\n`);
@@ -38,7 +39,8 @@ export async function runOnServer(
     output: (text) => above(() => print(text)),
     progress: live && ((progress) => live.update(progress)),
   };
-  const id = await startOnServer(bucket, { ...(request ?? (await startRequest(bucket, kind, params))), waitMs }, follower);
+  const asked = request ?? (await startRequest(bucket, kind, params));
+  const id = await startOnServer(bucket, { ...asked, waitMs, breakGlass }, follower);
   if (isDetached && !stop.signal.aborted) {
     // Activity is aside where JSON was asked for.
     if (view?.meanwhile === "aside") printJson({ run_id: id });
@@ -49,6 +51,7 @@ export async function runOnServer(
   live?.[Symbol.dispose]();
   if (untold !== undefined) tell(`error: ${untold}`);
   const isShown = await showResult(view, result);
+  if (breakGlass !== undefined) toStderr(brokenGlass(id, breakGlass));
   return isShown ? EXIT_OF[status] : EXIT_OF[status] || EXIT.failed;
 }
 

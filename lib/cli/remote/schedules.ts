@@ -1,6 +1,6 @@
 import type { Answer } from "../../server/routes/shapes.ts";
 import { EXIT, type Parsed, type Target, wantsJson } from "../base/flags.ts";
-import { DETACH_FLAG, waitOf } from "../base/start-flags.ts";
+import { breakGlassOf, DETACH_FLAG, waitOf } from "../base/start-flags.ts";
 import { ago, jsonText, printJson, printTable, shortId, shownTime, spanOf, toStdout } from "../base/terminal.ts";
 import { namedAnswer, namedAnswers, openRemoteBucket, type RemoteBucket } from "./remote-bucket.ts";
 import { runOnServer } from "./run.ts";
@@ -29,7 +29,8 @@ export async function runSchedule(input: Parsed, target: Target): Promise<number
   const request = { path: `/schedules/${encodeURIComponent(name)}/run`, json: {} };
   const view = wantsJson(input) ? ({ show: jsonText, meanwhile: "aside" } as const) : undefined;
   const isDetached = input.switches.has(DETACH_FLAG.name);
-  return await runOnServer(bucket, kind, parameters, { view, waitMs: await waitOf(input), isDetached, request });
+  const how = { view, waitMs: await waitOf(input), breakGlass: breakGlassOf(input), isDetached, request };
+  return await runOnServer(bucket, kind, parameters, how);
 }
 
 /** `ops schedules pause <name>` and `ops schedules resume <name>`. */

@@ -43,7 +43,7 @@ export function requireExactly<Q, C extends { identity: Identity }>(needs: Needs
 }
 
 /** Throws `forbidden`, which names the role, where the identity has a lesser one. */
-function requireRole(identity: Identity, role: Role): void {
+export function requireRole(identity: Identity, role: Role): void {
   if (covers(identity.role, role)) return;
   const message = `this needs the role ${role}; ${who(identity)} has ${identity.role}`;
   throw new Failure("forbidden", message, { details: { role } });

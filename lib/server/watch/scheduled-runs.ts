@@ -3,7 +3,8 @@ import type { RootBucket } from "../../bucket/source/root.ts";
 import type { Schedule } from "../../bucket/workspace/schedules.ts";
 import { sleep } from "../../core/async.ts";
 import { parametersOf, type RunStatus } from "../../run/protocol.ts";
-import { newestOfSchedules, readRecordHead } from "../../run/record.ts";
+import { readRecordHead } from "../../run/record.ts";
+import { newestOfSchedules } from "../../run/repeats.ts";
 import type { Supervisor } from "../../run/supervisor.ts";
 import type { ReadThread } from "../beside.ts";
 import type { Hold, Lines } from "../line.ts";
@@ -25,7 +26,7 @@ export class LockedRuns implements ScheduledRuns {
     this.#signal = own.signal;
   }
 
-  async start(bucket: RootBucket, schedule: Schedule, due: number): Promise<string> {
+  async start(bucket: RootBucket, schedule: Schedule, due: number, check: () => Promise<void>): Promise<string> {
     const until = performance.now() + schedule.waitMs;
     const by = actorOfSchedule(schedule);
     const waiting = { key: by.name, kind: schedule.kind, by, since: new Date().toISOString() };
@@ -33,6 +34,7 @@ export class LockedRuns implements ScheduledRuns {
     const isIn = place?.position !== null;
     for (;;) {
       try {
+        await check();
         return await this.#once(bucket, schedule, due, isIn ? place : undefined);
       } catch (error) {
         const isGivenUp = isIn && place?.position === null;

@@ -8,18 +8,22 @@ import { Failure, messageOf } from "../../core/errors.ts";
 import { quote } from "../../core/shape.ts";
 import { type Calendar, calendarOf, delayed } from "../../plan/calendar.ts";
 import { decidedBy, dueNow, nextDue } from "../../plan/due.ts";
-import type { RunStatus } from "../../run/protocol.ts";
+import type { RunKind, RunParams, RunStatus } from "../../run/protocol.ts";
 import { databaseVersion, type Readers } from "../reading.ts";
+import { requireThawed } from "./freeze.ts";
 import { jitterOf } from "./jitter.ts";
 import { type LastDue, readStates, type ScheduleState, writeStates } from "./schedule-state.ts";
 
 /** How often buckets are looked at for a push that has changed their schedules, and for a clock that was changed. */
-const LOOK_MS = 5_000;
+const LOOK_MS = 2_000;
 
 /** How a scheduler starts runs and learns of them. */
 export interface ScheduledRuns {
-  /** Starts the run of a schedule that was due, after a wait in line where the schedule says so. Throws why it cannot. */
-  start(bucket: RootBucket, schedule: Schedule, due: number): Promise<string>;
+  /**
+   * Starts the run of a schedule that was due, after a wait in line where the schedule says so. `check` throws where nothing may start now. Throws
+   * why it cannot start.
+   */
+  start(bucket: RootBucket, schedule: Schedule, due: number, check: () => Promise<void>): Promise<string>;
   /** The runs on record that schedules have started: of each schedule the one with the last due time. */
   recorded(bucket: RootBucket): Promise<Map<string, { due: number; runId: string }>>;
   /** Undefined for a run without a record. */
@@ -116,6 +120,15 @@ export class Scheduler {
     return scheduleNamed((await this.#open(bucket.id)).schedules, name);
   }
 
+  /** Throws `frozen` where a freeze of the bucket holds such a run back now. A database that is damaged freezes nothing. */
+  async requireThawed(bucket: RootBucket, run: { kind: RunKind; params: RunParams }): Promise<void> {
+    const { schedules } = await this.#open(bucket.id).catch((error: unknown) => {
+      if (error instanceof Failure && error.code === "database_damaged") return { schedules: NO_SCHEDULES };
+      throw error;
+    });
+    requireThawed(schedules.freeze, run, this.#now());
+  }
+
   /** Keeps a schedule from starting, or lets it go on with its next due time. Throws `not_found`. */
   async pause(bucket: RootBucket, name: string, by: string | null): Promise<void> {
     const watched = await this.#open(bucket.id);
@@ -189,7 +202,9 @@ export class Scheduler {
 
   async #start(watched: Watched, schedule: Schedule, due: number): Promise<void> {
     try {
-      const runId = await this.#runs.start(watched.bucket, schedule, due);
+      const { kind, parameters: params } = schedule;
+      const check = () => this.requireThawed(watched.bucket, { kind, params });
+      const runId = await this.#runs.start(watched.bucket, schedule, due, check);
       this.#decide(watched, schedule, due, { ...STARTED, run_id: runId });
     } catch (error) {
       const code = error instanceof Failure ? error.code : "internal";
