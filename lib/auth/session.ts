@@ -13,6 +13,12 @@ export const SESSION_MS = 12 * 60 * 60 * 1000;
 /** control-plane.md, Resources and their fields: the cookie that says that a TOTP code was verified. */
 export const TOTP_COOKIE = "ops_totp_session";
 
+/** The session cookie of the earlier variant (control-plane.md, Earlier variant 3). */
+export const EARLIER_COOKIE = "ops_serve_token";
+
+/** The names of the cookies. */
+export type SessionCookie = typeof SESSION_COOKIE | typeof TOTP_COOKIE | typeof EARLIER_COOKIE;
+
 /** What a cookie says; times in milliseconds since 1970. */
 export interface Session {
   sid: string;
@@ -25,7 +31,7 @@ const SESSION_KEY_BYTES = 32;
 
 /** One kind of session. */
 interface SessionRule {
-  cookie: typeof SESSION_COOKIE | typeof TOTP_COOKIE;
+  cookie: SessionCookie;
   lifetimeMs: number;
   /** Whether the browser may send it over TLS only. */
   secure: boolean;

@@ -11,6 +11,7 @@ type Missing = "not_found" | `${"bucket" | "run" | "file" | "revision" | "snapsh
 type StateCode =
   | "frozen"
   | "bucket_busy"
+  | "busy"
   | "bucket_exists"
   | "run_not_active"
   | "retry_impossible"

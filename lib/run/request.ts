@@ -32,6 +32,8 @@ const REMAINING: Record<RepeatableKind, Remaining> = {
     return notWell(result.workers, WELL.workers).length > 0 ? params : undefined;
   },
   deploy: remainingJobs,
+  // A change of a key that has a result has come to its end.
+  kv_rekey: () => undefined,
   job_start: remainingAllocations,
   job_stop: remainingAllocations,
   job_restart: remainingAllocations,

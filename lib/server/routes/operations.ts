@@ -99,6 +99,11 @@ export const OPERATION_ROUTES = [
       "worker that gives no answer is reported and skipped; the next gc tries it again.",
   }),
   start("snapshot_create"),
+  start("kv_rekey", {
+    description:
+      "Until the run has ended, the new key and the one before open. A run that was cut off loses nothing: the next one goes " +
+      "on. The result counts the `values` and `contents` that were sealed anew, and names as `unreadable` what no key opens.",
+  }),
   start("run_command", {
     description:
       "Without `workers` and `labels`: all workers of the catalog, in its order. The script runs in the bucket's folder " +

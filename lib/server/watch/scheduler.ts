@@ -1,5 +1,5 @@
 import path from "node:path";
-import { layoutOf } from "../../bucket/base/layout.ts";
+import { type LabelFile, layoutOf } from "../../bucket/base/layout.ts";
 import { builtSchedules } from "../../bucket/catalog/info.ts";
 import { bucketIds, findBucket, type RootBucket } from "../../bucket/source/root.ts";
 import { NO_SCHEDULES, type Schedule, type Schedules } from "../../bucket/workspace/schedules.ts";
@@ -50,6 +50,7 @@ interface Watched {
  */
 export class Scheduler {
   readonly #root: string;
+  readonly #labels: LabelFile;
   readonly #readers: Pick<Readers, "read">;
   readonly #runs: ScheduledRuns;
   readonly #log: (message: string) => void;
@@ -60,12 +61,14 @@ export class Scheduler {
 
   constructor(own: {
     root: string;
+    labels: LabelFile;
     readers: Pick<Readers, "read">;
     runs: ScheduledRuns;
     log: (message: string) => void;
     now: () => number;
   }) {
     this.#root = own.root;
+    this.#labels = own.labels;
     this.#readers = own.readers;
     this.#runs = own.runs;
     this.#log = own.log;
@@ -84,7 +87,7 @@ export class Scheduler {
 
   /** Begins what is due in all buckets now, and answers when the next schedule is due. */
   async look(): Promise<number> {
-    const ids = await bucketIds(this.#root);
+    const ids = await bucketIds(this.#root, this.#labels);
     for (const id of this.#watched.keys()) if (!ids.includes(id)) this.#watched.delete(id);
     let next = Number.POSITIVE_INFINITY;
     for (const id of ids) {
@@ -142,7 +145,7 @@ export class Scheduler {
 
   async #open(id: string): Promise<Watched> {
     const known = this.#watched.get(id);
-    const layout = known?.bucket.layout ?? layoutOf(path.join(this.#root, id));
+    const layout = known?.bucket.layout ?? layoutOf(path.join(this.#root, id), this.#labels);
     const version = databaseVersion(layout);
     if (known?.version === version) return known;
     const schedules = await this.#readers.read(layout, builtSchedules).catch((error: unknown) => {
@@ -150,7 +153,7 @@ export class Scheduler {
       throw error;
     });
     if (known) return Object.assign(known, { version, schedules });
-    const bucket = findBucket(this.#root, id);
+    const bucket = findBucket(this.#root, id, this.#labels);
     const states = readStates(layout);
     await this.#adopt({ bucket, states });
     // Another call may have been faster.
@@ -210,7 +213,7 @@ export class Scheduler {
       const code = error instanceof Failure ? error.code : "internal";
       // The next server decides.
       if (code === "shutting_down" || code === "cancelled") return;
-      const outcome = code === "bucket_busy" || code === "frozen" ? "skipped" : "refused";
+      const outcome = ["bucket_busy", "busy", "frozen"].includes(code) ? "skipped" : "refused";
       this.#decide(watched, schedule, due, { outcome, reason: reasonOf(error) });
     }
     await watched.saved;

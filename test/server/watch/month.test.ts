@@ -155,7 +155,14 @@ for (const [month, begin] of [
       const life = { isOver: false };
       world.isDead = false;
       const log = () => {};
-      const scheduler = new Scheduler({ root, readers, runs: world.runs(life), log, now: () => world.now });
+      const scheduler = new Scheduler({
+        root,
+        labels: "bucket.json",
+        readers,
+        runs: world.runs(life),
+        log,
+        now: () => world.now,
+      });
       // A server lives for some hours, then it is killed, or ends and is away for a while.
       const lives = random() * 30 * HOUR_MS;
       const diesAt = random() < 0.6 ? elapsed + random() * lives : Number.POSITIVE_INFINITY;
