@@ -12,6 +12,7 @@ import type { RunKind, RunParams, RunStatus } from "../../run/protocol.ts";
 import { databaseVersion, type Readers } from "../reading.ts";
 import { requireThawed } from "./freeze.ts";
 import { jitterOf } from "./jitter.ts";
+import type { Pulse } from "./pulse.ts";
 import { type LastDue, readStates, type ScheduleState, writeStates } from "./schedule-state.ts";
 
 /** How often buckets are looked at for a push that has changed their schedules, and for a clock that was changed. */
@@ -75,14 +76,26 @@ export class Scheduler {
     this.#now = own.now;
   }
 
-  /** Looks at all buckets again and again, until the signal is aborted. `onLook` is called after each time. */
-  async run(signal: AbortSignal, onLook: () => void = () => {}): Promise<void> {
+  /** Looks at all buckets again and again, until the signal is aborted; where it `isIdle`, it starts nothing. */
+  async run(signal: AbortSignal, { pulse, isIdle }: { pulse: Pulse; isIdle: boolean }): Promise<void> {
     while (!signal.aborted) {
-      const next = await this.look();
-      onLook();
-      await sleep(Math.max(0, Math.min(LOOK_MS, next - this.#now())), signal).catch(() => {});
+      const next = isIdle ? Number.POSITIVE_INFINITY : await this.#tryLook();
+      if (next !== undefined) pulse.looked();
+      await sleep(Math.max(0, Math.min(LOOK_MS, (next ?? Number.POSITIVE_INFINITY) - this.#now())), signal).catch(() => {});
     }
     await this.idle();
+  }
+
+  /** Undefined where the root cannot be read. */
+  async #tryLook(): Promise<number | undefined> {
+    try {
+      const next = await this.look();
+      this.#told.delete("");
+      return next;
+    } catch (error) {
+      this.#tell("", error);
+      return undefined;
+    }
   }
 
   /** Begins what is due in all buckets now, and answers when the next schedule is due. */
@@ -261,7 +274,8 @@ export class Scheduler {
 
   #tell(id: string, error: unknown): void {
     const message = messageOf(error);
-    if (this.#told.get(id) !== message) this.#log(`Cannot look at the schedules of bucket ${id}: ${message}`);
+    if (this.#told.get(id) !== message)
+      this.#log(`Cannot look at the schedules of ${id === "" ? this.#root : `bucket ${id}`}: ${message}`);
     this.#told.set(id, message);
   }
 }
