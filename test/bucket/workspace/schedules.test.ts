@@ -27,7 +27,7 @@ async function read(t: TestContext, value: unknown) {
 const HOURLY = { name: "hourly", every: "1h", kind: "drift" };
 const one = (fields: object) => ({ schedules: [{ ...HOURLY, ...fields }] });
 
-test("CP-560 schedules.json names runs with their rhythms, and the windows of freezes", async (t) => {
+test("CP-960 schedules.json names runs with their rhythms, and the windows of freezes", async (t) => {
   const value = {
     $schema: "../.ops/schemas/schedules.json",
     schedules: [
@@ -73,7 +73,7 @@ test("CP-560 schedules.json names runs with their rhythms, and the windows of fr
   ]);
 });
 
-test("CP-560 CP-561 what is wrong in schedules.json is told with its place", async (t) => {
+test("CP-960 CP-961 what is wrong in schedules.json is told with its place", async (t) => {
   const cases: [value: unknown, error: RegExp][] = [
     [[], /^: expected an object/],
     [{ schedule: [] }, /^schedule: is not a known field; did you mean "schedules"\?/],
@@ -108,7 +108,7 @@ test("CP-560 CP-561 what is wrong in schedules.json is told with its place", asy
   }
 });
 
-test("CP-561 a build checks the parameters of each schedule as a start of its run would, and the names in them", async (t) => {
+test("CP-961 a build checks the parameters of each schedule as a start of its run would, and the names in them", async (t) => {
   const bucket = await makeBucket(t, {
     workers: ["10.0.0.1"],
     jobs: { web: {} },
@@ -136,7 +136,7 @@ test("CP-561 a build checks the parameters of each schedule as a start of its ru
   ]);
 });
 
-test("CP-562 the schedules of the last build that succeeded are in effect", async (t) => {
+test("CP-962 the schedules of the last build that succeeded are in effect", async (t) => {
   const spec = (schedules: object) => ({
     jobs: { web: {} },
     workers: ["10.0.0.1"],

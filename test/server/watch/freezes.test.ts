@@ -27,7 +27,7 @@ async function frozenBucket(t: TestContext, more: object = {}) {
   return { server, bucket, post };
 }
 
-test("CP-572 in a freeze whatever changes workers is refused with the window and the reason; all else goes on", async (t) => {
+test("CP-972 in a freeze whatever changes workers is refused with the window and the reason; all else goes on", async (t) => {
   const { server, bucket, post } = await frozenBucket(t);
   const refused: [path: string, body?: object][] = [
     ["deploy"],
@@ -53,14 +53,14 @@ test("CP-572 in a freeze whatever changes workers is refused with the window and
   }
 });
 
-test("CP-573 an admin goes past a freeze with Ops-Break-Glass, and the run says why", async (t) => {
+test("CP-973 an admin goes past a freeze with Ops-Break-Glass, and the run says why", async (t) => {
   const { server, bucket, post } = await frozenBucket(t);
   const { status, body } = await post("deploy", {}, { "Ops-Break-Glass": "The%20site%20is%20down" });
   assert.equal(status, 202);
   assert.equal((await server.ended(bucket.path, body.run_id)).break_glass, "The site is down");
 });
 
-test("CP-572 a freeze ends by the clock, and one that repeats begins again", async (t) => {
+test("CP-972 a freeze ends by the clock, and one that repeats begins again", async (t) => {
   const { server, bucket, post } = await frozenBucket(t);
   server.aheadMs = 2 * HOUR_MS;
   const { body } = await post("deploy");
@@ -72,7 +72,7 @@ test("CP-572 a freeze ends by the clock, and one that repeats begins again", asy
   assert.equal((await post("deploy", { dry_run: true })).status, 202);
 });
 
-test("CP-572 a schedule skips in a freeze what the freeze holds back", async (t) => {
+test("CP-972 a schedule skips in a freeze what the freeze holds back", async (t) => {
   const schedule = { name: "deploys", every: "1h", kind: "deploy", deploy: true };
   const freeze = [freezeOf(Date.now() - HOUR_MS, Date.now() + 9 * HOUR_MS, "holidays")];
   const { server, bucket } = await frozenBucket(t, { freeze, schedules: [schedule] });
@@ -87,7 +87,7 @@ test("CP-572 a schedule skips in a freeze what the freeze holds back", async (t)
   assert.match(reason, /frozen until .*: holidays/);
 });
 
-test("CP-574 summaries show the freezes that are on or begin within seven days", async (t) => {
+test("CP-974 summaries show the freezes that are on or begin within seven days", async (t) => {
   const now = Date.now();
   const freeze = [
     freezeOf(now + 6 * 24 * HOUR_MS, now + 7 * 24 * HOUR_MS, "soon"),
@@ -101,7 +101,7 @@ test("CP-574 summaries show the freezes that are on or begin within seven days",
   assert.deepEqual(reasons((await server.call("GET", "/api/summary")).body.items[0].freezes), ["on", "soon"]);
 });
 
-test("CP-575 a freeze holds for commands in the bucket's folder, which --break-glass goes past", async (t) => {
+test("CP-975 a freeze holds for commands in the bucket's folder, which --break-glass goes past", async (t) => {
   const bucket = await makeBucket(t);
   store(bucket.dir, { freeze: [freezeOf(Date.now() - HOUR_MS, Date.now() + HOUR_MS, "holidays")] });
   const run = (...words: string[]) => ops(words, { cwd: bucket.dir });

@@ -143,7 +143,7 @@ for (const [month, begin] of [
   ["March, in which the clocks are put forward", "2026-03-05T00:00Z"],
   ["October, in which they are put back", "2026-10-05T00:00Z"],
 ] as const)
-  test(`CP-563 CP-564 CP-565 CP-566 a simulated ${month}: every due run is started as ruled and once, with clock jumps and kills`, async (t) => {
+  test(`CP-963 CP-964 CP-965 CP-966 a simulated ${month}: every due run is started as ruled and once, with clock jumps and kills`, async (t) => {
     const random = seeded();
     const root = await rootWithBucket(t);
     const world = new World(Date.parse(begin), random);

@@ -42,7 +42,7 @@ function beating(t: TestContext, heartbeatUrl: string | undefined) {
   return { root, log, pulse };
 }
 
-test("CP-576 healthz and readyz answer ok without credentials, and nothing else; all other paths need them", async (t) => {
+test("CP-976 healthz and readyz answer ok without credentials, and nothing else; all other paths need them", async (t) => {
   const server = await TestServer.start(t);
   const ask = (method: string, target: string) => server.call(method, target, { authorization: null });
   for (const target of ["/healthz", "/readyz"]) {
@@ -57,7 +57,7 @@ test("CP-576 healthz and readyz answer ok without credentials, and nothing else;
     assert.equal((await ask(method, target)).status, 401, `${method} ${target}`);
 });
 
-test("CP-576 a server that stops, hangs or cannot write says that it is not ready", async (t) => {
+test("CP-976 a server that stops, hangs or cannot write says that it is not ready", async (t) => {
   let time = 0;
   const root = temporaryFolder(t);
   const pulse = new Pulse({ root, heartbeatUrl: undefined, log: () => {}, monotonic: () => time });
@@ -75,14 +75,14 @@ test("CP-576 a server that stops, hangs or cannot write says that it is not read
   await until("it is not ready", () => broken.pulse.answer(get("/readyz"))?.status === 503);
 });
 
-test("CP-577 the server writes .server/alive", async (t) => {
+test("CP-977 the server writes .server/alive", async (t) => {
   const server = await TestServer.start(t);
   const file = path.join(server.root, ".server", "alive");
   await until("the file is there", () => existsSync(file));
   assert.match(readFileSync(file, "utf8"), /^\d{4}-\d\d-\d\dT.*Z\n$/);
 });
 
-test("CP-577 the heartbeat calls its address again and again; a server that hangs calls nothing", async (t) => {
+test("CP-977 the heartbeat calls its address again and again; a server that hangs calls nothing", async (t) => {
   const { url, calls } = await receiver(t, (_, response) => response.end());
   beating(t, url);
   await until("three calls", () => calls.length >= 3);
@@ -101,7 +101,7 @@ test("CP-577 the heartbeat calls its address again and again; a server that hang
   assert.deepEqual(other.calls, []);
 });
 
-test("CP-577 a call that fails is told once, without the address, and again when it is over; redirects are not followed", async (t) => {
+test("CP-977 a call that fails is told once, without the address, and again when it is over; redirects are not followed", async (t) => {
   const target = await receiver(t, (_, response) => response.end());
   let isBad = true;
   const { url, calls } = await receiver(t, (_, response) => {
@@ -115,7 +115,7 @@ test("CP-577 a call that fails is told once, without the address, and again when
   assert.deepEqual(target.calls, []);
 });
 
-test("CP-577 the address of the heartbeat is read from a file that others cannot read, and is https or on this host", async (t) => {
+test("CP-977 the address of the heartbeat is read from a file that others cannot read, and is https or on this host", async (t) => {
   const folder = temporaryFolder(t);
   const file = path.join(folder, "url");
   const read = async (text: string, mode = 0o600) => {

@@ -41,7 +41,7 @@ async function scheduled(t: TestContext, ...schedules: object[]) {
 
 const UPTIME = { name: "uptime", every: "1h", kind: "worker_uptime" };
 
-test("CP-562 CP-567 what is due starts as a run of its own: its origin, its actor, its schedule; the list tells how it went", async (t) => {
+test("CP-962 CP-967 what is due starts as a run of its own: its origin, its actor, its schedule; the list tells how it went", async (t) => {
   const { server, bucket, one, clock, at, last } = await scheduled(t, { ...UPTIME, kind: "snapshot_create", if_busy: "skip" });
   assert.deepEqual([(await one("uptime")).last, (await one("uptime")).next], [null, at(0)]);
   clock(0);
@@ -56,7 +56,7 @@ test("CP-562 CP-567 what is due starts as a run of its own: its origin, its acto
   assert.equal((await one("uptime")).next, at(60));
 });
 
-test("CP-568 runs of a schedule that end the same way fold: the first stays, and the last one counts", async (t) => {
+test("CP-968 runs of a schedule that end the same way fold: the first stays, and the last one counts", async (t) => {
   const { server, bucket, clock, last, runs } = await scheduled(t, UPTIME);
   const ids: string[] = [];
   for (const minutes of [0, 60, 120, 180]) {
@@ -71,7 +71,7 @@ test("CP-568 runs of a schedule that end the same way fold: the first stays, and
   assert.deepEqual([newest.schedule.repeats, newest.schedule.since], [3, first.created_at]);
 });
 
-test("CP-569 a busy bucket: a schedule that waits stands in line, one that does not is skipped with the reason", async (t) => {
+test("CP-969 a busy bucket: a schedule that waits stands in line, one that does not is skipped with the reason", async (t) => {
   const { server, bucket, clock, last, one } = await scheduled(
     t,
     { ...UPTIME, name: "patient", if_busy: "1h" },
@@ -93,7 +93,7 @@ test("CP-569 a busy bucket: a schedule that waits stands in line, one that does 
   assert.equal((await last("patient", 0)).outcome, "started");
 });
 
-test("CP-569 a start in line that somebody gives up is skipped", async (t) => {
+test("CP-969 a start in line that somebody gives up is skipped", async (t) => {
   const { server, bucket, clock, last } = await scheduled(t, { ...UPTIME, if_busy: "1h" });
   server.hold();
   await server.call("POST", `${bucket.path}/snapshots`, { body: {} });
@@ -103,7 +103,7 @@ test("CP-569 a start in line that somebody gives up is skipped", async (t) => {
   assert.equal((await last("uptime", 0)).outcome, "skipped");
 });
 
-test("CP-565 never two runs of one schedule: what is due while its run goes on is skipped", async (t) => {
+test("CP-965 never two runs of one schedule: what is due while its run goes on is skipped", async (t) => {
   const { server, bucket, clock, last, at } = await scheduled(t, UPTIME);
   server.hold();
   clock(0);
@@ -115,7 +115,7 @@ test("CP-565 never two runs of one schedule: what is due while its run goes on i
   await server.ended(bucket.path, run_id);
 });
 
-test("CP-564 what was due while the server was away starts once with catch_up, and is missed without", async (t) => {
+test("CP-964 what was due while the server was away starts once with catch_up, and is missed without", async (t) => {
   const { server, bucket, clock, last, runs } = await scheduled(t, { ...UPTIME, catch_up: true }, { ...UPTIME, name: "strict" });
   await server.stop();
   clock(185);
@@ -127,7 +127,7 @@ test("CP-564 what was due while the server was away starts once with catch_up, a
   assert.equal((await runs()).length, 1);
 });
 
-test("CP-563 a run whose start the killed server could not note any more is not started again", async (t) => {
+test("CP-963 a run whose start the killed server could not note any more is not started again", async (t) => {
   const { server, bucket, clock, last, at, runs } = await scheduled(t, UPTIME);
   const states = layoutOf(bucket.folder).scheduleStates;
   const before = readFileSync(states);
@@ -142,7 +142,7 @@ test("CP-563 a run whose start the killed server could not note any more is not 
   assert.deepEqual([due, adopted, (await runs()).length], [at(0), run_id, 1]);
 });
 
-test("CP-570 a paused schedule starts nothing, goes on with its next due time, and can be started by hand", async (t) => {
+test("CP-970 a paused schedule starts nothing, goes on with its next due time, and can be started by hand", async (t) => {
   const { server, bucket, clock, last, one, at } = await scheduled(t, UPTIME, { ...UPTIME, name: "other" });
   const post = (name: string, what: string) => server.call("POST", `${bucket.path}/schedules/${name}/${what}`, { body: {} });
   const paused = (await post("uptime", "pause")).body;
@@ -164,7 +164,7 @@ test("CP-570 a paused schedule starts nothing, goes on with its next due time, a
   for (const what of ["run", "pause", "resume"]) assert.equal((await post("nope", what)).body.error, "not_found");
 });
 
-test("CP-571 a run that cannot be started is refused with the reason, and the schedule goes on", async (t) => {
+test("CP-971 a run that cannot be started is refused with the reason, and the schedule goes on", async (t) => {
   const { clock, last } = await scheduled(t, { ...UPTIME, kind: "health_check", parameters: { jobs: ["gone"] } });
   for (const minutes of [0, 60]) {
     clock(minutes);
@@ -174,7 +174,7 @@ test("CP-571 a run that cannot be started is refused with the reason, and the sc
   }
 });
 
-test("CP-571 a schedule with another rhythm begins anew; one that is gone is not listed", async (t) => {
+test("CP-971 a schedule with another rhythm begins anew; one that is gone is not listed", async (t) => {
   const { store, clock, last, list, at, one } = await scheduled(t, UPTIME);
   clock(0);
   await last("uptime", 0);

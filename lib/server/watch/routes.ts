@@ -3,9 +3,9 @@ import { list, object } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
 import { parametersOf } from "../../run/protocol.ts";
 import { bucketRoute, type Context } from "../context.ts";
+import { START_FAILURES, STARTS } from "../routes/operations.ts";
+import { component } from "../routes/shapes.ts";
 import { startRun } from "../start.ts";
-import { START_FAILURES, STARTS } from "./operations.ts";
-import { component } from "./shapes.ts";
 
 const ONE = { status: 200, description: "The schedule", shape: component("Schedule") };
 
