@@ -1,8 +1,6 @@
-import { randomBytes } from "node:crypto";
 import path from "node:path";
-import { Guard } from "../auth/guard.ts";
-import { SESSION_COOKIE, SESSION_MS, type SessionCookie, Sessions, TOTP_COOKIE } from "../auth/session.ts";
-import { TotpCodes } from "../auth/totp.ts";
+import type { Guard, Identity } from "../auth/guard.ts";
+import { SESSION_COOKIE } from "../auth/session.ts";
 import { type LabelFile, layoutOf } from "../bucket/base/layout.ts";
 import { bucketIds, bucketNotFound, prepareRoot, takeRoot } from "../bucket/source/root.ts";
 import { Failure, messageOf } from "../core/errors.ts";
@@ -22,11 +20,15 @@ import { readConsole } from "./console-files.ts";
 import type { ServerRoute, Services } from "./context.ts";
 import { Lines } from "./line.ts";
 import { LogReadings } from "./log-readings.ts";
-import { requireAllowed } from "./people/permission.ts";
+import { requireAllowed, requireGoingOn } from "./people/permission.ts";
+import { signInOf } from "./people/sign-in.ts";
 import { Readers } from "./reading.ts";
 import { ROUTES } from "./routes/table.ts";
 import { RunList } from "./run-list.ts";
 import { StaticFiles } from "./static.ts";
+import { Pulse } from "./watch/pulse.ts";
+import { LockedRuns } from "./watch/scheduled-runs.ts";
+import { Scheduler } from "./watch/scheduler.ts";
 
 /** How long open requests may take to finish when the server stops. The creation of a bucket takes longest. */
 const CLOSE_WAIT_MS = 15_000;
@@ -69,18 +71,23 @@ export async function startServer(
   taken.defer(() => audit.stop());
   await audit.start({ host, port, tls: !!tls, totp: !!config.totp, sink: !!sink }, supervisor.events);
   await settleRoot(root, labels, supervisor, log);
-  const { guard, ...signIn } = signInOf(config, surface.cookie, now);
+  const { guard, ...signIn } = await signInOf(config, { cookie: surface.cookie, log, now });
   const [readers, beside, runList, logReadings] = [new Readers(), new ReadThread(), new RunList(), new LogReadings(launcher)];
+  const lines = new Lines();
+  const watch = new AbortController();
+  const runs = new LockedRuns({ supervisor, lines, beside, signal: watch.signal });
+  const pulse = new Pulse({ root, heartbeatUrl: config.heartbeatUrl, log });
+  const scheduler = new Scheduler({ root, labels, readers, runs, log, now });
   // No request is answered before the server listens.
   const load = () => listener.load();
-  const own = { load, root, labels, supervisor, lines: new Lines(), launcher, readers, beside, runList, logReadings };
-  const services = { ...own, audit: audit.file, ...signIn };
+  const reading = { readers, beside, runList, logReadings };
+  const services = { load, root, labels, supervisor, lines, launcher, scheduler, audit: audit.file, ...reading, ...signIn };
   const listener = await listen({
     host,
     port,
     ...(tls && { tls }),
     caps: { ...CONNECTION_CAPS, onMet: log },
-    handle: (request) => answer(request, { routes, files, guard, services, recorder: audit.recorder }),
+    handle: (request) => answer(request, { routes, files, guard, pulse, services, recorder: audit.recorder }),
     explain: (error, request) => explain(error, request, { root, routes }),
     onExchange(exchange) {
       logExchange(log, exchange);
@@ -89,15 +96,20 @@ export async function startServer(
     onDefect: (id, error) => log(`request=${id} failed: ${error instanceof Error ? error.stack : error}`),
   });
   void files.compress("gzip");
+  const watched = Promise.all([scheduler.run(watch.signal, { pulse, isIdle: config.earlier === true }), pulse.run(watch.signal)]);
   const lock = taken.move();
   return {
     url: listener.url,
     reloadTls: () => replaceCertificate(listener, config, log),
     async stop() {
+      pulse.stop();
+      watch.abort();
       await Promise.all([listener.close(CLOSE_WAIT_MS), supervisor.stop()]);
+      await watched;
       await logReadings.closed();
       readers.close();
       beside.close();
+      await signIn.access.close();
       await lock.disposeAsync();
     },
   };
@@ -132,43 +144,52 @@ async function replaceCertificate(listener: Listener, { tls }: ServerConfig, log
   }
 }
 
-/** The sign-in: sessions, TOTP and the guard. The key that signs the cookies lives as long as the server. */
-function signInOf({ token, tls, totp }: ServerConfig, cookie: SessionCookie, now: () => number) {
-  const key = randomBytes(32);
-  const browser = { cookie, lifetimeMs: SESSION_MS, secure: tls !== undefined };
-  const verified = { cookie: TOTP_COOKIE, lifetimeMs: totp?.sessionMs ?? 0, secure: true } as const;
-  const sessions = new Sessions(browser, key, now);
-  const totpSessions = new Sessions(verified, key, now);
-  const codes = totp && new TotpCodes(totp.secret, now);
-  const second = codes && { codes, sessions: totpSessions };
-  return { sessions, totpSessions, totp: codes, guard: new Guard({ token, sessions, totp: second, now }) };
-}
-
 /** What requests are answered with. */
 interface Offered {
   routes: readonly ServerRoute[];
   files: StaticFiles;
   guard: Guard;
+  pulse: Pulse;
   services: Services;
   recorder: AuditRecorder;
 }
 
-/** Answers a request in the order that HTTP conventions say. Only the files of the sign-in page are public. */
+/** Answers a request in the order that HTTP conventions say. Public are only the files of the sign-in page, and that the server lives. */
 function answer(request: HttpRequest, own: Offered): Answer | Promise<Answer> {
+  const sign = own.pulse.answer(request);
+  if (sign) {
+    request.noted.route = request.path;
+    return sign;
+  }
   const isFile = own.files.has(request.path);
   const found = isFile ? undefined : routeOf(own.routes, request);
   request.noted.route = isFile ? request.path : found?.route.path;
   if (isFile && !isReference(request.path)) return own.files.answer(request);
   const identity = own.guard.admit(request);
-  request.admitted();
+  request.admitted(identity.ends);
   request.noted.name = identity.name;
   request.noted.authenticated = `${identity.via}${identity.totp ? "+totp" : ""}`;
   if (isFile) return own.files.answer(request);
   // Only an admitted client learns why there is no route.
   const wanted = found ?? findRoute(own.routes, request);
-  requireAllowed(identity, wanted.route.role, wanted.params.bucket_id);
+  const { bucket_id, env_id } = wanted.params;
+  requireAllowed(identity, wanted.route.role, bucket_id ?? env_id);
   const recorded = { route: own.recorder.recorded(wanted.route, identity), params: wanted.params };
-  return callRoute(recorded, request, { ...own.services, identity });
+  return whileGoingOn(identity, wanted.route.method === "GET", callRoute(recorded, request, { ...own.services, identity }));
+}
+
+/** An answer that was not over when its token or session ended is none, unless it tells of something that was done. */
+async function whileGoingOn(identity: Identity, isReading: boolean, answering: Promise<Answer>): Promise<Answer> {
+  try {
+    const found = await answering;
+    if (!isReading || !identity.ends?.aborted) return found;
+    if (typeof found.body === "object" && "close" in found.body) await found.body.close();
+    requireGoingOn(identity);
+    return found;
+  } catch (error) {
+    if (error instanceof Failure && error.code === "cancelled") requireGoingOn(identity);
+    throw error;
+  }
 }
 
 /** The failure of a request; `bucket_not_found` where the request failed because its bucket was deleted meanwhile. */

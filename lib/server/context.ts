@@ -1,7 +1,7 @@
 import type { AuditLog } from "../audit/log.ts";
+import type { AccessStore } from "../auth/access-store.ts";
 import type { Identity } from "../auth/guard.ts";
 import type { Sessions } from "../auth/session.ts";
-import type { TotpCodes } from "../auth/totp.ts";
 import type { LabelFile } from "../bucket/base/layout.ts";
 import { findBucket, type RootBucket } from "../bucket/source/root.ts";
 import type { Launcher } from "../core/spawn.ts";
@@ -15,6 +15,7 @@ import type { LogReadings } from "./log-readings.ts";
 import { type Needs, requireExactly } from "./people/permission.ts";
 import type { Readers } from "./reading.ts";
 import type { RunList } from "./run-list.ts";
+import type { Scheduler } from "./watch/scheduler.ts";
 
 /** The services that the handlers of routes use. */
 export interface Services {
@@ -25,10 +26,10 @@ export interface Services {
   supervisor: Supervisor;
   /** The starts that wait for their bucket. */
   lines: Lines;
+  /** The tokens beside the server's own. */
+  access: AccessStore;
   sessions: Sessions;
   totpSessions: Sessions;
-  /** Undefined where TOTP is off. */
-  totp: TotpCodes | undefined;
   launcher: Launcher;
   audit: AuditLog;
   /** For reads of a few rows. */
@@ -40,6 +41,7 @@ export interface Services {
   load: Listener["load"];
   /** For logs, which processes of their own read. */
   logReadings: LogReadings;
+  scheduler: Scheduler;
 }
 
 /** The services, and the identity behind the request. */

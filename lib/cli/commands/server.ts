@@ -35,6 +35,11 @@ const SERVING: Flag[] = [
     value: "COMMAND",
     help: "A command for sh that gets each line of the audit on its stdin, to keep a copy elsewhere",
   },
+  {
+    name: "heartbeat-url-file",
+    value: "FILE",
+    help: "File of an address that is called every minute, as long as the server lives; https, or http on this host",
+  },
   { name: "log-format", value: "FORMAT", choices: ["text", "json"], help: "Form of the log: text (default) or json" },
 ];
 

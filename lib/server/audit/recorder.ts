@@ -56,6 +56,8 @@ export class AuditRecorder {
   async start(facts: object, events: EventLog): Promise<void> {
     events.onChange = (change, record) => {
       if (change === "ended") this.#audit.later(runEnded(record));
+      // No request has asked for it: a schedule did.
+      else if (change === "started" && record.audit[0]?.request_id === null) this.#audit.later(runStarted(record));
     };
     const { version, commit } = programRelease();
     const told = { version, commit, node: process.versions.node, pid: process.pid, ...facts };
@@ -185,6 +187,11 @@ export class AuditRecorder {
       return fingerprintOf(text, fingerprintKey(await this.#audit.key()));
     }
   }
+}
+
+function runStarted({ id, bucket_id, kind, audit }: RunRecord): AuditEntry {
+  const { name: who, via, address } = audit[0]?.actor ?? {};
+  return { what: "start", who, via, from: address, bucket: bucket_id, run: id, kind, outcome: "done" };
 }
 
 function runEnded({ id, bucket_id, kind, status, audit }: RunRecord): AuditEntry {

@@ -6,6 +6,7 @@ import { type ControlKind, isRepeatable, JOB_CONTROL, RUNS, type RunKind } from 
 import { canName, repeated, startShape } from "../../run/request.ts";
 import { bucketRoute, type ServerRoute } from "../context.ts";
 import { START_HEADERS, startRun } from "../start.ts";
+import { isHeldBack } from "../watch/freeze.ts";
 import { component } from "./shapes.ts";
 import { START_PATHS, START_ROLES } from "./start-paths.ts";
 
@@ -24,7 +25,8 @@ export const START_FAILURES: readonly FailureCode[] = [
 function startFailures(kind: RunKind): FailureCode[] {
   const ofNames: FailureCode[] = canName(kind) ? ["unknown_name"] : [];
   const ofRetry: FailureCode[] = isRepeatable(kind) ? ["run_not_found", "retry_impossible"] : [];
-  return [...ofNames, ...START_FAILURES, ...ofRetry];
+  const ofFreeze: FailureCode[] = isHeldBack(kind) ? ["frozen"] : [];
+  return [...ofNames, ...START_FAILURES, ...ofFreeze, ...ofRetry];
 }
 
 /** What every route that starts a run takes and answers, beside its own. */
@@ -76,7 +78,8 @@ export const OPERATION_ROUTES = [
       "With `dry_run` the run's result is the plan: by wave, job, batch and worker the action, the reason, the hooks, each file " +
       "with a unified diff from the promoted one (secrets masked), changes by hand, and the workers that are " +
       "unreachable. `plan`, the id of a dry run, goes alone: the deploy carries out that plan. If the catalog, a key, or " +
-      "a promotion has changed since, the answer is 409 `plan_stale` and says what moved.",
+      "a promotion has changed since, the answer is 409 `plan_stale` and says what moved. `adopt` takes over what lies on the workers " +
+      "already, where it equals the rendered files; in its plan `files` go from what lies there, and `leave` is what differs.",
     failures: ["run_not_found", "plan_stale"],
   }),
   start("hooks", { description: "The hook must be on the event `cli`; without `job` exactly one job must have it." }),

@@ -8,6 +8,7 @@ import { described, object, optional, string, withExample } from "../../core/sha
 import { json, requireMediaType } from "../../http/message.ts";
 import { ID, maskedText } from "../../run/record.ts";
 import { bucketRoute } from "../context.ts";
+import { requireGoingOn } from "../people/permission.ts";
 import { encodedNote, startRun } from "../start.ts";
 import { START_FAILURES, STARTS } from "./operations.ts";
 import { component, PAGE, page } from "./shapes.ts";
@@ -57,6 +58,8 @@ export const SOURCE_ROUTES = [
       return startRun(call, "push", context, async (runId, body) => {
         const gzip = requireMediaType(request, TAR, GZIP) === GZIP;
         const received = await receiveSource(bucket.layout, body, gzip, request.signal);
+        // An upload takes long enough for a token to be revoked.
+        requireGoingOn(context.identity);
         const said = await saidBy(call.headers, bucket.layout, context.identity.name);
         const { id, note, commit } = await acceptSource(bucket.layout, received, runId, said);
         return { revision: id, ...(note !== null && { note }), ...(commit !== null && { commit }) };
@@ -108,7 +111,7 @@ export const SOURCE_ROUTES = [
     description: "The revision becomes the current one; no new revision is made. Nothing is deployed.",
     body: object({ revision_id: optional(described(ID, "Default: the last successful one")) }),
     ...STARTS,
-    failures: [...START_FAILURES, "revision_not_found"],
+    failures: [...START_FAILURES, "frozen", "revision_not_found"],
     async handle(call, context) {
       return startRun(call, "rollback", context, async () => {
         const revision = await restoreRevision(call.bucket.layout, call.body.revision_id);
