@@ -8,6 +8,7 @@ import { verifyAudit } from "../../../lib/audit/verify.ts";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { uuidV7 } from "../../../lib/codec/uuid.ts";
 import { createRecord } from "../../../lib/run/record.ts";
+import { serverConfig } from "../../../lib/server/config.ts";
 import { ROUTES } from "../../../lib/server/routes/table.ts";
 import { auditBelow, chainFiles } from "../../helpers/audit-log.ts";
 import { TestServer } from "../../helpers/server.ts";
@@ -242,6 +243,19 @@ test("a server whose audit is damaged starts, answers readings and changes nothi
   assert.deepEqual([status, body.error], [503, "audit_unavailable"]);
   assert.match(body.message, /audit\.key is missing: put it back/);
   assert.match(server.lines.join("\n"), /the audit cannot be written, so that nothing can be changed/);
+});
+
+test("the command of --audit-sink gets the lines of a server from its start to its stop, and none is no command", async (t) => {
+  const folder = temporaryFolder(t);
+  const copy = path.join(folder, "copy.jsonl");
+  const server = await TestServer.start(t, { auditSink: `cat > ${copy}` });
+  await server.call("POST", "/api/buckets", { body: { project: "p", name: "n" } });
+  const { body: head } = await server.call("GET", "/api/audit/head");
+  await server.stop();
+  const verdict = await verifyAudit([copy], { publicKey: head.public_key, head: head.hash });
+  assert.deepEqual([verdict.ok, verdict.last?.n], [true, 4]);
+  const flags = { root: path.join(folder, "root"), token: "long enough for a token", "audit-sink": " " };
+  await assert.rejects(serverConfig(flags, {}), { code: "usage", message: /^--audit-sink is empty/ });
 });
 
 test("every field of a body that is a secret by its name is described as one", () => {
