@@ -85,9 +85,14 @@ export const RUNS = {
         force: flag("Also roll out jobs whose deploy is complete"),
         force_only: optional(described(ALLOCATIONS, "Like force, but only on these workers; JOB@WORKER is one allocation")),
         sync_only: flag("Bring the files and promote them, but start, reload and restart nothing"),
+        adopt: flag("Take over what lies on the workers already, where it equals the rendered files; nothing is run"),
         plan: optional(described(string({ min: 36, max: 36 }), "Carry out the plan of this dry run, or nothing; goes alone")),
       },
-      { needs: [["with_hooks", "dry_run"]], alone: "plan" },
+      {
+        needs: [["with_hooks", "dry_run"]],
+        exclusive: ["force", "force_only", "sync_only", "with_hooks"].map((other) => ["adopt", other] as const),
+        alone: "plan",
+      },
     ),
   },
   hooks: {

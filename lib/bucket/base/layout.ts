@@ -9,13 +9,16 @@ export const SOURCE_PATHS = ["ops.conf", "workspace", "templates"] as const;
 /** Folders that are never part of a source: skipped when a build indexes files and when a push packs them. */
 export const SKIPPED_FOLDERS: ReadonlySet<string> = new Set([".venv", "venv", "node_modules", "__pycache__"]);
 
+/** The file of project and name that makes a folder below a server root a bucket, or an environment of the earlier variant. */
+export type LabelFile = "bucket.json" | "env.json";
+
 /** The paths of the bucket in `root`, which must be absolute. */
-export function layoutOf(root: string) {
+export function layoutOf(root: string, labels: LabelFile = "bucket.json") {
   const at = (...parts: string[]) => path.join(root, ...parts);
   return {
     root,
     /** `project` and `name`; only below a server root. */
-    bucketJson: at("bucket.json"),
+    bucketJson: at(labels),
     opsConf: at("ops.conf"),
     workspace: at("workspace"),
     templates: at("templates"),
