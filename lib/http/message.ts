@@ -21,13 +21,18 @@ export interface HttpRequest {
   readonly noted: {
     route: string | undefined;
     authenticated: string | undefined;
+    /** The name of the token. */
+    name: string | undefined;
     /** Why the request was not authenticated: a credential is missing or wrong. */
     refused: `${"" | "totp_"}${"missing" | "wrong"}` | undefined;
   };
   /** The body as it arrives. A second reader gets what the first one has left. */
   readonly body: AsyncIterable<Uint8Array>;
-  /** Notes that the request is authenticated, so that its connection counts as such. */
-  admitted(): void;
+  /**
+   * Notes that the request is authenticated, so that its connection counts as such. `ends` aborts its signal, as if the
+   * client had left.
+   */
+  admitted(ends?: AbortSignal): void;
   /** Says that the request waits for something that may take long: the time until the answer does not count. */
   longPoll(): void;
 }

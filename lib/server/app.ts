@@ -1,8 +1,6 @@
-import { randomBytes } from "node:crypto";
 import path from "node:path";
-import { Guard } from "../auth/guard.ts";
-import { SESSION_COOKIE, SESSION_MS, type SessionCookie, Sessions, TOTP_COOKIE } from "../auth/session.ts";
-import { TotpCodes } from "../auth/totp.ts";
+import type { Guard, Identity } from "../auth/guard.ts";
+import { SESSION_COOKIE } from "../auth/session.ts";
 import { type LabelFile, layoutOf } from "../bucket/base/layout.ts";
 import { bucketIds, bucketNotFound, prepareRoot, takeRoot } from "../bucket/source/root.ts";
 import { Failure, messageOf } from "../core/errors.ts";
@@ -20,7 +18,8 @@ import { readConsole } from "./console-files.ts";
 import type { ServerRoute, Services } from "./context.ts";
 import { Lines } from "./line.ts";
 import { LogReadings } from "./log-readings.ts";
-import { requireAllowed } from "./people/permission.ts";
+import { requireAllowed, requireGoingOn } from "./people/permission.ts";
+import { signInOf } from "./people/sign-in.ts";
 import { Readers } from "./reading.ts";
 import { ROUTES } from "./routes/table.ts";
 import { RunList } from "./run-list.ts";
@@ -64,7 +63,7 @@ export async function startServer(
   await using taken = new AsyncDisposableStack();
   taken.use(await takeRoot(root));
   await settleRoot(root, labels, supervisor, log);
-  const { guard, ...signIn } = signInOf(config, surface.cookie, now);
+  const { guard, ...signIn } = await signInOf(config, { cookie: surface.cookie, log, now });
   const [readers, beside, runList, logReadings] = [new Readers(), new ReadThread(), new RunList(), new LogReadings(launcher)];
   // No request is answered before the server listens.
   const load = () => listener.load();
@@ -109,6 +108,7 @@ export async function startServer(
       await logReadings.closed();
       readers.close();
       beside.close();
+      await signIn.access.close();
       await lock.disposeAsync();
     },
   };
@@ -132,18 +132,6 @@ async function settleRoot(root: string, labels: LabelFile, supervisor: Superviso
   }
 }
 
-/** The sign-in: sessions, TOTP and the guard. The key that signs the cookies lives as long as the server. */
-function signInOf({ token, tls, totp }: ServerConfig, cookie: SessionCookie, now: () => number) {
-  const key = randomBytes(32);
-  const browser = { cookie, lifetimeMs: SESSION_MS, secure: tls !== undefined };
-  const verified = { cookie: TOTP_COOKIE, lifetimeMs: totp?.sessionMs ?? 0, secure: true } as const;
-  const sessions = new Sessions(browser, key, now);
-  const totpSessions = new Sessions(verified, key, now);
-  const codes = totp && new TotpCodes(totp.secret, now);
-  const second = codes && { codes, sessions: totpSessions };
-  return { sessions, totpSessions, totp: codes, guard: new Guard({ token, sessions, totp: second, now }) };
-}
-
 /** What requests are answered with. */
 interface Offered {
   routes: readonly ServerRoute[];
@@ -159,13 +147,29 @@ function answer(request: HttpRequest, own: Offered): Answer | Promise<Answer> {
   request.noted.route = isFile ? request.path : found?.route.path;
   if (isFile && !isReference(request.path)) return own.files.answer(request);
   const identity = own.guard.admit(request);
-  request.admitted();
+  request.admitted(identity.ends);
+  request.noted.name = identity.name;
   request.noted.authenticated = `${identity.via}${identity.totp ? "+totp" : ""}`;
   if (isFile) return own.files.answer(request);
   // Only an admitted client learns why there is no route.
   const wanted = found ?? findRoute(own.routes, request);
-  requireAllowed(identity, wanted.route.role, wanted.params.bucket_id);
-  return callRoute(wanted, request, { ...own.services, identity });
+  const { bucket_id, env_id } = wanted.params;
+  requireAllowed(identity, wanted.route.role, bucket_id ?? env_id);
+  return whileGoingOn(identity, wanted.route.method === "GET", callRoute(wanted, request, { ...own.services, identity }));
+}
+
+/** An answer that was not over when its token or session ended is none, unless it tells of something that was done. */
+async function whileGoingOn(identity: Identity, isReading: boolean, answering: Promise<Answer>): Promise<Answer> {
+  try {
+    const found = await answering;
+    if (!isReading || !identity.ends?.aborted) return found;
+    if (typeof found.body === "object" && "close" in found.body) await found.body.close();
+    requireGoingOn(identity);
+    return found;
+  } catch (error) {
+    if (error instanceof Failure && error.code === "cancelled") requireGoingOn(identity);
+    throw error;
+  }
 }
 
 /** The failure of a request; `bucket_not_found` where the request failed because its bucket was deleted meanwhile. */

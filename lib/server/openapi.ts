@@ -10,6 +10,8 @@ import { COMPONENTS, component } from "./routes/shapes.ts";
 
 /** The parameters of paths, each with its description and an example. */
 const PARAMETERS: Readonly<Record<string, [description: string, example: string]>> = {
+  token: ["The token: its name or its id", "ada"],
+  session_id: ["The session", "q7Zr3mUe1Qm0yDq0b4Xv5A"],
   bucket_id: ["The bucket: a UUID", "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70"],
   env_id: ["The environment: a UUID", "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70"],
   host: ["The host of the worker, as workers.json writes it", "10.0.0.1"],

@@ -11,7 +11,7 @@ import { type RunRecord, runOfKey, type StartKey } from "../run/record.ts";
 import type { BucketCall, Context } from "./context.ts";
 import type { Hold } from "./line.ts";
 import { actorOf } from "./people/actor.ts";
-import { requireRole } from "./people/permission.ts";
+import { requireGoingOn, requireRole } from "./people/permission.ts";
 import { pollMs } from "./routes/shapes.ts";
 
 const KEY = withExample(
@@ -101,6 +101,7 @@ class Start {
     try {
       // Whoever gave the place up has been told that nothing starts.
       if (place?.leave() === false) throw busyFailure();
+      requireGoingOn(identity);
       const params = await this.#prepare(reservation.runId, this.#body);
       const start_key = key === undefined ? undefined : { key, sum: await this.#sum() };
       const breakGlass = this.#call.headers["Ops-Break-Glass"] as string | undefined;
