@@ -41,7 +41,9 @@ test("HR-341 the console shows the waves that after makes: in the list of jobs, 
       .getByRole("row", { name: new RegExp(`^${job}\\b.* ${wave} 1\\.0\\.0`) })
       .waitFor();
   await ui.view(bucket, "jobs/last/definition");
-  await main().getByText(/^2 · after middle, first$/).waitFor();
+  await main()
+    .getByText(/^2 · after middle, first$/)
+    .waitFor();
   await ui.view(bucket, "jobs/first/definition");
   await main().getByText("Wave").waitFor();
   assert.equal(await main().getByText("· after").count(), 0);
