@@ -1,5 +1,5 @@
 import { type Cron, nextWall, parseCron, previousWall } from "../codec/calendar/cron.ts";
-import { Zone } from "../codec/calendar/zone.ts";
+import { DAY_IN_MS, MINUTE_IN_MS, Zone } from "../codec/calendar/zone.ts";
 
 /** The instants at which something is due, in milliseconds since 1970. */
 export interface Calendar {
@@ -11,9 +11,6 @@ export interface Calendar {
 
 /** When something is due: every so much time, or by cron on the clocks of a timezone. */
 export type Rhythm = { everyMs: number } | { cron: string; timezone: string };
-
-const MINUTE_MS = 60_000;
-const DAY_MS = 24 * 60 * MINUTE_MS;
 
 /**
  * The calendar of a rhythm. `every` counts from the start of 1970 in UTC, whatever clocks on walls do. For cron, a time
@@ -40,21 +37,21 @@ function everyCalendar(ms: number): Calendar {
 function cronCalendar(cron: Cron, zone: Zone): Calendar {
   return {
     after(instant) {
-      let wall = nextWall(cron, Math.floor(zone.wallAt(instant) / MINUTE_MS + 1) * MINUTE_MS);
+      let wall = nextWall(cron, Math.floor(zone.wallAt(instant) / MINUTE_IN_MS + 1) * MINUTE_IN_MS);
       while (wall !== undefined) {
         const due = zone.instantOf(wall);
         if (due > instant) return due;
-        wall = nextWall(cron, wall + MINUTE_MS);
+        wall = nextWall(cron, wall + MINUTE_IN_MS);
       }
       return undefined;
     },
     by(instant) {
       // Where the clocks were set back a while ago, they have shown later times than now.
-      let wall = previousWall(cron, instant + Math.max(zone.offsetAt(instant), zone.offsetAt(instant - DAY_MS)));
+      let wall = previousWall(cron, instant + Math.max(zone.offsetAt(instant), zone.offsetAt(instant - DAY_IN_MS)));
       while (wall !== undefined) {
         const due = zone.instantOf(wall);
         if (due <= instant) return due;
-        wall = previousWall(cron, wall - MINUTE_MS);
+        wall = previousWall(cron, wall - MINUTE_IN_MS);
       }
       return undefined;
     },

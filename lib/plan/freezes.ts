@@ -1,3 +1,4 @@
+import { DAY_IN_MS } from "../codec/calendar/zone.ts";
 import { type Calendar, calendarOf, type Rhythm } from "./calendar.ts";
 
 /** Windows in which nothing is deployed: one, or one each time that a calendar says. */
@@ -10,9 +11,8 @@ export interface FreezeWindow {
   reason: string;
 }
 
-const DAY_MS = 24 * 3_600_000;
 /** How long before its beginning a freeze is shown. */
-const SHOWN_BEFORE_MS = 7 * DAY_MS;
+const SHOWN_BEFORE_MS = 7 * DAY_IN_MS;
 /** Repeated windows that follow on one another are one, but are looked at no further than this. */
 const MOST_JOINED = 100;
 
@@ -36,11 +36,11 @@ function windowAt(rule: FreezeRule, now: number): FreezeWindow | undefined {
   const last = calendar.by(now);
   const isOpen = last !== undefined && last + rule.forMs > now;
   const fromMs = isOpen ? last : calendar.after(now);
-  return fromMs === undefined ? undefined : { fromMs, toMs: endOf(calendar, fromMs, rule.forMs), reason };
+  return fromMs === undefined ? undefined : { fromMs, toMs: joinedEnd(calendar, fromMs, rule.forMs), reason };
 }
 
 /** When a window ends; one that begins before the one before has ended makes it longer. */
-function endOf(calendar: Calendar, from: number, ms: number): number {
+function joinedEnd(calendar: Calendar, from: number, ms: number): number {
   let last = from;
   for (let joined = 0; joined < MOST_JOINED; joined++) {
     const next = calendar.after(last);

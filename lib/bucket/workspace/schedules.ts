@@ -1,5 +1,5 @@
 import { CronError, parseCron } from "../../codec/calendar/cron.ts";
-import { isTimezone, Zone } from "../../codec/calendar/zone.ts";
+import { DAY_IN_MS, isTimezone, MINUTE_IN_MS, Zone } from "../../codec/calendar/zone.ts";
 import { parseDurationMs } from "../../codec/config/number.ts";
 import {
   anything,
@@ -40,8 +40,6 @@ export const SCHEDULED_KINDS = [
   "deploy",
 ] as const;
 
-const MINUTE_MS = 60_000;
-const DAY_MS = 24 * 60 * MINUTE_MS;
 /** Of one file. */
 const MOST_SCHEDULES = 200;
 const MOST_FREEZES = 100;
@@ -56,17 +54,20 @@ const OF_CLOCK = described(withDefault(TIMEZONE, "UTC"), "The timezone, such as 
 
 const SCHEDULE_FIELDS = {
   name: described(name, "Unique in the file; the run's actor is schedule:<name>"),
-  every: described(optional(span(MINUTE_MS, 31 * DAY_MS)), "Every so much time, such as 15m or 1h30m, counted from 1970 in UTC"),
+  every: described(
+    optional(span(MINUTE_IN_MS, 31 * DAY_IN_MS)),
+    "Every so much time, such as 15m or 1h30m, counted from 1970 in UTC",
+  ),
   cron: described(optional(CRON), "Five fields: minute, hour, day of the month, month, day of the week"),
   timezone: OF_CLOCK,
   kind: described(oneOf(...SCHEDULED_KINDS), "What the run does"),
   parameters: described(withDefault(parameters(), {}), "The parameters of the run, as its route takes them"),
   deploy: described(withDefault(boolean(), false), "Needed for a deploy that is no dry run"),
   if_busy: described(
-    otherwise(waiting(), 5 * MINUTE_MS),
+    otherwise(waiting(), 5 * MINUTE_IN_MS),
     "Where the bucket is busy: wait in line for that time at most, such as 10m (default 5m), or skip",
   ),
-  jitter: described(otherwise(span(0, DAY_MS), 0), "Start up to so much later, each schedule by a time of its own"),
+  jitter: described(otherwise(span(0, DAY_IN_MS), 0), "Start up to so much later, each schedule by a time of its own"),
   catch_up: described(withDefault(boolean(), false), "Start once for what was missed while the server was away"),
 };
 
@@ -74,7 +75,7 @@ const FREEZE_FIELDS = {
   from: described(optional(wallTime()), "Its beginning, as 2026-12-20T18:00 on the clocks of the timezone"),
   to: described(optional(wallTime()), "Its end"),
   cron: described(optional(CRON), "When it begins, each time"),
-  for: described(optional(span(MINUTE_MS, 31 * DAY_MS)), "How long it lasts then, such as 62h"),
+  for: described(optional(span(MINUTE_IN_MS, 31 * DAY_IN_MS)), "How long it lasts then, such as 62h"),
   timezone: OF_CLOCK,
   reason: described(refined(line(200), notEmpty), "Why; shown to everyone who is refused"),
 };
@@ -131,7 +132,7 @@ function scheduleOf(given: Given, path: string, report: Report) {
     report(join(path, "parameters"), "plan and retry_of are of one run only, and no schedule repeats it");
   return {
     name: given.name,
-    rhythm: cron === undefined ? { everyMs: every ?? DAY_MS } : { cron, timezone },
+    rhythm: cron === undefined ? { everyMs: every ?? DAY_IN_MS } : { cron, timezone },
     kind,
     parameters,
     /** A deploy that changes workers. */
@@ -185,7 +186,7 @@ function parameters(): Shape<Record<string, unknown>> {
 /** A duration as text, in milliseconds. */
 function span(min: number, max: number): Shape<number> {
   const words = min === 0 ? "up to" : "from 1m to";
-  const limit = max === DAY_MS ? "24h" : `${(max / DAY_MS) * 24}h`;
+  const limit = max === DAY_IN_MS ? "24h" : `${(max / DAY_IN_MS) * 24}h`;
   return {
     schema: { type: "string" },
     check(value, path, report) {
@@ -199,7 +200,7 @@ function span(min: number, max: number): Shape<number> {
 
 /** `skip`, which is 0, or a duration. */
 function waiting(): Shape<number> {
-  const time = span(0, DAY_MS);
+  const time = span(0, DAY_IN_MS);
   return { schema: time.schema, check: (value, path, report) => (value === "skip" ? 0 : time.check(value, path, report)) };
 }
 

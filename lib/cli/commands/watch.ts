@@ -2,7 +2,7 @@ import { AS_JSON, type Command, type Operand } from "../base/flags.ts";
 import { BREAK_GLASS_FLAG, DETACH_FLAG, RESULT_AS_JSON, WAIT_FLAG } from "../base/start-flags.ts";
 import { inBucket } from "./in-bucket.ts";
 
-const NAME: Operand = { name: "name", help: "The schedule" };
+const SCHEDULE_NAME: Operand = { name: "name", help: "The schedule" };
 
 const LIST: Command = {
   name: "schedules list",
@@ -27,21 +27,21 @@ export const WATCH_COMMANDS: readonly Command[] = [
   {
     name: "schedules run",
     summary: "Start the run of a schedule now, and follow it",
-    operands: [NAME],
+    operands: [SCHEDULE_NAME],
     flags: [WAIT_FLAG, BREAK_GLASS_FLAG, DETACH_FLAG, RESULT_AS_JSON],
     remote: async (input, target) => (await import("../remote/schedules.ts")).runSchedule(input, target),
   },
   {
     name: "schedules pause",
     summary: "Keep a schedule from starting, until it is resumed",
-    operands: [NAME],
+    operands: [SCHEDULE_NAME],
     flags: [AS_JSON],
     remote: async (input, target) => (await import("../remote/schedules.ts")).changeSchedule("pause", input, target),
   },
   {
     name: "schedules resume",
     summary: "Let a paused schedule go on with its next due time",
-    operands: [NAME],
+    operands: [SCHEDULE_NAME],
     flags: [AS_JSON],
     remote: async (input, target) => (await import("../remote/schedules.ts")).changeSchedule("resume", input, target),
   },

@@ -1,3 +1,5 @@
+import { DAY_IN_MS, MINUTE_IN_MS } from "./zone.ts";
+
 /** The times of day and the days that a cron expression names, on the clock of a wall. */
 export interface Cron {
   /** In minutes since midnight, ascending. */
@@ -19,7 +21,7 @@ interface Field {
 
 const MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
-const FIELDS = [
+const CRON_FIELDS = [
   { name: "minute", min: 0, max: 59 },
   { name: "hour", min: 0, max: 23 },
   { name: "day of the month", min: 1, max: 31 },
@@ -28,8 +30,6 @@ const FIELDS = [
   { name: "day of the week", min: 0, max: 7, names: WEEKDAYS },
 ] as const satisfies readonly Field[];
 
-const MINUTE_MS = 60_000;
-const DAY_MS = 24 * 60 * MINUTE_MS;
 /** The first of a month falls on each weekday within 12 years, and 29 February comes within 8. */
 const MOST_DAYS = 12 * 366;
 
@@ -40,17 +40,13 @@ const MOST_DAYS = 12 * 366;
  */
 export function parseCron(text: string): Cron {
   const parts = text.trim().split(/\s+/);
-  if (parts.length !== FIELDS.length || parts[0] === "")
+  if (parts.length !== CRON_FIELDS.length || parts[0] === "")
     throw new CronError(
-      `expected five fields (${FIELDS.map(({ name }) => name).join(", ")}), found ${parts.filter(Boolean).length}`,
+      `expected five fields (${CRON_FIELDS.map(({ name }) => name).join(", ")}), found ${parts.filter(Boolean).length}`,
     );
-  const [minutes, hours, days, months, weekdays] = FIELDS.map((field, index) => valuesOf(field, parts[index] as string)) as [
-    Set<number>,
-    Set<number>,
-    Set<number>,
-    Set<number>,
-    Set<number>,
-  ];
+  const [minutes, hours, days, months, weekdays] = CRON_FIELDS.map((field, index) =>
+    valuesNamed(field, parts[index] as string),
+  ) as [Set<number>, Set<number>, Set<number>, Set<number>, Set<number>];
   if (weekdays.has(7)) weekdays.add(0);
   const isRestricted = (index: number) => !(parts[index] as string).startsWith("*");
   const either = isRestricted(2) && isRestricted(4);
@@ -65,7 +61,7 @@ export function parseCron(text: string): Cron {
   return cron;
 }
 
-function valuesOf(field: Field, text: string): Set<number> {
+function valuesNamed(field: Field, text: string): Set<number> {
   const values = new Set<number>();
   for (const part of text.split(",")) {
     const [, range = "", step] = /^([^/]+)(?:\/(\d{1,4}))?$/.exec(part) ?? [];
@@ -106,25 +102,25 @@ function wrong({ name, min, max, names }: Field, found: string): CronError {
  * since the clock showed 1970-01-01 00:00. Undefined where there is none within twelve years.
  */
 export function nextWall({ times, isDay }: Cron, wall: number): number | undefined {
-  const from = Math.ceil(wall / MINUTE_MS) * MINUTE_MS;
-  const today = Math.floor(from / DAY_MS) * DAY_MS;
+  const from = Math.ceil(wall / MINUTE_IN_MS) * MINUTE_IN_MS;
+  const today = Math.floor(from / DAY_IN_MS) * DAY_IN_MS;
   for (let day = 0; day <= MOST_DAYS; day++) {
-    const midnight = today + day * DAY_MS;
+    const midnight = today + day * DAY_IN_MS;
     if (!isDay(new Date(midnight))) continue;
-    const time = day > 0 ? times[0] : times.find((minutes) => midnight + minutes * MINUTE_MS >= from);
-    if (time !== undefined) return midnight + time * MINUTE_MS;
+    const time = day > 0 ? times[0] : times.find((minutes) => midnight + minutes * MINUTE_IN_MS >= from);
+    if (time !== undefined) return midnight + time * MINUTE_IN_MS;
   }
   return undefined;
 }
 
 /** The last minute of a cron expression at or before a time on the clock of a wall. */
 export function previousWall({ times, isDay }: Cron, wall: number): number | undefined {
-  const today = Math.floor(wall / DAY_MS) * DAY_MS;
+  const today = Math.floor(wall / DAY_IN_MS) * DAY_IN_MS;
   for (let day = 0; day <= MOST_DAYS; day++) {
-    const midnight = today - day * DAY_MS;
+    const midnight = today - day * DAY_IN_MS;
     if (!isDay(new Date(midnight))) continue;
-    const time = day > 0 ? times.at(-1) : times.findLast((minutes) => midnight + minutes * MINUTE_MS <= wall);
-    if (time !== undefined) return midnight + time * MINUTE_MS;
+    const time = day > 0 ? times.at(-1) : times.findLast((minutes) => midnight + minutes * MINUTE_IN_MS <= wall);
+    if (time !== undefined) return midnight + time * MINUTE_IN_MS;
   }
   return undefined;
 }

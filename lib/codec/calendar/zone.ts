@@ -1,7 +1,10 @@
-const HOUR_MS = 3_600_000;
+/** Milliseconds of a minute, and of a day of 24 hours. */
+export const MINUTE_IN_MS = 60_000;
+/** See {@link MINUTE_IN_MS}. */
+export const DAY_IN_MS = 24 * 60 * MINUTE_IN_MS;
 /** Clocks are at most 14 hours before and 12 hours behind UTC. */
-const MOST_BEFORE_MS = 14 * HOUR_MS;
-const MOST_BEHIND_MS = 12 * HOUR_MS;
+const MOST_BEFORE_MS = 14 * 60 * MINUTE_IN_MS;
+const MOST_BEHIND_MS = 12 * 60 * MINUTE_IN_MS;
 const NAMED = /^[A-Za-z][A-Za-z0-9_+-]*(?:\/[A-Za-z0-9_+-]+)*$/;
 
 /** True for a timezone that is known by this name, such as `Europe/Berlin` or `UTC`; fixed offsets are none. */

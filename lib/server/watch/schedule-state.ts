@@ -22,7 +22,7 @@ export type LastDue = Infer<typeof LAST_DUE>;
 /** Since when a schedule is paused, and by whom. */
 export const PAUSED = object({ at: TIME, by: string() });
 
-const STATE = object({
+const SCHEDULE_STATE = object({
   /** Its rhythm as it was; with another one its due times begin anew. */
   rhythm: string(),
   /** Due times up to this one are dealt with. */
@@ -31,9 +31,9 @@ const STATE = object({
   paused: nullable(PAUSED),
 });
 /** What a server keeps of a schedule. */
-export type ScheduleState = Infer<typeof STATE>;
+export type ScheduleState = Infer<typeof SCHEDULE_STATE>;
 
-const STATES = record(STATE);
+const STATES = record(SCHEDULE_STATE);
 
 /**
  * What a server keeps of the schedules of a bucket, by name: on the disk, and written as a whole. A file that cannot be

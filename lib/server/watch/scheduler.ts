@@ -227,7 +227,7 @@ export class Scheduler {
       // The next server decides.
       if (code === "shutting_down" || code === "cancelled") return;
       const outcome = ["bucket_busy", "busy", "frozen"].includes(code) ? "skipped" : "refused";
-      this.#decide(watched, schedule, due, { outcome, reason: reasonOf(error) });
+      this.#decide(watched, schedule, due, { outcome, reason: whyNot(error) });
     }
     await watched.saved;
   }
@@ -300,7 +300,7 @@ function scheduleNamed({ schedules }: Schedules, name: string): Schedule {
   return found;
 }
 
-function reasonOf(error: unknown): string {
+function whyNot(error: unknown): string {
   const { holder } = ((error instanceof Failure && error.details) || {}) as { holder?: string };
   return holder === undefined ? messageOf(error) : `${messageOf(error)}; ${holder}`;
 }
