@@ -1,3 +1,4 @@
+import { DAY_IN_MS } from "../../codec/calendar/zone.ts";
 import type { Database, SqlValue } from "../base/database.ts";
 
 /** What is watched, and the states that it may have; the first one is the good one. */
@@ -21,10 +22,9 @@ export interface Observation {
   reason: string;
 }
 
-const DAY_MS = 24 * 3_600_000;
 /** How long changes are kept. The last one of each place stays, and the one that was in force at the beginning. */
-const KEPT_MS = 90 * DAY_MS;
-const REASON_LENGTH = 500;
+const KEPT_MS = 90 * DAY_IN_MS;
+const KEPT_REASON = 500;
 
 const LAST = "SELECT state FROM health_change WHERE job = ? AND worker_ip = ? AND aspect = ? ORDER BY id DESC LIMIT 1";
 const ADD = "INSERT INTO health_change (at, job, worker_ip, aspect, state, reason, run_id) VALUES (?, ?, ?, ?, ?, ?, ?)";
@@ -42,7 +42,7 @@ export function noteHealth(db: Database, runId: string, observations: readonly O
   if (changed.length === 0) return;
   db.transaction(() => {
     for (const { job, worker, aspect, state, reason } of changed)
-      db.run(ADD, now, job, worker, aspect, state, reason.slice(0, REASON_LENGTH).toWellFormed(), runId);
+      db.run(ADD, now, job, worker, aspect, state, reason.slice(0, KEPT_REASON).toWellFormed(), runId);
     db.run(PRUNE, now - KEPT_MS, now - KEPT_MS);
     db.run(FORGET);
   });
@@ -78,7 +78,7 @@ export interface HealthWanted {
 export function healthRecords(db: Database, wanted: HealthWanted = {}, now = Date.now()): HealthRecord[] {
   const rows = db.tuples<Stored>(
     `SELECT ${COLUMNS} FROM health_change ${whereOf(wanted)} ORDER BY job, worker_ip, aspect, id`,
-    ...valuesOf(wanted),
+    ...wantedValues(wanted),
   );
   const places = Map.groupBy(rows, ([, job, worker, aspect]) => `${job}\0${worker}\0${aspect}`);
   return [...places.values()].map((own) => recordOf(own, now));
@@ -88,7 +88,7 @@ export function healthRecords(db: Database, wanted: HealthWanted = {}, now = Dat
 export function healthChanges(db: Database, wanted: HealthWanted, { before, limit }: { before: number; limit: number }) {
   const where = `${whereOf(wanted) || "WHERE 1"} AND id < ?`;
   const sql = `SELECT ${COLUMNS}, id FROM health_change ${where} ORDER BY id DESC LIMIT ?`;
-  const rows = db.tuples<[...Stored, id: number]>(sql, ...valuesOf(wanted), before, limit + 1);
+  const rows = db.tuples<[...Stored, id: number]>(sql, ...wantedValues(wanted), before, limit + 1);
   const shown = rows.slice(0, limit);
   return { items: shown.map(changeOf), next: rows.length > limit ? (shown.at(-1)?.[7] ?? null) : null };
 }
@@ -106,7 +106,7 @@ function whereOf({ job, worker }: HealthWanted): string {
   return conditions.length === 0 ? "" : `WHERE ${conditions.join(" AND ")}`;
 }
 
-function valuesOf({ job, worker }: HealthWanted): SqlValue[] {
+function wantedValues({ job, worker }: HealthWanted): SqlValue[] {
   return [job, worker].filter((value) => value !== undefined);
 }
 

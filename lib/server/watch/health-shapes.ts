@@ -2,7 +2,7 @@ import { ASPECTS } from "../../bucket/catalog/health-history.ts";
 import { anything, described, integer, object, oneOf, type Shape, string } from "../../core/shape.ts";
 import { TIME } from "../../run/progress.ts";
 
-const STATES = [...new Set(Object.values(ASPECTS).flat())];
+const HEALTH_STATES = [...new Set(Object.values(ASPECTS).flat())];
 const CHANGE = {
   at: described(TIME, "When it was found so first"),
   job: described(string(), "Empty for a worker"),
@@ -11,7 +11,7 @@ const CHANGE = {
     oneOf(...(Object.keys(ASPECTS) as [keyof typeof ASPECTS])),
     "health and files of an allocation, reach and load of a worker",
   ),
-  state: oneOf(...STATES),
+  state: oneOf(...HEALTH_STATES),
   reason: described(string(), "Why, where the state is no good one, masked"),
   run_id: described(string(), "The run that found it so first; it may have been removed since"),
 };
