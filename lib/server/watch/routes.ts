@@ -1,7 +1,7 @@
 import type { RootBucket } from "../../bucket/source/root.ts";
 import { described, list, object, optional, string } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
-import { parametersOf } from "../../run/protocol.ts";
+import { parametersOf, type RunParams } from "../../run/protocol.ts";
 import { bucketRoute, type Context } from "../context.ts";
 import { READ_FAILURES } from "../routes/catalog.ts";
 import { START_FAILURES, STARTS } from "../routes/operations.ts";
@@ -37,8 +37,8 @@ export const SCHEDULE_ROUTES = [
     failures: [...START_FAILURES, "frozen", "unknown_name", "not_found"],
     async handle(call, context) {
       const { kind, parameters } = await context.scheduler.find(call.bucket, call.params.name ?? "");
-      return startRun(call, kind, context, async () => {
-        const params = parametersOf(kind, parameters);
+      const params: RunParams = parametersOf(kind, parameters);
+      return startRun({ ...call, body: params }, kind, context, async () => {
         await context.beside.ask("startable", call.bucket.layout, { kind, params });
         return params;
       });
