@@ -3,12 +3,12 @@
 
 import { parentPort } from "node:worker_threads";
 import { type Layout, layoutOf } from "../bucket/base/layout.ts";
-import { type HealthWanted, healthChanges, healthRecords, notWellNow } from "../bucket/catalog/health-history.ts";
 import { builtSchedules, knownFacts, validPlan } from "../bucket/catalog/info.ts";
 import { jobMap, mapCell } from "../bucket/catalog/map.ts";
 import { cursorOf, type PageOf } from "../bucket/catalog/pages.ts";
 import { bucketNumbers, bucketSummary, fitting } from "../bucket/catalog/summary.ts";
 import { catalogView, type ViewName, type ViewQuery } from "../bucket/catalog/views.ts";
+import { type HealthWanted, healthChanges, healthRecords, notWellNow } from "../bucket/health/health-history.ts";
 import { KvStore } from "../bucket/kv/kv.ts";
 import { fingerprintsOf, loadKvKey } from "../bucket/kv/kv-access.ts";
 import { prometheusRows, scrapeConfigs } from "../bucket/prometheus/scrape.ts";

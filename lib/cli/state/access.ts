@@ -1,6 +1,6 @@
 import type { Layout } from "../../bucket/base/layout.ts";
 import { heldBy, isStale, readLock } from "../../bucket/base/lock.ts";
-import type { HealthRecord } from "../../bucket/catalog/health-history.ts";
+import type { HealthRecord } from "../../bucket/health/health-history.ts";
 import type { Snapshot } from "../../bucket/snapshots/snapshots.ts";
 import { listRevisions, type Revision } from "../../bucket/source/revisions.ts";
 import { diffRevisions } from "../../bucket/source/source-view.ts";

@@ -1,4 +1,4 @@
-import { noteHealth, type Observation } from "../../bucket/catalog/health-history.ts";
+import { noteHealth, type Observation } from "../../bucket/health/health-history.ts";
 import type { OperationContext } from "../base/context.ts";
 
 /** How a worker or an allocation was found in a run. */

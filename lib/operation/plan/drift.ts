@@ -1,7 +1,7 @@
 import { catalogAllocations, catalogJobs, catalogWorkers } from "../../bucket/catalog/catalog.ts";
 import { allocationsNamed, jobsNamed } from "../../bucket/catalog/choices.ts";
-import type { Observation } from "../../bucket/catalog/health-history.ts";
 import { type Promotion, promotionsOf } from "../../bucket/catalog/promotions.ts";
+import type { Observation } from "../../bucket/health/health-history.ts";
 import { mapAll, runAll } from "../../core/async.ts";
 import { throwIfCancelled } from "../../core/errors.ts";
 import type { AllocationDrift, DriftedFile, PlannedJob } from "../../plan/deploy-plan.ts";

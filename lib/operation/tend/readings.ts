@@ -1,6 +1,6 @@
 import { catalogWorkers } from "../../bucket/catalog/catalog.ts";
-import type { Observation } from "../../bucket/catalog/health-history.ts";
 import { knownFacts, storeFacts } from "../../bucket/catalog/info.ts";
+import type { Observation } from "../../bucket/health/health-history.ts";
 import { loadOpsConf } from "../../bucket/workspace/settings.ts";
 import { runAll } from "../../core/async.ts";
 import { parametersOf } from "../../run/protocol.ts";

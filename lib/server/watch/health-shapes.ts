@@ -1,4 +1,4 @@
-import { ASPECTS } from "../../bucket/catalog/health-history.ts";
+import { ASPECTS } from "../../bucket/health/health-history.ts";
 import { anything, described, integer, object, oneOf, type Shape, string } from "../../core/shape.ts";
 import { TIME } from "../../run/progress.ts";
 

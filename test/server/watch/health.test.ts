@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openDatabase } from "../../../lib/bucket/base/database.ts";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
-import { noteHealth, type Observation } from "../../../lib/bucket/catalog/health-history.ts";
+import { noteHealth, type Observation } from "../../../lib/bucket/health/health-history.ts";
 import { uuidV7 } from "../../../lib/codec/uuid.ts";
 import { build } from "../../../lib/operation/build/build.ts";
 import { ops } from "../../../scripts/local-server.ts";

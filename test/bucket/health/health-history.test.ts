@@ -7,7 +7,7 @@ import {
   noteHealth,
   notWellNow,
   type Observation,
-} from "../../../lib/bucket/catalog/health-history.ts";
+} from "../../../lib/bucket/health/health-history.ts";
 import { build } from "../../../lib/operation/build/build.ts";
 import { seeded } from "../../helpers/random.ts";
 import { makeBucket, makeWorkspace } from "../../helpers/workspace.ts";
