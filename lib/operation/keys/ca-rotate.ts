@@ -18,14 +18,14 @@ const STEPS = {
   issue: "let the next CA sign: the next build issues all certificates anew, and jobs trust the CA before beside it",
   drop: "drop the CA before, which no certificate in use is of",
 } as const;
-type Step = keyof typeof STEPS;
+type RotationStep = keyof typeof STEPS;
 
 /** The step that a rotation in this phase takes next. */
-const NEXT: Record<Rotation["phase"] | "none", Step> = { none: "begin", trust: "issue", issue: "drop" };
+const NEXT: Record<Rotation["phase"] | "none", RotationStep> = { none: "begin", trust: "issue", issue: "drop" };
 
 /** The result of a step; of a dry run, of the step that would be taken. */
 interface RotateResult {
-  step: Step;
+  step: RotationStep;
   taken: boolean;
   /** The phase of the rotation now: none without one. */
   phase: Rotation["phase"] | "none";
@@ -72,7 +72,7 @@ export const rotateAuthority: Operation = async (context, params) => {
 
 type After = Pick<RotateResult, "phase" | "next">;
 
-const TAKE: Record<Step, (context: OperationContext, rotation: Rotation) => Promise<After>> = {
+const TAKE: Record<RotationStep, (context: OperationContext, rotation: Rotation) => Promise<After>> = {
   async begin({ layout, run }) {
     const { phase } = await beginRotation(layout, await makePair(run.bucketId));
     return { phase, next: `${DEPLOY}, then \`ops ca rotate\`` };
@@ -96,8 +96,8 @@ function whyNot({ isBuilt, waiting, running }: AuthorityUse): string {
 }
 
 /** All steps, with what is done and what the next one waits for. */
-function tellPlan({ log }: OperationContext, next: Step, use: AuthorityUse): void {
-  const steps = Object.keys(STEPS) as Step[];
+function tellPlan({ log }: OperationContext, next: RotationStep, use: AuthorityUse): void {
+  const steps = Object.keys(STEPS) as RotationStep[];
   for (const step of steps) {
     const at = steps.indexOf(step) - steps.indexOf(next);
     const waits = step === next && step !== "begin" && (!use.isBuilt || use.waiting.length > 0);
