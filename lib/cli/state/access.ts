@@ -13,7 +13,7 @@ import { readActivity } from "../../run/activity.ts";
 import type { LogLines } from "../../run/log/log-view.ts";
 import type { Progress } from "../../run/progress.ts";
 import type { RunKind, RunStatus } from "../../run/protocol.ts";
-import { readRecord, runNamed, runNotFound } from "../../run/record.ts";
+import { type Actor, readRecord, runNamed, runNotFound } from "../../run/record.ts";
 import { takeBucket } from "../../run/recovery.ts";
 import type { Reads } from "../../server/reads.ts";
 import type { ShownRun } from "../../server/run-list.ts";
@@ -38,7 +38,7 @@ export type Summary = Awaited<ReturnType<Reads["summary"]>>;
 export interface WaitingStart {
   position: number;
   kind: string;
-  by: { address: string };
+  by: Actor;
   since: string;
 }
 /** What differs between two revisions. */

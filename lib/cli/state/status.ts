@@ -60,7 +60,8 @@ function lineText(waiting: readonly WaitingStart[]): string | null {
   const shown = waiting
     .slice(0, MOST_OTHERS)
     .map(
-      ({ position, kind, by, since }) => `${position}. ${kind} of ${by.address}, for ${spanOf(Date.now() - Date.parse(since))}`,
+      ({ position, kind, by, since }) =>
+        `${position}. ${kind} of ${by.name ?? by.address}, for ${spanOf(Date.now() - Date.parse(since))}`,
     );
   return [...shown, ...moreLine(waiting.length - shown.length)].join("\n");
 }
