@@ -12,7 +12,7 @@ export async function cookieWarning(root: string, buckets: readonly string[]): P
   const { openForReading } = await import("../../bucket/base/database.ts");
   const own = new Set(Object.values(networkInterfaces()).flatMap((found) => (found ?? []).map(({ address }) => address)));
   for (const id of buckets) {
-    const worker = workersOf(openForReading, layoutOf(path.join(root, id)).database).find(
+    const worker = builtWorkers(openForReading, layoutOf(path.join(root, id)).database).find(
       ({ host, connection }) => connection === "local" || own.has(host) || host === "localhost",
     );
     if (worker)
@@ -25,7 +25,7 @@ export async function cookieWarning(root: string, buckets: readonly string[]): P
 }
 
 /** The workers of a bucket; none where its database cannot be read, which is told elsewhere. */
-function workersOf(openForReading: typeof import("../../bucket/base/database.ts").openForReading, file: string) {
+function builtWorkers(openForReading: typeof import("../../bucket/base/database.ts").openForReading, file: string) {
   try {
     using db = openForReading(file);
     return catalogWorkers(db);
