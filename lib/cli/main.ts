@@ -19,6 +19,7 @@ import { BREAK_GLASS_FLAG } from "./base/start-flags.ts";
 import { jsonLine, printJson, toStderr, toStdout } from "./base/terminal.ts";
 import { AUDIT_COMMANDS } from "./commands/audit.ts";
 import { KEY_COMMANDS } from "./commands/keys.ts";
+import { PEOPLE_COMMANDS } from "./commands/people.ts";
 import { READING_COMMANDS } from "./commands/reading.ts";
 import { RUN_COMMANDS } from "./commands/runs.ts";
 import { SERVER_COMMANDS } from "./commands/server.ts";
@@ -74,6 +75,7 @@ export const COMMANDS: readonly Command[] = (
     ...UPKEEP_COMMANDS,
     ...WATCH_COMMANDS,
     ...KEY_COMMANDS,
+    ...PEOPLE_COMMANDS,
     ...SERVER_COMMANDS,
     ...AUDIT_COMMANDS,
     ...COMPLETION,

@@ -18,7 +18,7 @@ async function linesOf(root: string): Promise<AuditLine[]> {
 
 const NAMED = JSON.stringify({ tokens: [{ name: "ada" }], approvals: {} });
 
-test("CP-986 in a bucket of a server a command that changes something is in the server's audit, with its run and how it went", async (t) => {
+test("CP-996 in a bucket of a server a command that changes something is in the server's audit, with its run and how it went", async (t) => {
   const server = await TestServer.start(t);
   const bucket = await server.createBucket();
   makeWorkspace(bucket.folder, { jobs: { web: { version: "1.0.0", selectors: ["worker"] } }, workers: ["127.0.0.1"] });
@@ -51,7 +51,7 @@ test("CP-986 in a bucket of a server a command that changes something is in the 
   assert.equal((await verifyAudit(await chainFiles(server.root), { publicKey })).finding, null);
 });
 
-test("CP-986 once a root has named people, a change here wants --break-glass with a reason, and readings do not", async (t) => {
+test("CP-996 once a root has named people, a change here wants --break-glass with a reason, and readings do not", async (t) => {
   const server = await TestServer.start(t);
   const bucket = await server.createBucket();
   await server.stop();

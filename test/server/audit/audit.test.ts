@@ -55,7 +55,7 @@ async function blocked(root: string): Promise<() => void> {
   };
 }
 
-test("CP-980 a start and a stop of the server, a sign-in and a change each have their lines, with who, from where and the outcome", async (t) => {
+test("CP-990 a start and a stop of the server, a sign-in and a change each have their lines, with who, from where and the outcome", async (t) => {
   const server = await TestServer.start(t);
   const signedIn = await server.call("POST", "/api/auth/session");
   const made = await server.call("POST", "/api/buckets", { body: { project: "shop", name: "live" } });
@@ -108,7 +108,7 @@ test("a run has a line for its start, its cancel and its end, which agree with t
   assert.equal(cancel.request, cancelled.headers.get("x-request-id"));
 });
 
-test("CP-982 secrets are fingerprints, equal ones equal, commands are masked, and an upload has its size and its sum", async (t) => {
+test("CP-992 secrets are fingerprints, equal ones equal, commands are masked, and an upload has its size and its sum", async (t) => {
   const server = await TestServer.start(t);
   const bucket = await pushedBucket(server);
   const secret = "correct horse battery staple";
@@ -136,7 +136,7 @@ test("CP-982 secrets are fingerprints, equal ones equal, commands are masked, an
   assert.deepEqual(push?.facts, { upload: { size_bytes: bucket.archive.length, sha256 } });
 });
 
-test("CP-981 where a line cannot be written nothing is changed, but readings go on, and a cancel does and is written later", async (t) => {
+test("CP-991 where a line cannot be written nothing is changed, but readings go on, and a cancel does and is written later", async (t) => {
   const server = await TestServer.start(t);
   const bucket = await pushedBucket(server);
   server.hold();
@@ -170,7 +170,7 @@ test("CP-981 where a line cannot be written nothing is changed, but readings go 
   await requireVerified(server);
 });
 
-test("CP-983 requests that are refused are one line a minute and address, however many there are", async (t) => {
+test("CP-993 requests that are refused are one line a minute and address, however many there are", async (t) => {
   const server = await TestServer.start(t);
   for (let index = 0; index < 30; index++) await server.call("GET", "/api/buckets", { authorization: "Bearer wrong" });
   await server.call("POST", "/api/buckets", { authorization: null, body: { project: "p", name: "n" } });
@@ -254,7 +254,7 @@ test("the command of --audit-sink gets the lines of a server from its start to i
   await server.stop();
   const verdict = await verifyAudit([copy], { publicKey: head.public_key, head: head.hash });
   assert.deepEqual([verdict.ok, verdict.last?.n], [true, 4]);
-  const flags = { root: path.join(folder, "root"), token: "long enough for a token", "audit-sink": " " };
+  const flags = { root: path.join(folder, "root"), token: "long-enough-for-a-token", "audit-sink": " " };
   await assert.rejects(serverConfig(flags, {}), { code: "usage", message: /^--audit-sink is empty/ });
 });
 
