@@ -5,6 +5,9 @@ import { Failure } from "../../core/errors.ts";
 import { PRIVATE_FILE } from "../../core/files.ts";
 import { list } from "../../core/shape.ts";
 import type { Parsed, Target } from "../base/flags.ts";
+import type { ApiClient } from "../remote/client.ts";
+import { bucketNamed, expectAnswer, namedAnswer, PAGE, queryText } from "../remote/remote-bucket.ts";
+import { openServer } from "../remote/target.ts";
 import {
   auditWanted,
   exportAuditHere,
@@ -14,10 +17,7 @@ import {
   printHead,
   showAuditHere,
   showHeadHere,
-} from "../state/audit.ts";
-import type { ApiClient } from "./client.ts";
-import { bucketNamed, expectAnswer, namedAnswer, PAGE, queryText } from "./remote-bucket.ts";
-import { openServer } from "./target.ts";
+} from "./here.ts";
 
 const AUDIT = "/api/audit";
 const PAGE_LINES = 500;
