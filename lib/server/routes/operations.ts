@@ -110,6 +110,11 @@ export const OPERATION_ROUTES = [
       "Each run takes one step: `begin`, `issue`, `drop`. The run fails, and changes nothing, while running allocations are not " +
       "deployed with what the step before has changed; `waiting` in the result names them.",
   }),
+  start("ssh_key_rotate", {
+    description:
+      "The result has for each worker and jump host its `outcome`: `ok` where the new key lets in and the one before is gone. " +
+      "While `old_kept` is true some may know only the key before: both are offered, and the run fails. The next run goes on.",
+  }),
   start("run_command", {
     description:
       "Without `workers` and `labels`: all workers of the catalog, in its order. The script runs in the bucket's folder " +
