@@ -68,7 +68,14 @@ test("CP-913 CP-927 CP-928 CP-929 CP-930 there is no TOTP, session exchange, pus
 test("CP-910 the server's own token is the only one", async (t) => {
   const { server } = await setUp(t);
   const access = await AccessStore.open(accessFile(server.root), {});
-  const { text } = await access.create({ name: "anna", role: "admin", buckets: null, totp: "common", created_by: "root", lifetimeMs: undefined });
+  const { text } = await access.create({
+    name: "anna",
+    role: "admin",
+    buckets: null,
+    totp: "common",
+    created_by: "root",
+    lifetimeMs: undefined,
+  });
   await server.stop();
   await server.open();
   assert.equal((await server.call("GET", "/api/envs", { authorization: `Bearer ${text}` })).status, 401);

@@ -101,7 +101,7 @@ test("CP-940 CP-942 who may only read sees every view without orders; the first 
     assert.deepEqual(await orders.allTextContents(), [], view);
   }
   await reader.view(bucket, "deployments");
-  await reader.button("Deploy …").click();
+  await reader.button("Deploy …").click({ force: true });
   await reader.page.getByText("This needs the role deploy; you are cleo and have read.").waitFor();
   await reader.page.keyboard.press("Escape");
   await reader.page.getByRole("button", { name: "Session" }).click();
@@ -119,7 +119,7 @@ test("CP-940 who may deploy has those orders, and none of an admin", async () =>
   await deployer.button("Deploy …").click();
   await deployer.page.getByRole("dialog").getByRole("button", { name: "Cancel" }).click();
   await deployer.view(bucket, "source/snapshots");
-  await deployer.button("Create a snapshot …").click();
+  await deployer.button("Create a snapshot …").click({ force: true });
   await deployer.page.getByText("This needs the role admin; you are dora and have deploy.").waitFor();
   await deployer.page.keyboard.press("Escape");
   await deployer.view(bucket, "workers");
