@@ -6,8 +6,8 @@ import { ROUTES } from "../../lib/server/routes/table.ts";
 // @ts-expect-error: the console has no declarations.
 import { lackedRole, person } from "../../ui/base/person.js";
 
-/** Signing in and out is no order; a wish to wait for a bucket is given up by the page itself. */
-const NO_ORDER = /^\/api\/auth\/|\/queue\//;
+/** Signing in and out is no order; the page itself gives up a wish to wait; of proposals it is asked who may decide. */
+const NO_ORDER = /^\/api\/auth\/|\/(?:queue|proposals)\b/;
 
 test("CP-940 the console knows of each order which role it needs: that of the route table", (t) => {
   t.after(() => Object.assign(person, { role: "root" }));
