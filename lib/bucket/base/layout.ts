@@ -52,6 +52,8 @@ export function layoutOf(root: string) {
     revisionsFile: at(".ops", "revisions.json"),
     journal: at(".ops", "journal.json"),
     snapshots: at(".ops", "snapshots"),
+    /** Signs the snapshots of a bucket that stands alone; in none of them. */
+    signingKey: at(".ops", "signing.key"),
     /** What was unpacked for a restore. */
     restores: at(".ops", "restores"),
   };

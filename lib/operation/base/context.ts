@@ -4,7 +4,7 @@ import type { RunLog } from "../../bucket/base/logs.ts";
 import type { KvStore } from "../../bucket/kv/kv.ts";
 import type { ProcessIdentity } from "../../core/process.ts";
 import type { Launcher } from "../../core/spawn.ts";
-import { NO_DEPLOY, type Progress, type RunKind, type WaitReason } from "../../run/protocol.ts";
+import { NO_DEPLOY, type Progress, type RunKind, type RunSecrets, type WaitReason } from "../../run/protocol.ts";
 
 /** The run that an operation is carried out for. */
 interface RunIdentity {
@@ -22,6 +22,8 @@ export interface OperationContext {
   signal: AbortSignal;
   launcher: Launcher;
   run: RunIdentity;
+  /** What the run was given and nothing keeps, such as the passphrase of a snapshot. */
+  secrets?: RunSecrets | undefined;
   /** The server that has started the run; null on the command line. */
   server: ProcessIdentity | null;
   /** The run's progress: how far the run is and what it waits for. */
