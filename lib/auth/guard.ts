@@ -1,11 +1,19 @@
 import { Failure } from "../core/errors.ts";
 import type { HttpRequest } from "../http/message.ts";
 import { Attempts, BEARER_ATTEMPTS } from "./attempts.ts";
+import { ROOT_NAME, type Role } from "./role.ts";
 import { equalText, type Session, type Sessions } from "./session.ts";
 import type { TotpCodes } from "./totp.ts";
 
 /** Who makes a request, once that is proven. */
 export interface Identity {
+  /** The name of the token; `root` for the server's own. */
+  name: string;
+  role: Role;
+  /** The ids of the buckets that the token is for; undefined for all. */
+  buckets: readonly string[] | undefined;
+  /** The id of the token; undefined for the server's own. */
+  token: string | undefined;
   address: string;
   via: "bearer" | "session";
   /** The browser session; undefined for a bearer token. */
@@ -24,6 +32,9 @@ interface SecondFactor {
 export const SESSION_PATH = "/api/auth/session";
 /** Where a TOTP code becomes a TOTP session. */
 export const VERIFY_PATH = "/api/auth/totp/verify";
+
+/** Whose the server's own token is. */
+const OWN_TOKEN = { name: ROOT_NAME, role: "root", buckets: undefined, token: undefined } as const;
 
 const BEARER = /^bearer(?: +(\S+))?$/i;
 const SAFE_METHODS: ReadonlySet<string> = new Set(["GET", "HEAD"]);
@@ -58,7 +69,7 @@ export class Guard {
     const session = authorization === undefined ? this.#requireSession(request) : undefined;
     const via = session ? "session" : "bearer";
     // TOTP is last, so that nobody without token or session can use up the failures of all peers.
-    return { address: request.peer, via, session, totp: this.#requireTotp(request) };
+    return { ...OWN_TOKEN, address: request.peer, via, session, totp: this.#requireTotp(request) };
   }
 
   #requireToken({ peer, noted }: HttpRequest, authorization: string): void {

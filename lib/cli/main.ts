@@ -16,6 +16,7 @@ import {
   wantsJson,
 } from "./base/flags.ts";
 import { jsonLine, printJson, toStderr, toStdout } from "./base/terminal.ts";
+import { KEY_COMMANDS } from "./commands/keys.ts";
 import { READING_COMMANDS } from "./commands/reading.ts";
 import { RUN_COMMANDS } from "./commands/runs.ts";
 import { SERVER_COMMANDS } from "./commands/server.ts";
@@ -67,6 +68,7 @@ export const COMMANDS: readonly Command[] = [
   ...STATE_COMMANDS,
   ...READING_COMMANDS,
   ...UPKEEP_COMMANDS,
+  ...KEY_COMMANDS,
   ...SERVER_COMMANDS,
   ...COMPLETION,
   VERSION,

@@ -56,7 +56,7 @@ export const BODY_BYTES = 1024 * 1024;
 const CODES_BY_STATUS: readonly (readonly [status: number, ...FailureCode[]])[] = [
   [400, "invalid_request", "invalid_bucket_id", "invalid_source", "unknown_name"],
   [401, "unauthorized", "invalid_totp_code"],
-  [403, "totp_required", "csrf_failed"],
+  [403, "totp_required", "csrf_failed", "forbidden"],
   [404, "not_found", "bucket_not_found", "run_not_found", "file_not_found", "revision_not_found", "snapshot_not_found"],
   [404, "totp_disabled"],
   [405, "method_not_allowed"],
@@ -68,7 +68,7 @@ const CODES_BY_STATUS: readonly (readonly [status: number, ...FailureCode[]])[] 
   [422, "idempotency_mismatch"],
   [429, "rate_limited"],
   [500, "internal"],
-  [503, "shutting_down", "database_busy"],
+  [503, "shutting_down", "database_busy", "audit_unavailable"],
 ];
 
 /** The one table from what went wrong to the status of the answer. A code that is not in it is a 500. */

@@ -12,7 +12,8 @@ import { emptyFolder } from "../core/files.ts";
 import type { ProcessIdentity } from "../core/process.ts";
 import { Redactor } from "../core/redact.ts";
 import type { Launcher } from "../core/spawn.ts";
-import type { Orders, OutcomeMessage, Progress, RunKind } from "../run/protocol.ts";
+import type { Progress } from "../run/progress.ts";
+import type { Orders, OutcomeMessage, RunKind } from "../run/protocol.ts";
 import { type Operation, type OperationContext, ProgressBoard } from "./base/context.ts";
 import { masked } from "./base/outcome.ts";
 
@@ -58,7 +59,7 @@ interface RunInput {
  * (control-plane.md, Runs 3).
  */
 export async function perform(orders: Omit<Orders, "type">, input: RunInput): Promise<OutcomeMessage> {
-  const { runId, kind, bucketId, revision, by } = orders;
+  const { runId, kind, bucketId, revision, by, breakGlass } = orders;
   const started = performance.now();
   const layout = layoutOf(orders.bucketDir);
   const { logFormat: format, runOutputLimit: outputLimit } = await readOpsConf(layout, new Problems());
@@ -69,6 +70,7 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
   try {
     const source = revision === null ? "no known revision" : `revision ${revision}`;
     log.info(`${what} of bucket ${bucketId}, ${source}, run ${runId} by ${by}`);
+    if (breakGlass) log.warn(`BREAK GLASS: ${breakGlass}`);
     // A run that was killed left its staged files.
     await emptyFolder(layout.tmp);
     using db = openedFor(kind, layout);

@@ -1,7 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { woken } from "../core/async.ts";
 import { boolean, described, type Infer, list, object, oneOf, string } from "../core/shape.ts";
-import { RUN_STATUS, TIME } from "./protocol.ts";
+import { TIME } from "./progress.ts";
+import { RUN_STATUS } from "./protocol.ts";
 import { durationOf, ID, RUN_KIND, type RunRecord } from "./record.ts";
 
 /** The changes of a run: it begins, a cancel is accepted, it has ended. */
@@ -24,6 +25,13 @@ export const RUN_EVENTS = object({
   reset: described(boolean(), "Changes were missed: look at everything anew, then go on with `next`"),
 });
 type RunEvents = Infer<typeof RUN_EVENTS>;
+
+/** How long to wait for changes, and for which. */
+interface EventWait {
+  timeoutMs: number;
+  signal: AbortSignal;
+  isShown?: (event: RunEvent) => boolean;
+}
 
 const MOST_EVENTS = 1_000;
 
@@ -51,16 +59,22 @@ export class EventLog {
   }
 
   /**
-   * The changes after a place; waits up to `timeoutMs` while there is none. Without a place, and for an unknown place, the
-   * answer comes at once and holds the present place.
+   * The changes after a place; waits while there is none. Without a place, and for an unknown place, the answer comes at
+   * once and holds the present place.
    */
-  async after(place: string | undefined, timeoutMs: number, signal: AbortSignal): Promise<RunEvents> {
-    const seen = this.#seen(place);
+  async after(place: string | undefined, { timeoutMs, signal, isShown = () => true }: EventWait): Promise<RunEvents> {
+    const until = performance.now() + timeoutMs;
+    let seen = this.#seen(place);
     if (seen === undefined) return { items: [], next: this.#place(), reset: place !== undefined };
-    if (seen === this.#count && timeoutMs > 0) await woken(this.#waiting, timeoutMs, signal);
-    const first = this.#count - this.#events.length;
-    if (seen < first) return { items: [], next: this.#place(), reset: true };
-    return { items: this.#events.slice(seen - first), next: this.#place(), reset: false };
+    for (;;) {
+      const first = this.#count - this.#events.length;
+      if (seen < first) return { items: [], next: this.#place(), reset: true };
+      const items = this.#events.slice(seen - first).filter(isShown);
+      const leftMs = until - performance.now();
+      if (items.length > 0 || leftMs <= 0 || signal.aborted) return { items, next: this.#place(), reset: false };
+      seen = this.#count;
+      await woken(this.#waiting, leftMs, signal);
+    }
   }
 
   #countEnd(record: RunRecord): void {

@@ -17,11 +17,13 @@ import {
   nullable,
   object,
   oneOf,
+  optional,
   quote,
   type Shape,
   string,
 } from "../core/shape.ts";
-import { NO_DEPLOY, type Progress, RUN_KINDS, RUN_STATUS, RUNS, type RunKind, type RunParams, TIME } from "./protocol.ts";
+import { NO_DEPLOY, type Progress, TIME } from "./progress.ts";
+import { RUN_KINDS, RUN_STATUS, RUNS, type RunKind, type RunParams, secretsApart } from "./protocol.ts";
 
 /** The id of a bucket, a run or a revision. */
 export const ID: Shape<string> = {
@@ -29,10 +31,20 @@ export const ID: Shape<string> = {
   schema: { type: "string", format: "uuid", examples: ["0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70"] },
 };
 
-/** The shape of {@link Actor}. */
-export const ACTOR = object({ address: string(), via: oneOf("bearer", "session", "cli") });
 /** Who asked for something. */
-export type Actor = Infer<typeof ACTOR>;
+export interface Actor {
+  /** The name of the token; undefined on the command line and in earlier records. */
+  name?: string | undefined;
+  address: string;
+  via: "bearer" | "session" | "cli";
+}
+
+/** The shape of {@link Actor}. */
+export const ACTOR: Shape<Actor> = object({
+  name: described(optional(string()), "The name of the token; missing on the command line and in earlier records"),
+  address: string(),
+  via: oneOf("bearer", "session", "cli"),
+});
 
 /** An action on a run: what, when and by whom. */
 const AUDIT_ENTRY = object({
@@ -51,6 +63,7 @@ export const RUN_FIELDS = {
   bucket_id: ID,
   origin: oneOf("server", "cli"),
   kind: RUN_KIND,
+  break_glass: described(nullable(string()), "Why an admin went past an approval or a freeze; null where nobody did"),
   // Never holds a secret.
   params: described(anything({ type: "object" }) as Shape<RunParams>, "The parameters that were given"),
   revision: described(nullable(ID), "The source revision that the run works with; null where none is known"),
@@ -70,20 +83,26 @@ export interface StartKey {
   sum: string;
 }
 
-/** Who asked for a run, in which request, and with which key. */
+/** Who asked for a run, in which request, with which key, and why it goes past what holds it back. */
 export interface AskedFor {
   actor: Actor;
   requestId: string | null;
   start_key?: StartKey;
+  breakGlass?: string | undefined;
 }
 
 /** `server-run.json`. The key stands in the record so that one write decides: no run without its key, no key without its run. */
 export type RunRecord = { [K in keyof typeof RUN_FIELDS]: Infer<(typeof RUN_FIELDS)[K]> } & { start_key?: StartKey };
 
-/** Who asked for a run, in words: `bearer from 192.0.2.7`. */
-export function askedBy({ audit }: RunRecord): string {
-  const { via = "cli", address = "" } = audit[0]?.actor ?? {};
-  return via === "cli" ? `${address} on the command line` : `${via} from ${address}`;
+/** Who asked for a run, in words. */
+export function askedBy({ audit }: Pick<RunRecord, "audit">): string {
+  return actorText(audit[0]?.actor ?? { address: "", via: "cli" });
+}
+
+/** `ada, session from 192.0.2.7`; in records of earlier programs without the name. */
+export function actorText({ name, via, address }: Actor): string {
+  if (via === "cli") return `${address} on the command line`;
+  return `${name === undefined ? "" : `${name}, `}${via} from ${address}`;
 }
 
 /** control-plane.md, States and transitions: the error of a run that was active when its server stopped, verbatim. */
@@ -99,11 +118,12 @@ export async function createRecord(
   layout: Layout,
   start: Pick<RunRecord, "id" | "bucket_id" | "origin" | "params"> & { kind: RunKind } & AskedFor,
 ): Promise<RunRecord & { kind: RunKind }> {
-  const { actor, requestId, ...given } = start;
+  const { actor, requestId, breakGlass, ...given } = start;
   const now = new Date().toISOString();
   const record: RunRecord & { kind: RunKind } = {
     ...given,
     // These come before the result, like the key of the start: a reader of the head reads no further.
+    break_glass: breakGlass === undefined ? null : await maskedReason(layout, breakGlass),
     params: await withoutSecrets(layout, given.kind, given.params),
     revision: await revisionOf(layout, given.params),
     ...begun(now),
@@ -134,7 +154,8 @@ async function revisionOf(layout: Layout, { revision }: RunParams): Promise<stri
 
 /** The parameters of a run as they may be stored: people write secrets of the bucket into commands, which are masked. */
 async function withoutSecrets(layout: Layout, kind: RunKind, params: RunParams): Promise<RunParams> {
-  return kind === "run_command" ? { ...params, command: await maskedText(layout, String(params.command)) } : params;
+  if (kind === "run_command") return { ...params, command: await maskedText(layout, String(params.command)) };
+  return secretsApart(kind, params).params;
 }
 
 /** A text that people wrote, with the bucket's secrets masked. */
@@ -145,6 +166,14 @@ export async function maskedText(layout: Layout, text: string): Promise<string> 
   const redactor = new Redactor();
   for (const { value } of new KvStore(db, await loadKvKey(layout)).secrets()) redactor.add(value);
   return redactor.apply(text);
+}
+
+/** The same for a reason; where the database is damaged, nobody can tell what its secrets are. */
+async function maskedReason(layout: Layout, text: string): Promise<string> {
+  return await maskedText(layout, text).catch((error: unknown) => {
+    if (error instanceof Failure && error.code === "database_damaged") return text;
+    throw error;
+  });
 }
 
 /** Notes an action in the record; the caller saves it. */
@@ -243,6 +272,7 @@ function damagedRecord(layout: Layout, id: string, text: string): RunRecord {
     id,
     bucket_id: path.basename(layout.root),
     origin: "server",
+    break_glass: null,
     params: {},
     revision: null,
     kind: Object.hasOwn(RUNS, kind) ? (kind as RunKind) : "unknown",

@@ -1,3 +1,4 @@
+import { settleAuthority } from "../bucket/base/authority-change.ts";
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
 import { acquireLock, type BucketLock, isOwned, readLock, takeOver } from "../bucket/base/lock.ts";
 import { RunLog } from "../bucket/base/logs.ts";
@@ -24,13 +25,14 @@ import {
 
 /**
  * Takes the lock of a bucket for a run and settles what a killed process left there: the run whose lock was taken over
- * gets its end state, and an interrupted change of the source is finished or undone. Throws `bucket_busy`.
+ * gets its end state, and an interrupted change of the source or of the CA is finished or undone. Throws `bucket_busy`.
  */
 export async function takeBucket(layout: Layout, runId: string, command: string): Promise<BucketLock> {
   const lock = await acquireLock(layout, runId, command);
   try {
     if (lock.abandoned !== undefined) await settleRun(layout, lock.abandoned);
     await recoverSource(layout);
+    await settleAuthority(layout);
     return lock;
   } catch (error) {
     await lock.release();
@@ -41,7 +43,7 @@ export async function takeBucket(layout: Layout, runId: string, command: string)
 /**
  * Settles a bucket at the start of a server (decisions: Runs, Startup). Processes of runs that outlived their server are
  * ended, then their groups, then the lock is removed. Every run that is `running` although no process carries it out
- * gets its end state, and an interrupted change of the source is finished or undone. A bucket that a living command holds
+ * gets its end state, and an interrupted change of the source or of the CA is finished or undone. A bucket that a living command holds
  * is left alone, but for its earlier runs. Answers a sentence for each run that was settled.
  */
 export async function recoverBucket(layout: Layout): Promise<string[]> {
@@ -51,6 +53,7 @@ export async function recoverBucket(layout: Layout): Promise<string[]> {
   await using _ = await acquireLock(layout, uuidV7(), "recovery");
   const settled = await settleRuns(layout);
   await recoverSource(layout);
+  await settleAuthority(layout);
   await pruneHistory(layout);
   return settled;
 }

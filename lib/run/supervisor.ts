@@ -11,14 +11,13 @@ import { endGroup, type GroupIdentity, identify, isGroupAlive, signalProcess } f
 import { faultPoint, selfArguments } from "../core/self.ts";
 import type { Channel, Launcher } from "../core/spawn.ts";
 import { EventLog } from "./events.ts";
+import type { Progress } from "./progress.ts";
 import {
   CANCEL_WAIT_MS,
   type FromWorker,
   type OutcomeMessage,
-  type Progress,
   type RunKind,
   type RunParams,
-  type RunSecrets,
   secretsApart,
   type Task,
 } from "./protocol.ts";
@@ -50,13 +49,10 @@ const SLOTS = 2 * availableParallelism();
 export interface Reservation {
   readonly runId: string;
   /** Starts the run's process, or has the run wait for a free slot; from then on the run ends by itself. */
-  start(asked: RunParams, by: AskedFor): Promise<void>;
+  start(params: RunParams, by: AskedFor): Promise<void>;
   /** Frees the bucket again; nothing of the run remains. */
   release(): Promise<void>;
 }
-
-/** Parameters and secrets of a run, in memory only. */
-type Asked = ReturnType<typeof secretsApart>;
 
 interface ActiveRun {
   layout: Layout;
@@ -88,8 +84,8 @@ export class Supervisor {
   readonly #log: (message: string) => void;
   readonly #slots: number;
   readonly #active = new Map<string, ActiveRun>();
-  /** The active runs that wait for a free slot, with what they were asked for; they begin in this order. */
-  readonly #queue = new Map<ActiveRun, Asked>();
+  /** The active runs that wait for a free slot, with their parameters; they begin in this order. */
+  readonly #queue = new Map<ActiveRun, RunParams>();
   /** What happens to the runs. */
   readonly events = new EventLog();
   #stopping = false;
@@ -118,11 +114,7 @@ export class Supervisor {
     const lock = await this.#take(layout, id, kind);
     return {
       runId: id,
-      start: (asked, by) => {
-        const { params, secrets } = secretsApart(kind, asked);
-        const start = { id, bucket_id: bucketId, origin: "server" as const, kind, params, ...by };
-        return this.#start(layout, lock, start, secrets);
-      },
+      start: (params, by) => this.#start(layout, lock, { id, bucket_id: bucketId, origin: "server", kind, params, ...by }),
       release: () => lock.release(),
     };
   }
@@ -216,7 +208,7 @@ export class Supervisor {
     return take(layout, runId, command);
   }
 
-  async #start(layout: Layout, lock: BucketLock, start: Parameters<typeof createRecord>[1], secrets: RunSecrets): Promise<void> {
+  async #start(layout: Layout, lock: BucketLock, start: Parameters<typeof createRecord>[1]): Promise<void> {
     const record = await createRecord(layout, start);
     const { promise: ended, resolve: hasEnded } = Promise.withResolvers<void>();
     const run: ActiveRun = {
@@ -237,7 +229,7 @@ export class Supervisor {
     this.#active.set(record.id, run);
     faultPoint("run: recorded");
     this.events.add("started", record);
-    this.#queue.set(run, { params: start.params, secrets });
+    this.#queue.set(run, start.params);
     await this.#beginNext();
     if (this.#queue.has(run)) run.progress = queuedSince(record.created_at);
   }
@@ -247,12 +239,12 @@ export class Supervisor {
     const [next] = this.#queue;
     const taken = [...this.#active.values()].filter(({ hasSlot }) => hasSlot).length;
     if (!next || taken >= this.#slots) return;
-    const [run, asked] = next;
+    const [run, params] = next;
     this.#queue.delete(run);
     run.hasSlot = true;
     run.progress = null;
     try {
-      await this.#launch(run, asked);
+      await this.#launch(run, params);
     } catch (error) {
       run.stopped ??= messageOf(error);
       if (run.channel) signalProcess(-run.channel.pid, "SIGKILL");
@@ -260,7 +252,7 @@ export class Supervisor {
     }
   }
 
-  async #launch(run: ActiveRun, asked: Asked): Promise<void> {
+  async #launch(run: ActiveRun, params: RunParams): Promise<void> {
     const { layout, record, lock } = run;
     const output = openRegularSync(runLayout(layout, record.id).activity, APPEND);
     try {
@@ -277,8 +269,17 @@ export class Supervisor {
     if (identity) await lock.addHolder(identity);
     // A request to stop that came before there was a process could not reach it.
     if (isCancelled(record) || run.stopped !== undefined) throw cancelledFailure();
-    const { id: runId, bucket_id: bucketId, kind, revision } = record;
-    const orders = { runId, bucketDir: layout.root, bucketId, kind, ...asked, revision, by: askedBy(record) };
+    const { id: runId, bucket_id: bucketId, kind, revision, break_glass: breakGlass } = record;
+    const orders = {
+      runId,
+      bucketDir: layout.root,
+      bucketId,
+      kind,
+      ...secretsApart(kind, params),
+      revision,
+      by: askedBy(record),
+      breakGlass,
+    };
     run.channel.send({ type: "orders", ...orders });
     faultPoint("run: ordered");
   }

@@ -20,6 +20,7 @@ import { readConsole } from "./console-files.ts";
 import type { Services } from "./context.ts";
 import { Lines } from "./line.ts";
 import { LogReadings } from "./log-readings.ts";
+import { requireAllowed } from "./people/permission.ts";
 import { Readers } from "./reading.ts";
 import { ROUTES } from "./routes/table.ts";
 import { RunList } from "./run-list.ts";
@@ -135,6 +136,7 @@ function answer(request: HttpRequest, own: { files: StaticFiles; guard: Guard; s
   if (isFile) return own.files.answer(request);
   // Only an admitted client learns why there is no route.
   const wanted = found ?? findRoute(ROUTES, request);
+  requireAllowed(identity, wanted.route.role, wanted.params.bucket_id);
   return callRoute(wanted, request, { ...own.services, identity });
 }
 

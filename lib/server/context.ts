@@ -10,6 +10,7 @@ import type { Supervisor } from "../run/supervisor.ts";
 import type { ReadThread } from "./beside.ts";
 import type { Lines } from "./line.ts";
 import type { LogReadings } from "./log-readings.ts";
+import { type Needs, requireExactly } from "./people/permission.ts";
 import type { Readers } from "./reading.ts";
 import type { RunList } from "./run-list.ts";
 
@@ -42,11 +43,17 @@ export interface Context extends Services {
 }
 
 /** An entry of the server's route table. */
-export type ServerRoute = Route<Context>;
+export type ServerRoute = Route<Context> & { role: Needs<never, Context> };
+
+/** A route, with the role that it needs ({@link RoleRule}). */
+type Definition<Q extends QueryFields, B, A> = Omit<Route<Context, Q, B>, "handle"> & {
+  role: Needs<NoInfer<A>, Context>;
+  handle(call: A, context: Context): Promise<Answer>;
+};
 
 /** Lets the types of a route's query and body follow from its shapes. */
-export function route<Q extends QueryFields, B>(definition: Route<Context, Q, B>): ServerRoute {
-  return definition as unknown as ServerRoute;
+export function route<Q extends QueryFields, B>(definition: Definition<Q, B, Call<Q, B>>): ServerRoute {
+  return { ...definition, handle: permitted(definition) } as unknown as ServerRoute;
 }
 
 /** A request about a bucket. */
@@ -55,16 +62,23 @@ export interface BucketCall<Q extends QueryFields = QueryFields, B = unknown> ex
 }
 
 /** A {@link route} whose path goes on behind the id of a bucket, which the handler gets. May fail with `bucket_not_found`. */
-export function bucketRoute<Q extends QueryFields, B>(
-  definition: Omit<Route<Context, Q, B>, "handle"> & { handle(call: BucketCall<Q, B>, context: Context): Promise<Answer> },
-): ServerRoute {
-  return route({
+export function bucketRoute<Q extends QueryFields, B>(definition: Definition<Q, B, BucketCall<Q, B>>): ServerRoute {
+  const handle = permitted(definition);
+  return {
     ...definition,
     path: `/api/buckets/{bucket_id}${definition.path}`,
     failures: ["bucket_not_found", ...(definition.failures ?? [])],
-    async handle(call, context) {
+    async handle(call: Call<Q, B>, context: Context) {
       const bucket = findBucket(context.root, call.params.bucket_id ?? "");
-      return definition.handle({ ...call, bucket }, context);
+      return handle({ ...call, bucket }, context);
     },
-  });
+  } as unknown as ServerRoute;
+}
+
+/** The handler behind what remains to be checked once the body is read. */
+function permitted<A>({ role, handle }: Pick<Definition<QueryFields, unknown, A>, "role" | "handle">): typeof handle {
+  return async (call, context) => {
+    requireExactly(role, call, context);
+    return handle(call, context);
+  };
 }

@@ -5,6 +5,7 @@ import type { Schema } from "../core/shape.ts";
 import { HTTP_STATUS } from "../http/message.ts";
 import type { QueryFields } from "../http/router.ts";
 import type { ServerRoute } from "./context.ts";
+import { ruleOf } from "./people/permission.ts";
 import { COMPONENTS, component } from "./routes/shapes.ts";
 
 /** The parameters of paths, each with its description and an example. */
@@ -135,12 +136,20 @@ function operation(route: ServerRoute, tag: string): Schema {
     operationId: operationId(route),
     tags: [tag],
     summary: route.summary,
-    description: route.description,
+    description: [route.description, roleText(route)].filter(Boolean).join(" "),
+    "x-ops-role": ruleOf(route.role).role,
     ...(parameters.length > 0 && { parameters }),
     ...requestBody(route),
     "x-command": commandLine(route),
     responses: { [route.answer.status]: success(route), ...partial(route), ...failures(route) },
   };
+}
+
+/** What the column `role` says, in words. */
+function roleText({ role: needs }: ServerRoute): string {
+  const { role, or, everywhere } = ruleOf(needs);
+  const lesser = or ? `; \`${or.role}\` is enough ${or.says}` : "";
+  return `Needs the role \`${role}\`${lesser}${everywhere ? ", and a token of all buckets" : ""}.`;
 }
 
 function failureExample(code: string): Schema {
@@ -230,16 +239,19 @@ function failures(route: ServerRoute): Schema {
 }
 
 /** The failures of the checks before the handlers. */
-function commonFailures({ method, path, body, answer }: ServerRoute): FailureCode[] {
+function commonFailures({ method, path, role, body, answer }: ServerRoute): FailureCode[] {
+  const isForAll = role === "read" && !path.startsWith(BUCKET_PREFIX);
   return [
     "invalid_request",
     "unauthorized",
     ...(method === "GET" ? [] : (["csrf_failed"] as const)),
     ...(path === VERIFY_PATH ? [] : (["totp_required"] as const)),
+    ...(isForAll ? [] : (["forbidden"] as const)),
     ...(body ? (["payload_too_large", "unsupported_media_type"] as const) : []),
     ...(answer.ranges ? (["range_not_satisfiable"] as const) : []),
     "rate_limited",
     "internal",
+    ...(method === "GET" || path.endsWith("/cancel") ? [] : (["audit_unavailable"] as const)),
     "shutting_down",
   ];
 }

@@ -3,12 +3,14 @@ import { busyFailure, heldBy } from "../bucket/base/lock.ts";
 import { loadKvKey } from "../bucket/kv/kv-access.ts";
 import { sleep } from "../core/async.ts";
 import { Failure } from "../core/errors.ts";
-import { described, integer, optional, string, withExample } from "../core/shape.ts";
+import { described, integer, isNote, optional, type Report, refined, type Shape, string, withExample } from "../core/shape.ts";
 import { type Answer, invalidRequest, json } from "../http/message.ts";
 import { type RunKind, type RunParams, secretsApart } from "../run/protocol.ts";
 import { type RunRecord, runOfKey, type StartKey } from "../run/record.ts";
 import type { BucketCall, Context } from "./context.ts";
 import type { Hold } from "./line.ts";
+import { actorOf } from "./people/actor.ts";
+import { requireRole } from "./people/permission.ts";
 import { pollMs } from "./routes/shapes.ts";
 
 const KEY = withExample(
@@ -17,6 +19,22 @@ const KEY = withExample(
 );
 /** How often the next in line looks whether its bucket is free. */
 const LOOK_MS = 200;
+
+/** A header that holds a note: one line, percent-encoded, since headers are ASCII. */
+export function encodedNote(example: string): Shape<string> {
+  return withExample(refined(string({ max: 2_400 }), noteOf), example);
+}
+
+function noteOf(encoded: string, path: string, report: Report): string {
+  try {
+    const note = decodeURIComponent(encoded);
+    if (isNote(note)) return note;
+  } catch {
+    // Told below.
+  }
+  report(path, "expected one line of at most 200 characters, percent-encoded");
+  return "";
+}
 
 /** The headers of every route that starts a run. */
 export const START_HEADERS = {
@@ -27,6 +45,12 @@ export const START_HEADERS = {
     described(
       integer({ min: 0, max: 86_400 }),
       "Seconds to wait in line where the bucket is busy, at most 60 in one request; goes with Idempotency-Key",
+    ),
+  ),
+  "Ops-Break-Glass": optional(
+    described(
+      encodedNote("The%20site%20is%20down"),
+      "As an admin, go past what holds the run back, for this reason: one line of at most 200 characters, percent-encoded UTF-8",
     ),
   ),
 };
@@ -43,6 +67,7 @@ export async function startRun(call: BucketCall, kind: RunKind, context: Context
   const { "Idempotency-Key": key, "Ops-Wait": wait } = call.headers as { "Idempotency-Key"?: string; "Ops-Wait"?: number };
   if (wait !== undefined && key === undefined)
     throw invalidRequest([{ path: "Ops-Wait", message: "goes only with Idempotency-Key" }]);
+  if (call.headers["Ops-Break-Glass"] !== undefined) requireRole(context.identity, "admin");
   const start = new Start(call, kind, context, prepare);
   const started = key === undefined ? start.once() : wait === undefined ? start.onceFor(key) : start.inLine(key, wait);
   return json(202, { run_id: await started });
@@ -76,9 +101,14 @@ class Start {
       // Whoever gave the place up has been told that nothing starts.
       if (place?.leave() === false) throw busyFailure();
       const params = await this.#prepare(reservation.runId, this.#body);
-      const { address, via } = identity;
       const start_key = key === undefined ? undefined : { key, sum: await this.#sum() };
-      await reservation.start(params, { actor: { address, via }, requestId: request.id, ...(start_key && { start_key }) });
+      const breakGlass = this.#call.headers["Ops-Break-Glass"] as string | undefined;
+      await reservation.start(params, {
+        actor: actorOf(identity),
+        requestId: request.id,
+        ...(start_key && { start_key }),
+        breakGlass,
+      });
       return reservation.runId;
     } catch (error) {
       await reservation.release();
@@ -105,9 +135,8 @@ class Start {
     const { bucket, request } = this.#call;
     const { lines, identity } = this.#context;
     const until = performance.now() + pollMs(waitS);
-    const { address, via } = identity;
     const since = new Date().toISOString();
-    using place = lines.enter(bucket.id, { key, kind: this.#kind, by: { address, via }, since });
+    using place = lines.enter(bucket.id, { key, kind: this.#kind, by: actorOf(identity), since });
     for (;;) {
       try {
         return await this.onceFor(key, place);
@@ -155,7 +184,8 @@ class Start {
     // A passphrase must not be guessed from the sum either.
     const body = given && secretsApart(this.#kind, given as RunParams).params;
     const { "Idempotency-Key": _, "Ops-Wait": __, ...said } = headers as Record<string, unknown>;
-    const asked = [request.method, request.path, query, said, body ?? (await this.#body.sum()), this.#context.identity.via];
+    const { name, via } = this.#context.identity;
+    const asked = [request.method, request.path, query, said, body ?? (await this.#body.sum()), via, name];
     const secret = this.#kind === "run_command" ? await loadKvKey(bucket.layout) : "";
     return createHmac("sha256", secret).update(JSON.stringify(asked)).digest("hex");
   }

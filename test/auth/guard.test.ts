@@ -30,6 +30,10 @@ test("CP-286 the right bearer token is admitted", () => {
   const { guard } = setUp();
   for (const scheme of ["Bearer", "bearer", "BEARER"])
     assert.deepEqual(guard.admit(requestOf({ authorization: `${scheme} ${TOKEN}` })), {
+      name: "root",
+      role: "root",
+      buckets: undefined,
+      token: undefined,
       address: "10.0.0.1",
       via: "bearer",
       session: undefined,

@@ -76,7 +76,7 @@ test("CP-151 CP-163 CP-164 HR-087 HR-099 HR-104 HR-105 HR-119 push, build, deplo
   );
   assert.match(
     upgrade.text,
-    /^deploy of bucket [\da-f-]{36}, revision [\da-f-]{36}, run [\da-f-]{36} by bearer from 127\.0\.0\.1\n/,
+    /^deploy of bucket [\da-f-]{36}, revision [\da-f-]{36}, run [\da-f-]{36} by root, bearer from 127\.0\.0\.1\n/,
   );
   assert.match(upgrade.text, /base: batch 1 of 2 \(update\): restart on 127\.0\.0\.1\n/);
   const { body } = await server.call<{ items: Run[] }>("GET", `/api/buckets/${bucket}/runs`);

@@ -7,7 +7,7 @@ import { type TestContext, test } from "node:test";
 import { type Layout, layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
 import { acquireLock, type LockContent, readLock } from "../../lib/bucket/base/lock.ts";
 import { identify } from "../../lib/core/process.ts";
-import type { Progress } from "../../lib/run/protocol.ts";
+import type { Progress } from "../../lib/run/progress.ts";
 import { LocalServer, ops, PROGRAM, type Run } from "../../scripts/local-server.ts";
 import { runningConfiguration, WORKERS, writeServices } from "../helpers/service.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";

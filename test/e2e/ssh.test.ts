@@ -4,7 +4,7 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { layoutOf } from "../../lib/bucket/base/layout.ts";
 import { hasMembers, isGroupAlive, signalProcess } from "../../lib/core/process.ts";
-import type { Progress } from "../../lib/run/protocol.ts";
+import type { Progress } from "../../lib/run/progress.ts";
 import { LocalServer, type Run } from "../../scripts/local-server.ts";
 import { runningConfiguration, type ServiceOptions, serviceHistory, WORKERS, writeServices } from "../helpers/service.ts";
 import { keepersOf, SshFleet, sshFolders } from "../helpers/ssh-fleet.ts";

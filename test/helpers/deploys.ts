@@ -11,7 +11,7 @@ import { sshKeyFile } from "../../lib/bucket/workspace/ssh-key.ts";
 import { Failure } from "../../lib/core/errors.ts";
 import { build } from "../../lib/operation/build/build.ts";
 import { deploy } from "../../lib/operation/deploy/deploy.ts";
-import { NO_DEPLOY, type Progress } from "../../lib/run/protocol.ts";
+import { NO_DEPLOY, type Progress } from "../../lib/run/progress.ts";
 import { makeKey } from "../../scripts/private-sshd.ts";
 import { temporaryFolder } from "./temporary.ts";
 import { makeBucket, makeWorkspace, type TestBucket } from "./workspace.ts";

@@ -20,7 +20,7 @@ import type { Place } from "../../lib/operation/reach/tree-drift.ts";
 import type { FileDigests } from "../../lib/plan/changes.ts";
 import { type DeployPlan, type PlannedAllocation, plannedFiles } from "../../lib/plan/deploy-plan.ts";
 import { PASSES } from "../../lib/plan/rollout.ts";
-import { NO_DEPLOY } from "../../lib/run/protocol.ts";
+import { NO_DEPLOY } from "../../lib/run/progress.ts";
 import type { TreeDrift } from "../../lib/transport/files/compare.ts";
 import { seeded } from "./random.ts";
 import { changeBucket, SHOWS_SEQUENCE, SIMULATED, simulatedBucket, startOver } from "./simulated-bucket.ts";

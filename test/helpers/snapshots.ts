@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import type { TestContext } from "node:test";
 import { gunzipSync, gzipSync } from "node:zlib";
@@ -114,7 +114,7 @@ export async function writeEntries(
   file: string,
   entries: readonly Entry[],
   manifest: Record<string, unknown> = {},
-  keyFile = path.join(mkdtempSync(path.join(path.dirname(file), "signer-")), "key"),
+  keyFile = path.join(path.dirname(path.dirname(file)), "signer-of-this-test.key"),
 ): Promise<void> {
   const [first, ...rest] = entries;
   assert.ok(first?.content);

@@ -11,14 +11,14 @@ function add(log: EventLog, ...ids: number[]): void {
 }
 
 async function idsAfter(log: EventLog, place: string) {
-  const { items, next, reset } = await log.after(place, 0, STAY);
+  const { items, next, reset } = await log.after(place, { timeoutMs: 0, signal: STAY });
   return { ids: items.map(({ run_id }) => Number(run_id)), next, reset };
 }
 
 test("without a place the present one is answered at once, and from there on all changes come in order", async () => {
   const log = new EventLog();
   add(log, 1);
-  const { items, next, reset } = await log.after(undefined, 60_000, STAY);
+  const { items, next, reset } = await log.after(undefined, { timeoutMs: 60_000, signal: STAY });
   assert.deepEqual([items, reset], [[], false]);
   add(log, 2, 3);
   const found = await idsAfter(log, next);
@@ -29,31 +29,31 @@ test("without a place the present one is answered at once, and from there on all
 
 test("who waits is woken by the change, all of them", async () => {
   const log = new EventLog();
-  const { next } = await log.after(undefined, 0, STAY);
-  const waiting = [1, 2, 3].map(() => log.after(next, 60_000, STAY));
+  const { next } = await log.after(undefined, { timeoutMs: 0, signal: STAY });
+  const waiting = [1, 2, 3].map(() => log.after(next, { timeoutMs: 60_000, signal: STAY }));
   add(log, 7);
   for (const found of await Promise.all(waiting)) assert.equal(found.items[0]?.run_id, "7");
 });
 
 test("without a change the answer comes after the timeout, and at once when the caller leaves", async () => {
   const log = new EventLog();
-  const { next } = await log.after(undefined, 0, STAY);
-  assert.deepEqual(await log.after(next, 20, STAY), { items: [], next, reset: false });
+  const { next } = await log.after(undefined, { timeoutMs: 0, signal: STAY });
+  assert.deepEqual(await log.after(next, { timeoutMs: 20, signal: STAY }), { items: [], next, reset: false });
   const leave = new AbortController();
-  const waiting = log.after(next, 60_000, leave.signal);
+  const waiting = log.after(next, { timeoutMs: 60_000, signal: leave.signal });
   leave.abort();
   assert.deepEqual(await waiting, { items: [], next, reset: false });
 });
 
 test("a place that is older than 1,000 changes, of another server or no place at all says that changes were missed", async () => {
   const log = new EventLog();
-  const { next } = await log.after(undefined, 0, STAY);
+  const { next } = await log.after(undefined, { timeoutMs: 0, signal: STAY });
   add(log, ...Array.from({ length: 1_000 }, (_, index) => index));
   assert.equal((await idsAfter(log, next)).ids.length, 1_000);
   add(log, 1_000);
-  const other = (await new EventLog().after(undefined, 0, STAY)).next;
+  const other = (await new EventLog().after(undefined, { timeoutMs: 0, signal: STAY })).next;
   for (const place of [next, other, "x", "", `${next}9999`, next.replace(/\d+$/, "-1")]) {
-    const found = await log.after(place, 60_000, STAY);
+    const found = await log.after(place, { timeoutMs: 60_000, signal: STAY });
     assert.deepEqual([found.items, found.reset], [[], true], place);
     assert.deepEqual((await idsAfter(log, found.next)).reset, false);
   }
@@ -65,4 +65,22 @@ test("runs that have ended are counted by kind and status, with their time, whic
   for (const finished_at of ["2026-01-01T00:00:02.500Z", "2026-01-01T00:00:00.500Z", "2025-12-31T00:00:00.000Z"])
     log.add("ended", { ...RUN, id: "1", status: "failed", created_at: "2026-01-01T00:00:00.000Z", finished_at });
   assert.deepEqual([...log.ended.values()], [{ kind: "build", status: "failed", count: 3, seconds: 3 }]);
+});
+
+test("who may not know of a bucket is not woken by its changes, and goes on behind them", async () => {
+  const log = new EventLog();
+  const { next } = await log.after(undefined, { timeoutMs: 0, signal: STAY });
+  const isShown = (event: { bucket_id: string }) => event.bucket_id === "mine";
+  const waiting = log.after(next, { timeoutMs: 60_000, signal: STAY, isShown });
+  add(log, 1, 2);
+  log.add("started", { ...RUN, bucket_id: "mine", id: "3" });
+  const { items, next: behind } = await waiting;
+  assert.deepEqual(
+    items.map(({ run_id }) => run_id),
+    ["3"],
+  );
+  add(log, 4);
+  const nothing = await log.after(behind, { timeoutMs: 0, signal: STAY, isShown });
+  assert.deepEqual(nothing.items, []);
+  assert.deepEqual((await idsAfter(log, nothing.next)).ids, [], "what is not shown is passed over");
 });

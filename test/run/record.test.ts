@@ -4,7 +4,9 @@ import { test } from "node:test";
 import { type Layout, layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import {
+  actorText,
   addAudit,
+  askedBy,
   createRecord,
   type RunRecord,
   readRecord,
@@ -51,6 +53,16 @@ test("CP-140 CP-141 CP-142 CP-144 a run that began has its folder, status, times
   assert.equal(record?.status, "running");
   assert.match(record?.created_at ?? "", /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
   assert.deepEqual(record?.audit, [{ at: record?.created_at, action: "start", actor, request_id: "r" }]);
+});
+
+test("CP-503 a record says who asked by name, and one of an earlier program shows what is there", async (t) => {
+  const layout = layoutOf(temporaryFolder(t));
+  const record = await addRun(layout, 0);
+  assert.equal(askedBy(readRecord(layout, record.id) as RunRecord), "bearer from 127.0.0.1");
+  const named = { ...record, audit: record.audit.map((entry) => ({ ...entry, actor: { name: "ada", ...actor } })) };
+  await saveRecord(layout, named);
+  assert.equal(askedBy(readRecord(layout, record.id) as RunRecord), "ada, bearer from 127.0.0.1");
+  assert.equal(actorText({ address: "ada@desk", via: "cli" }), "ada@desk on the command line");
 });
 
 test("CP-143 CP-208 CP-210 CP-211 CP-214 the end of a run follows from cancel, outcome and exit", async () => {

@@ -12,7 +12,7 @@ import { sleep } from "../../lib/core/async.ts";
 import { Failure } from "../../lib/core/errors.ts";
 import { identify } from "../../lib/core/process.ts";
 import { Launcher } from "../../lib/core/spawn.ts";
-import { NO_DEPLOY } from "../../lib/run/protocol.ts";
+import { NO_DEPLOY } from "../../lib/run/progress.ts";
 import { createRecord, type RunRecord, readRecord } from "../../lib/run/record.ts";
 import { Supervisor } from "../../lib/run/supervisor.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";

@@ -36,14 +36,14 @@ test("CP-023 CP-024 CP-025 CP-140 CP-209 CP-257 a start answers run_id alone, an
   assert.deepEqual([shown.active_run, shown.last_run.status], [body.run_id, "running"]);
 });
 
-test("CP-141 CP-142 CP-144 CP-210 CP-264 an ended run shows times, end state and who started it", async (t) => {
+test("CP-141 CP-142 CP-144 CP-210 CP-264 CP-503 an ended run shows times, end state and who started it", async (t) => {
   const { server, bucket, start } = await setUp(t);
   const run = await server.ended(bucket.path, await start());
   assert.equal(run.status, "succeeded", run.error);
   assert.ok(run.duration_ms >= 0 && run.log_size_bytes > 0);
   assert.ok(Date.parse(run.finished_at) >= Date.parse(run.started_at));
   const [{ action, actor, request_id }] = run.audit;
-  assert.deepEqual([action, actor], ["start", { address: "127.0.0.1", via: "bearer" }]);
+  assert.deepEqual([action, actor], ["start", { name: "root", address: "127.0.0.1", via: "bearer" }]);
   assert.ok(server.lines.some((line) => line.includes(`/build 202`) && line.includes(request_id)));
   const shown = (await server.call("GET", bucket.path)).body;
   assert.deepEqual([shown.active_run, shown.last_run.id, shown.last_run.status], [null, run.id, "succeeded"]);

@@ -176,7 +176,7 @@ test("CP-446 CP-448 CP-449 starts wait in line, are shown, and begin in the orde
   const fourth = waiting("fourth-key", 30, "gc");
   await inLine(3);
   const shown = (await queue()).map(({ since, ...one }: { since: string }) => one);
-  const by = { address: "127.0.0.1", via: "bearer" };
+  const by = { name: "root", address: "127.0.0.1", via: "bearer" };
   assert.deepEqual(shown, [
     { position: 1, key: "second-key", kind: "build", by, connected: true },
     { position: 2, key: "third-key", kind: "push", by, connected: true },

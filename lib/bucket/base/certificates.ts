@@ -23,8 +23,10 @@ export const CLOCK_SKEW_MS = 5 * 60_000;
 
 const VALID_DAYS = 3_650;
 const DAY_MS = 86_400_000;
-const AUTHORITY_BYTES = 64 * 1024;
-const CERTIFICATE_MODE = 0o644;
+/** The most that a file of an authority may have. */
+export const AUTHORITY_BYTES = 64 * 1024;
+/** Of ca.crt, which is no secret. */
+export const CERTIFICATE_MODE = 0o644;
 
 const generate = promisify(generateKeyPair);
 
@@ -47,7 +49,7 @@ export async function ensureAuthority(layout: Layout, bucketId: string, isInUse:
 }
 
 /** The texts of ca.crt and ca.key. */
-type AuthorityFiles = Record<"certificate" | "key", string>;
+export type AuthorityFiles = Record<"certificate" | "key", string>;
 
 /** Writes ca.crt and ca.key from the one file that holds both, so that a crash between the two loses nothing. */
 async function finishAuthority(layout: Layout): Promise<void> {
@@ -60,16 +62,17 @@ async function finishAuthority(layout: Layout): Promise<void> {
   await remove(layout.caPending);
 }
 
-async function makePair(bucketId: string): Promise<AuthorityFiles> {
+/** Makes an EC key (P-384) and a certificate for ten years. */
+export async function makePair(commonName: string): Promise<AuthorityFiles> {
   const keys = await generate("ec", { namedCurve: "P-384" });
   const now = Date.now();
   const validity = { notBefore: new Date(now - CLOCK_SKEW_MS), notAfter: new Date(now + VALID_DAYS * DAY_MS) };
-  const certificate = await selfSigned(bucketId, keys, validity);
+  const certificate = await selfSigned(commonName, keys, validity);
   return { certificate, key: keys.privateKey.export({ type: "pkcs8", format: "pem" }).toString() };
 }
 
 /** The two files of an authority; undefined for one that is missing. */
-async function readPair(layout: Layout) {
+export async function readPair(layout: Layout) {
   const texts = [layout.caCertificate, layout.caKey].map(async (file) => (await readBounded(file, AUTHORITY_BYTES))?.toString());
   const [certificate, key] = await Promise.all(texts);
   return { certificate, key };
@@ -88,22 +91,39 @@ export async function loadAuthority(layout: Layout): Promise<Authority> {
     const advice = "bring it back from a backup, or run `ops init` if that was interrupted";
     throw unusable(layout, `${here} is there, but not ${missing}; ${advice}`);
   }
-  const certificate = parse(layout, "ca.crt", () => new X509Certificate(pem));
-  const privateKey = parse(layout, "ca.key", () => createPrivateKey(key));
-  if (!certificate.ca) throw unusable(layout, "ca.crt is not the certificate of an authority");
-  if (!certificate.checkPrivateKey(privateKey)) throw unusable(layout, "ca.key is not the key of ca.crt");
-  const issuer = parse(layout, "ca.key", () => issuerOf(certificate, privateKey));
-  const [, commonName = ""] = /^CN=(.*)$/m.exec(certificate.subject) ?? [];
-  const fingerprint = createHash("sha256").update(certificate.raw).digest("hex");
-  return { pem, fingerprint, commonName, notAfter: certificate.validToDate, issuer };
+  return authorityOf({ certificate: pem, key }, { certificate: "ca.crt", key: "ca.key" }, (why, cause) =>
+    unusable(layout, why, cause),
+  );
 }
 
-function parse<T>(layout: Layout, file: string, work: () => T): T {
-  try {
-    return work();
-  } catch (error) {
-    throw unusable(layout, `${file} cannot be read: ${messageOf(error)}`, error);
-  }
+/**
+ * The authority that the texts of a certificate and its key are; the certificate may have others behind it. `names` are
+ * those of the files, for the failure that `refuse` makes where they are no authority that this program can sign with.
+ */
+export function authorityOf(
+  { certificate: pem, key }: AuthorityFiles,
+  names: AuthorityFiles,
+  refuse: (why: string, cause?: unknown) => Failure,
+): Authority {
+  const parse = <T>(file: string, work: () => T): T => {
+    try {
+      return work();
+    } catch (error) {
+      throw refuse(`${file} cannot be read: ${messageOf(error)}`, error);
+    }
+  };
+  const certificate = parse(names.certificate, () => new X509Certificate(pem));
+  const privateKey = parse(names.key, () => createPrivateKey(key));
+  if (!certificate.ca) throw refuse(`${names.certificate} is not the certificate of an authority`);
+  if (!certificate.checkPrivateKey(privateKey)) throw refuse(`${names.key} is not the key of ${names.certificate}`);
+  const issuer = parse(names.key, () => issuerOf(certificate, privateKey));
+  const [, commonName = ""] = /^CN=(.*)$/m.exec(certificate.subject) ?? [];
+  return { pem, fingerprint: digestOfCertificate(certificate), commonName, notAfter: certificate.validToDate, issuer };
+}
+
+/** SHA-256 of a certificate, in hexadecimal. */
+export function digestOfCertificate({ raw }: X509Certificate): string {
+  return createHash("sha256").update(raw).digest("hex");
 }
 
 function unusable(layout: Layout, why: string, cause?: unknown): Failure {
@@ -158,6 +178,11 @@ export function expiringFrom(issuedAt: number, notAfter: number): number {
 /** The certificates of all jobs, and the CA's, as the last build left them. */
 export function issuedCerts(db: Database): IssuedCert[] {
   return readRecords(db, CERTIFICATE);
+}
+
+/** True once a build has told jobs to trust the authority. */
+export function isAuthorityInUse(db: Database): boolean {
+  return db.get("SELECT 1 FROM key_value WHERE namespace = 'ops/worker' AND key = 'certs/ca.crt'") !== undefined;
 }
 
 /** Stores a certificate in the place of the one before. To be called in a transaction. */

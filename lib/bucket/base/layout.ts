@@ -37,6 +37,8 @@ export function layoutOf(root: string) {
     caKey: at("secrets", "ca.key"),
     /** Both of them together, until each has its file. */
     caPending: at("secrets", "ca.new"),
+    /** What the two become, and how far a rotation of the CA is. */
+    caChange: at("secrets", "ca.change"),
     ssh: at(".ssh"),
     knownHosts: at(".ssh", "known_hosts"),
     tmp: at("tmp"),

@@ -41,6 +41,8 @@ export const STORED_REVISION = object({
   note: withDefault(nullable(string()), null),
   /** The Git commit of the folder that was pushed, with `-dirty` where files differed from it. */
   commit: withDefault(nullable(string()), null),
+  /** The name of the token that pushed it; null in earlier records. */
+  by: withDefault(nullable(string()), null),
 });
 /** The record of a revision. The two marks of {@link Revision} are stored apart: at most one revision has each of them. */
 export type StoredRevision = Infer<typeof STORED_REVISION>;

@@ -84,7 +84,7 @@ export async function acceptSource(
   layout: Layout,
   received: ReceivedSource,
   runId: string,
-  said: Pick<StoredRevision, "note" | "commit"> = { note: null, commit: null },
+  said: Pick<StoredRevision, "note" | "commit" | "by"> = { note: null, commit: null, by: null },
 ): Promise<Revision> {
   const { folder, paths, ...summary } = received;
   const created = { created_at: new Date().toISOString(), run_id: runId };

@@ -4,8 +4,8 @@ import path from "node:path";
 import { isUuid } from "../../codec/uuid.ts";
 import { Failure } from "../../core/errors.ts";
 import { createExclusive, exists, makePrivateFolder, refuseLink, writeAtomic } from "../../core/files.ts";
-import { ensureAuthority } from "../base/certificates.ts";
-import { migrate, openDatabase } from "../base/database.ts";
+import { ensureAuthority, isAuthorityInUse } from "../base/certificates.ts";
+import { type Database, migrate, openDatabase } from "../base/database.ts";
 import { type Layout, layoutOf } from "../base/layout.ts";
 import { SCHEMA_VERSION } from "../base/schema.ts";
 import { createKvKey } from "../kv/kv-access.ts";
@@ -49,9 +49,7 @@ export async function initBucket(dir: string, options: { bucketId?: string; sour
   const other = `The database in ${layout.root} belongs to bucket ${bucketId}, not ${wanted}`;
   if (wanted !== undefined && wanted !== bucketId) throw new Failure("invalid_bucket_id", other);
   await ensureKey(layout);
-  // A build tells jobs which CA to trust.
-  const wasBuilt = hasKey(layout, "namespace = 'ops/worker' AND key = 'certs/ca.crt'");
-  await ensureAuthority(layout, bucketId, wasBuilt);
+  await ensureAuthority(layout, bucketId, askedOf(layout, isAuthorityInUse));
   if (options.source) await writeSource(layout);
   return { bucketId, schemaVersion: SCHEMA_VERSION, upgraded };
 }
@@ -72,13 +70,14 @@ async function makeFolders(layout: Layout): Promise<void> {
 async function ensureKey(layout: Layout): Promise<void> {
   if (await exists(layout.kvKey)) return;
   const why = `the database holds secrets sealed with ${layout.kvKey}, which is missing; bring it back from a backup`;
-  if (hasKey(layout, "namespace LIKE 'secrets/%' AND deleted = 0")) throw new Failure("failed", `Cannot make a key: ${why}`);
+  const sealed = "SELECT 1 FROM key_value WHERE namespace LIKE 'secrets/%' AND deleted = 0";
+  if (askedOf(layout, (db) => db.get(sealed) !== undefined)) throw new Failure("failed", `Cannot make a key: ${why}`);
   await createKvKey(layout);
 }
 
-function hasKey(layout: Layout, condition: string): boolean {
+function askedOf<T>(layout: Layout, ask: (db: Database) => T): T {
   using db = openDatabase(layout.database);
-  return db.get(`SELECT 1 FROM key_value WHERE ${condition}`) !== undefined;
+  return ask(db);
 }
 
 async function writeSource(layout: Layout): Promise<void> {

@@ -1,5 +1,6 @@
 import { hostname, userInfo } from "node:os";
 import path from "node:path";
+import { isAuthorityCut } from "../../bucket/base/authority-change.ts";
 import { type Layout, layoutOf, runLayout } from "../../bucket/base/layout.ts";
 import { type BucketLock, heldBy } from "../../bucket/base/lock.ts";
 import { uuidV7 } from "../../codec/uuid.ts";
@@ -13,6 +14,7 @@ import { type Actor, addAudit, askedBy, createRecord, isCancelled, saveRecord, s
 import { finishRun, takeBucket } from "../../run/recovery.ts";
 import { requireNames } from "../../run/request.ts";
 import { bucketDir, EXIT, type Parsed, wantsJson, withoutServerVariables } from "../base/flags.ts";
+import { brokenGlass } from "../base/start-flags.ts";
 import { printJson, type StopRequest, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
 import { liveView } from "./live.ts";
 import { activityPrinter, type RunView, showResult } from "./output.ts";
@@ -30,17 +32,20 @@ export interface RunOptions {
   waitMs?: number | undefined;
   /** See {@link RunSecrets}. */
   secrets?: RunSecrets | undefined;
+  /** Why it goes past what holds it back. */
+  breakGlass?: string | undefined;
 }
 
 /**
  * `ops init`: makes the folder a bucket, with this id if one is given, or upgrades its database. Takes no lock (control-plane.md, Runs 2), unless a
- * restore was cut off: that is finished first, so that nothing which it has yet to put back is made anew.
+ * restore or a change of the CA was cut off: that is finished first, so that nothing which it has yet to put back is made anew.
  */
 export async function initCommand(input: Parsed): Promise<number> {
   const dir = bucketDir(input);
   const bucketId = input.values.get("id");
   const layout = layoutOf(dir);
-  if (await exists(layout.journal)) await (await takeBucket(layout, uuidV7(), "init")).release();
+  if ((await exists(layout.journal)) || (await isAuthorityCut(layout)))
+    await (await takeBucket(layout, uuidV7(), "init")).release();
   // Below a server root the folder's name is the id.
   if (bucketId !== undefined && (await exists(layout.bucketJson)) && path.basename(realPlace(dir)) !== bucketId)
     throw new Failure("invalid_bucket_id", `${dir} is a bucket of a server: its id is the name of its folder`);
@@ -65,14 +70,15 @@ export async function initialisedBucket(dir: string): Promise<Layout> {
  * while another operation goes on, `unknown_name` for a name that is not in the catalog.
  */
 export async function runInBucket(kind: RunKind, params: RunParams, dir: string, options: RunOptions): Promise<number> {
-  const { view, waitMs, secrets } = options;
+  const { view, waitMs, secrets, breakGlass } = options;
   const layout = await initialisedBucket(dir);
   using stop = stopRequest();
   const id = uuidV7();
   await using lock = await lockInTime(layout, waitMs ?? 0, stop.signal, () => takeBucket(layout, id, kind));
   const actor: Actor = { address: `${userInfo().username}@${hostname()} (process ${process.pid})`, via: "cli" };
   const bucket_id = await bucketIdFor(layout, kind, params);
-  const record = await createRecord(layout, { id, bucket_id, origin: "cli", kind, params, actor, requestId: null });
+  const start = { id, bucket_id, origin: "cli", kind, params, actor, requestId: null, breakGlass } as const;
+  const record = await createRecord(layout, start);
   const outcome = await performHere({ layout, record, params, secrets, lock, stop, view });
   // An interrupt that came too late to stop anything is no cancel: the work is done.
   if (stop.signal.aborted && !outcome.ok) addAudit(record, "cancel", actor, null);
@@ -82,6 +88,7 @@ export async function runInBucket(kind: RunKind, params: RunParams, dir: string,
   const isShown = await showResult(view, outcome.result);
   await lock.release();
   await saveRecord(layout, record);
+  if (record.break_glass !== null) toStderr(brokenGlass(id, record.break_glass));
   return isShown ? exitCode : exitCode || EXIT.failed;
 }
 
@@ -126,9 +133,19 @@ async function performHere({ layout, record, params, secrets, lock, stop, view }
   );
   // On a second signal the running commands are killed, and the operation unwinds over its dead commands.
   void stop.insisted.then(() => launcher.endAll(0));
-  const { id: runId, bucket_id: bucketId, kind, revision } = record;
+  const { id: runId, bucket_id: bucketId, kind, revision, break_glass } = record;
   const outcome = await perform(
-    { runId, bucketDir: layout.root, bucketId, kind, params, ...(secrets && { secrets }), revision, by: askedBy(record) },
+    {
+      runId,
+      bucketDir: layout.root,
+      bucketId,
+      kind,
+      params,
+      ...(secrets && { secrets }),
+      revision,
+      by: askedBy(record),
+      breakGlass: break_glass,
+    },
     {
       launcher,
       server: null,

@@ -1,5 +1,5 @@
 import { counted } from "../../core/plain-text.ts";
-import type { Progress } from "../../run/protocol.ts";
+import type { Progress } from "../../run/progress.ts";
 import { isAsking } from "../base/ask.ts";
 import { visible } from "../base/terminal.ts";
 

@@ -2,7 +2,8 @@ import { uuidV7 } from "../../codec/uuid.ts";
 import { sleep } from "../../core/async.ts";
 import { cancelledFailure, Failure, messageOf } from "../../core/errors.ts";
 import { anything, boolean, check, type Infer, integer, isObject, nullable, object, string } from "../../core/shape.ts";
-import { PROGRESS, type Progress, RUN_STATUS } from "../../run/protocol.ts";
+import { PROGRESS, type Progress } from "../../run/progress.ts";
+import { RUN_STATUS } from "../../run/protocol.ts";
 import { shortId } from "../base/terminal.ts";
 import { Lines, type LogPiece } from "../bucket/output.ts";
 import type { CallOptions } from "./client.ts";
@@ -47,6 +48,8 @@ export interface StartRequest extends Pick<CallOptions, "json" | "type" | "heade
   body?: (() => AsyncIterable<Uint8Array>) | undefined;
   /** How long the start may wait in line; undefined for not at all. */
   waitMs?: number | undefined;
+  /** Why it goes past what holds it back. */
+  breakGlass?: string | undefined;
 }
 
 /**
@@ -56,7 +59,8 @@ export interface StartRequest extends Pick<CallOptions, "json" | "type" | "heade
  */
 export async function startOnServer(bucket: RemoteBucket, request: StartRequest, follower: Follower): Promise<string> {
   const key = uuidV7();
-  const { path, body, waitMs, headers, ...sent } = request;
+  const { path, body, waitMs, breakGlass, headers: own, ...sent } = request;
+  const headers = { ...own, ...(breakGlass !== undefined && { "Ops-Break-Glass": encodeURIComponent(breakGlass) }) };
   const until = performance.now() + (waitMs ?? 0);
   using place = waitMs === undefined ? undefined : placeOf(bucket, key, follower.signal);
   using stop = aborted(follower.insisted);

@@ -50,6 +50,7 @@ export async function showRevision(bucket: BucketAccess, input: Parsed): Promise
       factLines([
         ["revision", id],
         ["pushed", revision.created_at],
+        ["by", revision.by],
         ["note", revision.note],
         ["commit", revision.commit],
         ["build", revision.build_status],

@@ -4,8 +4,9 @@ import { Failure } from "../../core/errors.ts";
 import { nearest } from "../../core/nearest.ts";
 import { byteSize } from "../../core/plain-text.ts";
 import { isObject, quote } from "../../core/shape.ts";
-import { type Progress, RUN_KINDS, type RunKind, type RunStatus } from "../../run/protocol.ts";
-import { askedBy } from "../../run/record.ts";
+import type { Progress } from "../../run/progress.ts";
+import { RUN_KINDS, type RunKind, type RunStatus } from "../../run/protocol.ts";
+import { actorText, askedBy } from "../../run/record.ts";
 import type { ShownRun } from "../../server/run-list.ts";
 import { EXIT, flagNumber, type Parsed, wantsJson } from "../base/flags.ts";
 import {
@@ -57,13 +58,14 @@ function flagChoice<T extends string>(input: Parsed, name: string, words: readon
   throw new Failure("usage", `--${name}: ${quote(text)} is none; ${advice}`);
 }
 
-/** Who asked for a run, in short: the user of a command, the address of a request. */
+/** Who asked for a run, in short: the name of a token, else the user of a command, or the address of an earlier request. */
 export function whoOf({ audit }: ShownRun): string {
-  return audit[0]?.actor.address.replace(/ \(process \d+\)$/, "") ?? "-";
+  const { name, address } = audit[0]?.actor ?? {};
+  return name ?? address?.replace(/ \(process \d+\)$/, "") ?? "-";
 }
 
 /** What a run is about: its parameters in a few words, what people wrote first. */
-function whatOf({ params }: ShownRun): string {
+function whatOf({ params, break_glass }: ShownRun): string {
   const told = Object.entries(params).flatMap(([name, value]): [order: number, text: string][] => {
     if (value === true) return [[1, name.replaceAll("_", " ")]];
     if (Array.isArray(value)) return [[1, value.join(",")]];
@@ -71,6 +73,7 @@ function whatOf({ params }: ShownRun): string {
     if (isUuid(value)) return [[2, `${name.replaceAll("_", " ")} ${shortId(value)}`]];
     return name === "commit" ? [[2, `commit ${value.slice(0, 8)}`]] : [[0, value.trim().split("\n")[0] ?? ""]];
   });
+  if (break_glass !== null) told.push([-1, `BREAK GLASS: ${break_glass}`]);
   return told
     .sort(([a], [b]) => a - b)
     .map(([, text]) => text)
@@ -101,9 +104,10 @@ export async function showRun(bucket: BucketAccess, input: Parsed): Promise<numb
       ["status", progress ? `${status}: ${progress.phase}, ${progress.done} of ${progress.total} done` : status],
       ["error", run.error],
       ["by", askedBy(run)],
+      ["BREAK GLASS", run.break_glass],
       ["started", created_at],
       ["ended", finished_at && `${finished_at}, after ${spanOf(duration_ms)}`],
-      ["cancelled", cancel ? `${cancel.at} by ${cancel.actor.address}` : null],
+      ["cancelled", cancel ? `${cancel.at} by ${actorText(cancel.actor)}` : null],
       ["parameters", parametersText(run.params)],
       ["revision", revision],
       ["log", `${byteSize(run.log_size_bytes)}, ops runs log ${shortId(id)}`],

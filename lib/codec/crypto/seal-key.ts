@@ -12,7 +12,7 @@ import {
 } from "node:crypto";
 import { promisify } from "node:util";
 import { Failure } from "../../core/errors.ts";
-import { integer, object, oneOf, optional, refined, type Shape, string } from "../../core/shape.ts";
+import { integer, object, oneOf, optional, refined, type Shape, string, withExample } from "../../core/shape.ts";
 
 /** The cost of a passphrase: 64 MiB and about a fifth of a second for each guess. */
 const PASSPHRASE_COST = { n: 2 ** 16, r: 8, p: 1 };
@@ -27,7 +27,10 @@ const POINT_BYTES = 32;
 const SUM_BYTES = 4;
 const RECIPIENT_PREFIX = "x25519:";
 
-const BYTES = string({ pattern: /^[A-Za-z0-9+/]{22,44}={0,2}$/, means: "bytes in base64" });
+const BYTES = withExample(
+  string({ pattern: /^[A-Za-z0-9+/]{22,44}={0,2}$/, means: "bytes in base64" }),
+  "47DEQpj8HBSa+/TImW+5JA==",
+);
 
 /** How a sealed file is opened: what its header says, and nobody need hide. */
 export interface Seal {
@@ -82,7 +85,7 @@ export async function newSeal(target: { passphrase: string } | { recipient: stri
 }
 
 function checked(seal: Omit<Seal, "check">, secret: Buffer): { seal: Seal; key: Buffer } {
-  const key = keyOf(seal, secret);
+  const key = fileKey(seal, secret);
   return { seal: { ...seal, check: checkOf(key).toString("base64") }, key };
 }
 
@@ -102,16 +105,16 @@ async function foundKey(seal: Seal, passphrase?: string, identity?: string): Pro
   const { salt, n = 0, r = 0, p = 0, recipient = "", ephemeral = "" } = seal;
   if (seal.for === "passphrase") {
     if (passphrase === undefined) throw new Failure("failed", "it is sealed for a passphrase, which was not given");
-    return keyOf(seal, await passphraseKey(passphrase, Buffer.from(salt, "base64"), { n, r, p }));
+    return fileKey(seal, await passphraseKey(passphrase, Buffer.from(salt, "base64"), { n, r, p }));
   }
   if (identity === undefined) throw new Failure("failed", `it is sealed for ${recipient}, whose private key was not given`);
   const own = recipientOf(identity);
   if (own !== recipient) throw new Failure("failed", `it is sealed for ${recipient}, the private key is that of ${own}`);
-  return keyOf(seal, sharedSecret(createPrivateKey(identity), Buffer.from(ephemeral, "base64")));
+  return fileKey(seal, sharedSecret(createPrivateKey(identity), Buffer.from(ephemeral, "base64")));
 }
 
 /** HKDF over what both sides know; the public keys are bound into it. */
-function keyOf({ salt, recipient = "", ephemeral = "" }: Omit<Seal, "check">, secret: Buffer): Buffer {
+function fileKey({ salt, recipient = "", ephemeral = "" }: Omit<Seal, "check">, secret: Buffer): Buffer {
   const purpose = `ops sealed file\0${recipient}\0${ephemeral}`;
   return Buffer.from(hkdfSync("sha256", secret, Buffer.from(salt, "base64"), purpose, SEAL_KEY_BYTES));
 }

@@ -4,7 +4,8 @@ import type { RunLog } from "../../bucket/base/logs.ts";
 import type { KvStore } from "../../bucket/kv/kv.ts";
 import type { ProcessIdentity } from "../../core/process.ts";
 import type { Launcher } from "../../core/spawn.ts";
-import { NO_DEPLOY, type Progress, type RunKind, type RunSecrets, type WaitReason } from "../../run/protocol.ts";
+import { NO_DEPLOY, type Progress, type WaitReason } from "../../run/progress.ts";
+import type { RunKind, RunSecrets } from "../../run/protocol.ts";
 
 /** The run that an operation is carried out for. */
 interface RunIdentity {

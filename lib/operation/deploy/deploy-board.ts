@@ -1,6 +1,6 @@
 import type { CatalogJob } from "../../bucket/base/model.ts";
 import type { Redactor } from "../../core/redact.ts";
-import type { AllocationCounts, JobProgress, NO_DEPLOY, Progress, WaveProgress } from "../../run/protocol.ts";
+import type { AllocationCounts, JobProgress, NO_DEPLOY, Progress, WaveProgress } from "../../run/progress.ts";
 import type { Grade } from "../base/outcome.ts";
 import { type DeployScope, wavesOf } from "../plan/plan-job.ts";
 import { allocationGrade, type Rollout, rolloutProgress } from "../plan/rollout-state.ts";

@@ -1,7 +1,7 @@
 import type { CatalogAllocation } from "../../bucket/base/model.ts";
 import { inOneLine } from "../../core/plain-text.ts";
 import type { PlanDifference } from "../../plan/deploy-plan.ts";
-import type { WaveProgress } from "../../run/protocol.ts";
+import type { WaveProgress } from "../../run/progress.ts";
 import type { Evidence } from "../base/evidence.ts";
 import type { CancelReceipts } from "../base/fleet.ts";
 import { concluded, countGrades, describeGrades, type Grade, worstOf } from "../base/outcome.ts";

@@ -3,7 +3,7 @@ import type { LastOutcome } from "../../bucket/catalog/info.ts";
 import type { EventVariables } from "../../hook/environment.ts";
 import type { Action } from "../../plan/changes.ts";
 import { runsTarget } from "../../plan/rollout.ts";
-import type { HostProgress, RolloutProgress } from "../../run/protocol.ts";
+import type { HostProgress, RolloutProgress } from "../../run/progress.ts";
 import { type Grade, type Trouble, troubleOf } from "../base/outcome.ts";
 import { scriptsIn } from "../hooks/hooks.ts";
 import type { AllocationPlan, JobPlan } from "./plan-job.ts";

@@ -17,6 +17,7 @@ const CODE = object({
 export const AUTH_ROUTES = [
   route({
     method: "POST",
+    role: "read",
     path: SESSION_PATH,
     summary: "Sign in: exchange the API token for a browser session",
     description: "Takes the API token in the Authorization header and sets the cookie `ops_server_session`.",
@@ -30,6 +31,7 @@ export const AUTH_ROUTES = [
   }),
   route({
     method: "GET",
+    role: "read",
     path: SESSION_PATH,
     summary: "Show how long the session of this request lasts",
     answer: { status: 200, description: "Signed in", shape: component("Session") },
@@ -39,6 +41,7 @@ export const AUTH_ROUTES = [
   }),
   route({
     method: "DELETE",
+    role: "read",
     path: SESSION_PATH,
     summary: "Sign out: end the sessions of this request and clear their cookies",
     description:
@@ -56,6 +59,7 @@ export const AUTH_ROUTES = [
   }),
   route({
     method: "POST",
+    role: "read",
     path: VERIFY_PATH,
     summary: "Verify a TOTP code: sets the cookie `ops_totp_session`",
     description:

@@ -5,7 +5,8 @@ import { Failure } from "../../core/errors.ts";
 import { boolean, described, integer, object, optional, string, withExample } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
 import type { ReadThread } from "../beside.ts";
-import { bucketRoute, route, type Services } from "../context.ts";
+import { bucketRoute, type Context, route, type Services } from "../context.ts";
+import { isInReach } from "../people/permission.ts";
 import type { Readers } from "../reading.ts";
 import type { ShownRun } from "../run-list.ts";
 import { component, LABEL, PAGE, page } from "./shapes.ts";
@@ -19,13 +20,14 @@ const MOST_SHOWN = 500;
 export const BUCKET_ROUTES = [
   route({
     method: "GET",
+    role: "read",
     path: "/api/buckets",
     summary: "List the buckets, by id",
     query: PAGE,
     answer: { status: 200, description: "A page of buckets", shape: page("Bucket") },
     failures: ["database_busy"],
     async handle({ query }, services) {
-      const ids = (await bucketIds(services.root)).filter((id) => id > (query.cursor ?? ""));
+      const ids = (await idsInReach(services)).filter((id) => id > (query.cursor ?? ""));
       const shown = ids.slice(0, query.limit);
       const buckets = shown.flatMap((id) => unlessGone(services.root, id) ?? []);
       const items = await Promise.all(buckets.map((bucket) => shownBucket(bucket, services)));
@@ -34,12 +36,13 @@ export const BUCKET_ROUTES = [
   }),
   route({
     method: "GET",
+    role: "read",
     path: "/api/summary",
     summary: "Show all buckets at a glance: counts, problems, runs",
     description: `The first ${MOST_SHOWN} buckets, by id. A bucket that cannot be read says why.`,
     answer: { status: 200, description: "The buckets", shape: component("BucketGlances") },
-    async handle(_, { root, beside }) {
-      const ids = await bucketIds(root);
+    async handle(_, { root, beside, identity }) {
+      const ids = await idsInReach({ root, identity });
       const buckets = ids.slice(0, MOST_SHOWN).flatMap((id) => unlessGone(root, id) ?? []);
       const items = await Promise.all(buckets.map((bucket) => glanceAt(bucket, beside)));
       return json(200, { items, cut: ids.length - Math.min(ids.length, MOST_SHOWN) });
@@ -47,6 +50,7 @@ export const BUCKET_ROUTES = [
   }),
   route({
     method: "POST",
+    role: { role: "admin", everywhere: true },
     path: "/api/buckets",
     summary: "Create a bucket",
     description: "Makes its folders and its database. Its source comes with the first push.",
@@ -63,6 +67,7 @@ export const BUCKET_ROUTES = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "",
     summary: "Show a bucket",
     answer: { status: 200, description: "The bucket", shape: component("Bucket") },
@@ -73,6 +78,7 @@ export const BUCKET_ROUTES = [
   }),
   bucketRoute({
     method: "PUT",
+    role: "admin",
     path: "",
     summary: "Give a bucket another project or name",
     description: "Changes only bucket.json, also while a run is active.",
@@ -85,6 +91,7 @@ export const BUCKET_ROUTES = [
   }),
   bucketRoute({
     method: "DELETE",
+    role: "admin",
     path: "",
     summary: "Delete a bucket with all it holds: source, revisions, database, secrets, logs",
     description: "Not while a run is active. Nothing is done on the workers.",
@@ -97,6 +104,7 @@ export const BUCKET_ROUTES = [
   }),
   bucketRoute({
     method: "POST",
+    role: "admin",
     path: "/init",
     summary: "Create or upgrade the database of a bucket",
     description: "Keeps its id, its CA and its keys. Not while a run is active.",
@@ -114,6 +122,11 @@ export const BUCKET_ROUTES = [
     },
   }),
 ];
+
+/** The ids of the buckets that the client may know of, sorted. */
+export async function idsInReach({ root, identity }: Pick<Context, "root" | "identity">): Promise<string[]> {
+  return (await bucketIds(root)).filter((id) => isInReach(identity, id));
+}
 
 /** Makes or upgrades the database of a bucket. */
 async function initialised(supervisor: Services["supervisor"], bucketDir: string, bucketId: string): Promise<InitResult> {

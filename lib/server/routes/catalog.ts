@@ -47,6 +47,7 @@ const FILTERS = {
 export const CATALOG_ROUTES: readonly ServerRoute[] = [
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/info",
     summary: "Show a bucket: its id, its update sequence, how much it holds",
     answer: { status: 200, description: "The bucket", shape: component("BucketInfo") },
@@ -58,6 +59,7 @@ export const CATALOG_ROUTES: readonly ServerRoute[] = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/summary",
     summary: "Show a bucket at a glance: counts by state, what has failed, what ends soon",
     description: "At most 64 KB at any size of the bucket. `total` and `cut` of a list say how much of it is left out.",
@@ -69,6 +71,7 @@ export const CATALOG_ROUTES: readonly ServerRoute[] = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/map",
     summary: "Show how each job is on each worker: one letter each",
     description:
@@ -82,6 +85,7 @@ export const CATALOG_ROUTES: readonly ServerRoute[] = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/map/{job}/{worker}",
     summary: "Show how a job is on a worker",
     answer: { status: 200, description: "The allocation", shape: component("MapCell") },
@@ -92,6 +96,7 @@ export const CATALOG_ROUTES: readonly ServerRoute[] = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/workers/facts",
     summary: "Show the facts of the workers that were read last",
     description: "Workers that were never asked are left out; `POST …/workers/facts` reads the facts.",
@@ -104,6 +109,7 @@ export const CATALOG_ROUTES: readonly ServerRoute[] = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/prometheus",
     summary: "Show what each job has for Prometheus",
     description: "Jobs without anything are left out. `…/jobs/{job}/files/_prometheus/{path}` has the files.",
@@ -116,6 +122,7 @@ export const CATALOG_ROUTES: readonly ServerRoute[] = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/prometheus/scrape",
     summary: "Show what Prometheus has to scrape",
     description: "Secrets that templates read are `<secret>`.",
@@ -136,6 +143,7 @@ export const CATALOG_ROUTES: readonly ServerRoute[] = [
 function viewRoute(name: ViewName): ServerRoute {
   return bucketRoute({
     method: "GET",
+    role: "read",
     path: `/cat/${name}`,
     summary: `Show the catalog: ${name}`,
     query: FILTERS,

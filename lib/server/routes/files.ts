@@ -25,6 +25,7 @@ const RAW = "Has an ETag and takes ranges.";
 export const FILE_ROUTES = [
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/files",
     summary: "List the files of the source: ops.conf and those below workspace/ and templates/",
     query: PATH_PAGE,
@@ -36,6 +37,7 @@ export const FILE_ROUTES = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/files/{path*}",
     summary: "Read a file of the source",
     description: `${RAW} Symbolic links are refused wherever they stand on the way.`,
@@ -47,6 +49,7 @@ export const FILE_ROUTES = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/templates",
     summary: "List the templates for jobs: the folders of templates/ with their files",
     query: PATH_PAGE,
@@ -58,6 +61,7 @@ export const FILE_ROUTES = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/workspace/disabled.json",
     summary: "Read workspace/disabled.json",
     description: RAW,
@@ -69,6 +73,7 @@ export const FILE_ROUTES = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/jobs/{job}/files",
     summary: "List the files of a job as it was built",
     query: PATH_PAGE,
@@ -85,6 +90,7 @@ export const FILE_ROUTES = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/jobs/{job}/files/{path*}",
     summary: "Read a file of a job as it was built",
     description: RAW,
@@ -103,6 +109,7 @@ export const FILE_ROUTES = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/settings/maand",
     summary: "Show ops.conf",
     answer: { status: 200, description: "The file", shape: component("Settings") },
@@ -112,6 +119,7 @@ export const FILE_ROUTES = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/settings/bucket",
     summary: "Show workspace/bucket.conf",
     answer: { status: 200, description: "The file", shape: component("Settings") },
@@ -121,6 +129,7 @@ export const FILE_ROUTES = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/settings/job_resources/{selector}",
     summary: "Show the settings of the jobs: workspace/bucket.jobs.<selector>.conf",
     description: "`default` is workspace/bucket.jobs.conf.",
@@ -132,6 +141,7 @@ export const FILE_ROUTES = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/workers",
     summary: "Show the workers as workspace/workers.json defines them",
     description: "In the order of the file, with the defaults of ops.conf. With problems, the list is empty.",

@@ -15,7 +15,8 @@ import {
   type Shape,
   string,
 } from "../../core/shape.ts";
-import { RUN_STATUS, TIME } from "../../run/protocol.ts";
+import { TIME } from "../../run/progress.ts";
+import { RUN_STATUS } from "../../run/protocol.ts";
 import { ID, RUN_KIND } from "../../run/record.ts";
 
 const COUNT = integer({ min: 0 });

@@ -4,8 +4,8 @@ import { boolean, described, type Infer, integer, oneOf, optional, string, withD
 import { bytesDownload, type Download, downloadAnswer, fileDownload } from "../../http/download.ts";
 import { type Answer, json, readyJson } from "../../http/message.ts";
 import { follow, readActivity } from "../../run/activity.ts";
-import { type LineFilter, openLog, openLogText } from "../../run/log-lines.ts";
-import type { LinesQuery, LogLines } from "../../run/log-view.ts";
+import { type LineFilter, openLog, openLogText } from "../../run/log/log-lines.ts";
+import type { LinesQuery, LogLines } from "../../run/log/log-view.ts";
 import type { ReadThread } from "../beside.ts";
 import { bucketRoute } from "../context.ts";
 import { LINES_TYPE } from "../log-readings.ts";
@@ -37,6 +37,7 @@ const VALUES = (what: string) => optional(described(NAMES, `Only lines ${what}, 
 export const LOG_ROUTES = [
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/logs",
     summary: "Read the structured lines that runs and their commands have logged",
     description:
@@ -67,6 +68,7 @@ export const LOG_ROUTES = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/jobs/{job}/logs",
     summary: "Read what a job logs on its workers",
     description:
@@ -94,6 +96,7 @@ export const LOG_ROUTES = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/doctor",
     summary: "Examine the server's host, the bucket and its workers",
     description:
@@ -111,6 +114,7 @@ export const LOG_ROUTES = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/runs/{run_id}/logs",
     summary: "Follow the Activity of a run",
     description:
@@ -132,6 +136,7 @@ export const LOG_ROUTES = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/runs/{run_id}/logs/lines",
     summary: "Read lines of the Activity of a run",
     description:
@@ -159,6 +164,7 @@ export const LOG_ROUTES = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/runs/{run_id}/logs/map",
     summary: "See where in the Activity of a run the errors and the matches are",
     description:
@@ -173,6 +179,7 @@ export const LOG_ROUTES = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/runs/{run_id}/evidence",
     summary: "Read why allocations failed in a run",
     description:
@@ -193,6 +200,7 @@ export const LOG_ROUTES = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/runs/{run_id}/logs/search",
     summary: "Search the Activity of a run",
     description:
@@ -218,6 +226,7 @@ export const LOG_ROUTES = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/runs/{run_id}/logs/text",
     summary: "Download lines of the Activity of a run",
     description:
@@ -249,6 +258,7 @@ export const LOG_ROUTES = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/runs/{run_id}/activity.log",
     summary: "Read the Activity of a run as it is",
     description: "Has an ETag and takes ranges. While the run goes on it grows, and its version changes.",
@@ -261,6 +271,7 @@ export const LOG_ROUTES = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/runs/{run_id}/activity.times",
     summary: "Read when the Activity of a run was written",
     description:

@@ -1,10 +1,11 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
-import { bucketIds, findBucket, type RootBucket } from "../../bucket/source/root.ts";
+import { findBucket, type RootBucket } from "../../bucket/source/root.ts";
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
 import { programRelease } from "../../core/self.ts";
 import { raw } from "../../http/message.ts";
-import { route, type Services } from "../context.ts";
+import { type Context, route, type Services } from "../context.ts";
 import type { BucketNumbers } from "../reads.ts";
+import { idsInReach } from "./buckets.ts";
 
 /** The kinds of metrics of Prometheus that are used here. */
 type MetricKind = "counter" | "gauge" | "summary";
@@ -22,14 +23,16 @@ let delays: ReturnType<typeof monitorEventLoopDelay> | undefined;
 export const METRIC_ROUTES = [
   route({
     method: "GET",
+    role: "read",
     path: "/metrics",
     summary: "Show the metrics of the server and of its buckets, for Prometheus",
     description:
       "Text format 0.0.4. Counters begin with the server. A bucket that cannot be read has only `ops_bucket_readable`, " +
-      "which is 0, and `ops_starts_waiting`.",
+      "which is 0, and `ops_starts_waiting`. A token that is limited to some buckets gets the metrics of those alone.",
     answer: { status: 200, description: "The metrics", type: "text/plain" },
-    async handle({ request }, services) {
-      const lines = [...serverMetrics(services), ...(await bucketMetrics(services, request.signal))];
+    async handle({ request }, context) {
+      const ofServer = context.identity.buckets ? [] : serverMetrics(context);
+      const lines = [...ofServer, ...(await bucketMetrics(context, request.signal))];
       return raw(TYPE, `${lines.join("\n")}\n`);
     },
   }),
@@ -121,12 +124,12 @@ const OF_BUCKET: readonly (readonly [name: string, help: string, told: Told])[] 
   ],
 ];
 
-async function bucketMetrics(services: Services, signal: AbortSignal): Promise<string[]> {
+async function bucketMetrics(context: Context, signal: AbortSignal): Promise<string[]> {
   const rows: BucketRow[] = [];
   // One after the other: a scrape must not take the read thread from people.
-  for (const id of await bucketIds(services.root)) {
+  for (const id of await idsInReach(context)) {
     throwIfCancelled(signal);
-    const row = await bucketRow(services, id);
+    const row = await bucketRow(context, id);
     if (row) rows.push(row);
   }
   const all = (samples: (row: BucketRow) => readonly Sample[]) =>

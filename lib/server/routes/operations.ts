@@ -17,7 +17,7 @@ import { canName, repeated, startShape } from "../../run/request.ts";
 import { bucketRoute, type ServerRoute } from "../context.ts";
 import { START_HEADERS, startRun } from "../start.ts";
 import { component } from "./shapes.ts";
-import { START_PATHS } from "./start-paths.ts";
+import { START_PATHS, START_ROLES } from "./start-paths.ts";
 
 /** The failures of every start of a run. */
 export const START_FAILURES: readonly FailureCode[] = [
@@ -58,6 +58,7 @@ interface StartOptions {
 function start(kind: RunKind, { description, body: shape, failures = [] }: StartOptions = {}): ServerRoute {
   return bucketRoute({
     method: "POST",
+    role: START_ROLES[kind],
     path: START_PATHS[kind],
     summary: RUNS[kind].summary,
     ...(description !== undefined && { description }),
@@ -151,6 +152,7 @@ interface ControlBody {
 function controlRoute(kind: ControlKind): ServerRoute {
   return bucketRoute({
     method: "POST",
+    role: START_ROLES[kind],
     path: START_PATHS[kind],
     summary: RUNS[kind].summary,
     description: kind === "job_stop" ? `${CONTROL_RULES} \`forget\` may be in the query or in the body.` : CONTROL_RULES,

@@ -5,7 +5,9 @@ import { boolean, described, list, nullable, object, oneOf, optional, quote, str
 import { json } from "../../http/message.ts";
 import { RUN_KINDS, RUN_STATUS } from "../../run/protocol.ts";
 import { type RunRecord, readRecord, runNotFound } from "../../run/record.ts";
-import { bucketRoute, route } from "../context.ts";
+import { type BucketCall, bucketRoute, type Context, route } from "../context.ts";
+import { actorOf } from "../people/actor.ts";
+import { isInReach } from "../people/permission.ts";
 import { shownRun } from "../run-list.ts";
 import { READ_FAILURES } from "./catalog.ts";
 import { component, PAGE, page, pollMs, TIMEOUT } from "./shapes.ts";
@@ -14,6 +16,7 @@ import { component, PAGE, page, pollMs, TIMEOUT } from "./shapes.ts";
 export const RUN_ROUTES = [
   route({
     method: "GET",
+    role: "read",
     path: "/api/events",
     summary: "Follow the state changes of the runs of all buckets",
     description:
@@ -21,13 +24,16 @@ export const RUN_ROUTES = [
       "`after` the answer comes at once and says where to begin. The latest 1,000 changes are kept, in memory.",
     query: { after: optional(described(string({ min: 1, max: 40 }), "`next` of the last answer")), timeout: TIMEOUT },
     answer: { status: 200, description: "The changes", shape: component("Events") },
-    async handle({ query, request }, { supervisor }) {
+    async handle({ query, request }, { supervisor, identity }) {
       request.longPoll();
-      return json(200, await supervisor.events.after(query.after, pollMs(query.timeout), request.signal));
+      const isShown = (event: { bucket_id: string }) => isInReach(identity, event.bucket_id);
+      const wait = { timeoutMs: pollMs(query.timeout), signal: request.signal, isShown };
+      return json(200, await supervisor.events.after(query.after, wait));
     },
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/runs",
     summary: "List the runs of a bucket, newest first",
     query: {
@@ -43,6 +49,7 @@ export const RUN_ROUTES = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/runs/{run_id}",
     summary: "Show a run",
     answer: { status: 200, description: "The run", shape: component("RunDetail") },
@@ -54,6 +61,7 @@ export const RUN_ROUTES = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/runs/{run_id}/plan",
     summary: "Ask whether a deploy can still carry out the plan of a dry run",
     answer: {
@@ -68,20 +76,22 @@ export const RUN_ROUTES = [
   }),
   bucketRoute({
     method: "POST",
+    role: { role: "deploy", or: { role: "operate", says: "for one's own run", when: isOwnRun } },
     path: "/runs/{run_id}/cancel",
     summary: "Cancel a run",
     description: "The run stays `running` until its process is gone, then it is `cancelled`, whatever it had done.",
     body: object({}),
     answer: { status: 202, description: "The cancel is accepted", shape: component("Run") },
     failures: ["run_not_found", "run_not_active"],
-    async handle({ params, request, bucket: { layout } }, { supervisor, identity: { address, via } }) {
+    async handle({ params, request, bucket: { layout } }, { supervisor, identity }) {
       const { id } = findRun(layout, params);
-      const cancelled = await supervisor.cancel(layout, id, { address, via }, request.id);
+      const cancelled = await supervisor.cancel(layout, id, actorOf(identity), request.id);
       return json(202, await shownRun(layout, cancelled));
     },
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/queue",
     summary: "List the starts that wait for the bucket, the next one first",
     description: "At most 100. A start waits where it was sent with `Ops-Wait` while the bucket was busy.",
@@ -92,6 +102,7 @@ export const RUN_ROUTES = [
   }),
   bucketRoute({
     method: "DELETE",
+    role: { role: "deploy", or: { role: "operate", says: "for one's own start", when: isOwnStart } },
     path: "/queue/{start_key}",
     summary: "Give up a start that waits",
     description: "Its request is answered 409 and nothing starts. 404 where it does not wait: it may have started.",
@@ -103,6 +114,16 @@ export const RUN_ROUTES = [
     },
   }),
 ];
+
+/** Whether a run was started with the token that asks. */
+function isOwnRun({ params, bucket: { layout } }: Pick<BucketCall, "params" | "bucket">, { identity }: Context): boolean {
+  return findRun(layout, params).audit[0]?.actor.name === identity.name;
+}
+
+/** Whether a start that waits was sent with the token that asks. */
+function isOwnStart({ params, bucket: { id } }: Pick<BucketCall, "params" | "bucket">, { identity, lines }: Context): boolean {
+  return lines.waiting(id).find(({ key }) => key === params.start_key)?.by.name === identity.name;
+}
 
 /** The run that a path names. Throws `run_not_found`. */
 export function findRun(layout: Layout, params: Readonly<Record<string, string>>): RunRecord {

@@ -24,6 +24,7 @@ const KEY_CHARACTERS = 16 * 1024;
 export const SECRET_ROUTES = [
   bucketRoute({
     method: "GET",
+    role: "read",
     path: SSH_KEY,
     summary: "Show the ssh key for the workers: its public part and its fingerprint",
     answer: { status: 200, description: "The key; never its private part", shape: component("SshKey") },
@@ -34,6 +35,7 @@ export const SECRET_ROUTES = [
   }),
   bucketRoute({
     method: "PUT",
+    role: "admin",
     path: SSH_KEY,
     summary: "Store the private ssh key for the workers",
     description: "It is kept in secrets/ under the name that `ssh_key` in ops.conf gives. Not while a run is active.",
@@ -55,6 +57,7 @@ export const SECRET_ROUTES = [
   }),
   bucketRoute({
     method: "DELETE",
+    role: "admin",
     path: SSH_KEY,
     summary: "Remove the private ssh key for the workers",
     description: "Not while a run is active.",
@@ -67,6 +70,7 @@ export const SECRET_ROUTES = [
   }),
   bucketRoute({
     method: "PUT",
+    role: "admin",
     path: JOB_SECRET,
     summary: "Store a secret of a job",
     description:
@@ -86,6 +90,7 @@ export const SECRET_ROUTES = [
   }),
   bucketRoute({
     method: "DELETE",
+    role: "admin",
     path: JOB_SECRET,
     summary: "Remove a secret of a job",
     description: "Not while a run is active.",

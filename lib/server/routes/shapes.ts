@@ -21,11 +21,12 @@ import {
 import { HTTP_STATUS } from "../../http/message.ts";
 import { LOG_CHUNK } from "../../run/activity.ts";
 import { RUN_EVENTS } from "../../run/events.ts";
-import { EVIDENCE } from "../../run/log-evidence.ts";
-import { LOG_MAP } from "../../run/log-map.ts";
-import { LOG_MATCHES } from "../../run/log-search.ts";
-import { LOG_LINE, LOG_LINES } from "../../run/log-view.ts";
-import { PROGRESS, RUN_KINDS, RUN_STATUS, TIME } from "../../run/protocol.ts";
+import { EVIDENCE } from "../../run/log/log-evidence.ts";
+import { LOG_MAP } from "../../run/log/log-map.ts";
+import { LOG_MATCHES } from "../../run/log/log-search.ts";
+import { LOG_LINE, LOG_LINES } from "../../run/log/log-view.ts";
+import { PROGRESS, TIME } from "../../run/progress.ts";
+import { RUN_KINDS, RUN_STATUS } from "../../run/protocol.ts";
 import { ACTOR, ID, RUN_FIELDS, RUN_KIND } from "../../run/record.ts";
 import { BUCKET_GLANCES, BUCKET_SUMMARY, JOB_MAP, MAP_CELL } from "./glance-shapes.ts";
 
@@ -141,6 +142,7 @@ const SCHEMAS = {
     build_status: oneOf("pending", "succeeded", "failed"),
     note: described(nullable(string()), "What the push said about itself"),
     commit: described(nullable(string()), "The Git commit that was pushed, with `-dirty` where files differed from it"),
+    by: described(nullable(string()), "The name of the token that pushed it; null in earlier records"),
     current: described(boolean(), "It is the bucket's source now"),
     last_successful: described(boolean(), "The latest one whose build succeeded"),
   }),

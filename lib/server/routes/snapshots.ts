@@ -7,7 +7,7 @@ import { bucketRoute } from "../context.ts";
 import { startRun } from "../start.ts";
 import { START_FAILURES, STARTS } from "./operations.ts";
 import { PAGE, page } from "./shapes.ts";
-import { START_PATHS } from "./start-paths.ts";
+import { START_PATHS, START_ROLES } from "./start-paths.ts";
 
 /** Loaded with the first request about snapshots. */
 const snapshots = () => import("../../bucket/snapshots/snapshots.ts");
@@ -20,6 +20,7 @@ const ONE_KEY = { exclusive: [["passphrase", "key"]] } as const;
 export const SNAPSHOT_ROUTES = [
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/snapshots",
     summary: "List the snapshots of a bucket, newest first",
     query: PAGE,
@@ -31,6 +32,7 @@ export const SNAPSHOT_ROUTES = [
   }),
   bucketRoute({
     method: "POST",
+    role: START_ROLES.snapshot_restore,
     path: START_PATHS.snapshot_restore,
     summary: "Restore a snapshot: the database, secrets/, .ssh/ and bucket.json, never the source",
     description:
@@ -51,6 +53,7 @@ export const SNAPSHOT_ROUTES = [
   }),
   bucketRoute({
     method: "POST",
+    role: "operate",
     path: "/snapshots/{name}/verify",
     summary: "Check that a snapshot can be restored",
     description:
@@ -77,6 +80,7 @@ export const SNAPSHOT_ROUTES = [
   }),
   bucketRoute({
     method: "DELETE",
+    role: "admin",
     path: "/snapshots/{name}",
     summary: "Remove a snapshot",
     description: "Not while a run is active.",

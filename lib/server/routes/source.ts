@@ -4,14 +4,14 @@ import { acceptSource, receiveSource, restoreRevision } from "../../bucket/sourc
 import { diffRevisions } from "../../bucket/source/source-view.ts";
 import { isUuid } from "../../codec/uuid.ts";
 import { Failure } from "../../core/errors.ts";
-import { described, object, optional, type Report, refined, string, withExample } from "../../core/shape.ts";
+import { described, object, optional, string, withExample } from "../../core/shape.ts";
 import { json, requireMediaType } from "../../http/message.ts";
 import { ID, maskedText } from "../../run/record.ts";
 import { bucketRoute } from "../context.ts";
-import { startRun } from "../start.ts";
+import { encodedNote, startRun } from "../start.ts";
 import { START_FAILURES, STARTS } from "./operations.ts";
 import { component, PAGE, page } from "./shapes.ts";
-import { START_PATHS } from "./start-paths.ts";
+import { START_PATHS, START_ROLES } from "./start-paths.ts";
 
 const TAR = "application/x-tar";
 const GZIP = "application/gzip";
@@ -19,10 +19,7 @@ const GZIP = "application/gzip";
 /** What a push says about itself. */
 const SAID = {
   "Ops-Note": optional(
-    described(
-      withExample(refined(string({ max: 2_400 }), noteOf), "More%20memory"),
-      "Why the source changes: one line of at most 200 characters, percent-encoded UTF-8",
-    ),
+    described(encodedNote("More%20memory"), "Why the source changes: one line of at most 200 characters, percent-encoded UTF-8"),
   ),
   "Ops-Commit": optional(
     described(
@@ -35,27 +32,17 @@ const SAID = {
   ),
 };
 
-function noteOf(encoded: string, path: string, report: Report): string {
-  try {
-    const note = decodeURIComponent(encoded);
-    if (/^[^\p{C}\p{Zl}\p{Zp}]{1,200}$/u.test(note)) return note;
-  } catch {
-    // Told below.
-  }
-  report(path, "expected one line of at most 200 characters, percent-encoded");
-  return "";
-}
-
 /** Secrets of the bucket are masked before anything is stored. */
-async function saidBy(headers: Readonly<Record<string, unknown>>, layout: Layout) {
+async function saidBy(headers: Readonly<Record<string, unknown>>, layout: Layout, by: string) {
   const { "Ops-Note": note, "Ops-Commit": commit } = headers as Partial<Record<keyof typeof SAID, string>>;
-  return { note: note === undefined ? null : await maskedText(layout, note), commit: commit ?? null };
+  return { note: note === undefined ? null : await maskedText(layout, note), commit: commit ?? null, by };
 }
 
 /** The source of a bucket: pushed from outside, kept as revisions (control-plane.md, Source push). */
 export const SOURCE_ROUTES = [
   bucketRoute({
     method: "POST",
+    role: START_ROLES.push,
     path: START_PATHS.push,
     summary: "Push: replace the source of a bucket and build it",
     description:
@@ -70,7 +57,7 @@ export const SOURCE_ROUTES = [
       return startRun(call, "push", context, async (runId, body) => {
         const gzip = requireMediaType(request, TAR, GZIP) === GZIP;
         const received = await receiveSource(bucket.layout, body, gzip, request.signal);
-        const said = await saidBy(call.headers, bucket.layout);
+        const said = await saidBy(call.headers, bucket.layout, context.identity.name);
         const { id, note, commit } = await acceptSource(bucket.layout, received, runId, said);
         return { revision: id, ...(note !== null && { note }), ...(commit !== null && { commit }) };
       });
@@ -78,6 +65,7 @@ export const SOURCE_ROUTES = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/source/revisions",
     summary: "List the revisions of the source, newest first",
     query: PAGE,
@@ -93,6 +81,7 @@ export const SOURCE_ROUTES = [
   }),
   bucketRoute({
     method: "GET",
+    role: "read",
     path: "/source/revisions/{revision_id}/diff",
     summary: "Show what differs in a revision from another one",
     description:
@@ -113,6 +102,7 @@ export const SOURCE_ROUTES = [
   }),
   bucketRoute({
     method: "POST",
+    role: START_ROLES.rollback,
     path: START_PATHS.rollback,
     summary: "Roll the source back to a revision and build it",
     description: "The revision becomes the current one; no new revision is made. Nothing is deployed.",

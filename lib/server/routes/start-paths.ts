@@ -1,4 +1,5 @@
 import type { RunKind } from "../../run/protocol.ts";
+import type { Needs } from "../people/permission.ts";
 
 /**
  * Where a start of each kind is asked for over HTTP, behind the id of the bucket. A name in braces is a parameter of the run
@@ -27,3 +28,34 @@ export const START_PATHS: Readonly<Record<RunKind, string>> = {
   worker_uptime: "/workers/uptime",
   worker_sysstat: "/workers/sysstat",
 };
+
+/** Which role a start of each kind needs. A dry run that runs nothing of the bucket's is a reading. */
+export const START_ROLES: Readonly<Record<RunKind, Needs<{ body: unknown }, unknown>>> = {
+  push: "deploy",
+  rollback: "deploy",
+  build: "deploy",
+  deploy: { role: "deploy", or: { role: "operate", says: "for a dry run without build and with_hooks", when: isPlainDryRun } },
+  hooks: "deploy",
+  health_check: "operate",
+  drift: "operate",
+  job_start: "operate",
+  job_stop: "operate",
+  job_restart: "operate",
+  job_reload: "operate",
+  job_status: "operate",
+  job_run: "operate",
+  gc: "admin",
+  snapshot_create: "admin",
+  snapshot_restore: "admin",
+  run_command: "deploy",
+  worker_trust: "admin",
+  worker_facts: "operate",
+  worker_uptime: "operate",
+  worker_sysstat: "operate",
+};
+
+/** A build changes the catalog, and a hook may do anything. */
+function isPlainDryRun({ body }: { body: unknown }): boolean {
+  const { dry_run, build, with_hooks } = body as Partial<Record<"dry_run" | "build" | "with_hooks", boolean>>;
+  return dry_run === true && build !== true && with_hooks !== true;
+}

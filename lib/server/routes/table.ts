@@ -36,6 +36,7 @@ function descriptionRoutes(): readonly ServerRoute[] {
   return [
     route({
       method: "GET",
+      role: "read",
       path: "/openapi.yaml",
       summary: "This description, as YAML",
       answer: { status: 200, description: "OpenAPI 3.1", type: "application/yaml" },
@@ -45,6 +46,7 @@ function descriptionRoutes(): readonly ServerRoute[] {
     }),
     route({
       method: "GET",
+      role: "read",
       path: "/openapi.json",
       summary: "This description, as JSON",
       answer: { status: 200, description: "OpenAPI 3.1", type: "application/json" },

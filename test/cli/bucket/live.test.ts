@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { liveLines, liveView } from "../../../lib/cli/bucket/live.ts";
 import { Launcher } from "../../../lib/core/spawn.ts";
-import { NO_DEPLOY, type Progress } from "../../../lib/run/protocol.ts";
+import { NO_DEPLOY, type Progress } from "../../../lib/run/progress.ts";
 import { PROGRAM } from "../../../scripts/local-server.ts";
 import { Deploys, HOSTS } from "../../helpers/deploys.ts";
 

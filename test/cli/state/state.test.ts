@@ -63,7 +63,7 @@ test("runs, revisions, the key and the status are shown alike here and on a serv
   const list = await both("runs", "list");
   assert.match(
     list.stdout,
-    /^id +kind +status +who +started +took +what\n.* deploy +failed .*\n.* push +succeeded +127\.0\.0\.1 .* Two jobs; revision /,
+    /^id +kind +status +who +started +took +what\n.* deploy +failed .*\n.* push +succeeded +root .* Two jobs; revision /,
   );
   assert.deepEqual(await here("runs"), list);
   const failed = await both("runs", "list", "--status", "failed", "--limit", "5");

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ProgressBoard } from "../../../lib/operation/base/context.ts";
-import { NO_DEPLOY, type Progress } from "../../../lib/run/protocol.ts";
+import { NO_DEPLOY, type Progress } from "../../../lib/run/progress.ts";
 import { until } from "../../helpers/temporary.ts";
 
 function board() {

@@ -662,6 +662,7 @@ test("T-32 T-86 the current revision is marked as built, and the last successful
       sha256: "",
       note: null,
       commit: null,
+      by: null,
       build_status: "pending",
     });
   const states = async () =>

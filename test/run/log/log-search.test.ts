@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { appendFileSync, writeFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
-import { layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
-import { uuidV7 } from "../../lib/codec/uuid.ts";
-import { openLog } from "../../lib/run/log-lines.ts";
-import { type LogQuery, searchLog } from "../../lib/run/log-search.ts";
-import { createRecord, saveRecord, settle } from "../../lib/run/record.ts";
-import { temporaryFolder } from "../helpers/temporary.ts";
+import { layoutOf, runLayout } from "../../../lib/bucket/base/layout.ts";
+import { uuidV7 } from "../../../lib/codec/uuid.ts";
+import { openLog } from "../../../lib/run/log/log-lines.ts";
+import { type LogQuery, searchLog } from "../../../lib/run/log/log-search.ts";
+import { createRecord, saveRecord, settle } from "../../../lib/run/record.ts";
+import { temporaryFolder } from "../../helpers/temporary.ts";
 
 async function logOf(t: TestContext, content: string | Buffer) {
   const layout = layoutOf(temporaryFolder(t));

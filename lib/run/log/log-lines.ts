@@ -1,10 +1,10 @@
 import type { FileHandle } from "node:fs/promises";
-import { type Layout, runLayout } from "../bucket/base/layout.ts";
-import type { WrittenTo } from "../bucket/base/line-place.ts";
-import { Failure } from "../core/errors.ts";
-import { openRegular, unlessMissing } from "../core/files.ts";
+import { type Layout, runLayout } from "../../bucket/base/layout.ts";
+import type { WrittenTo } from "../../bucket/base/line-place.ts";
+import { Failure } from "../../core/errors.ts";
+import { openRegular, unlessMissing } from "../../core/files.ts";
+import type { RunRecord } from "../record.ts";
 import { EntryCursor, NEWLINE, recordedPlaces } from "./log-entries.ts";
-import type { RunRecord } from "./record.ts";
 
 /** Which lines of a run's Activity are wanted: lines that match every field that is set. */
 export interface LineFilter {

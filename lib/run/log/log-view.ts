@@ -1,11 +1,11 @@
-import type { Layout } from "../bucket/base/layout.ts";
-import { writtenTo } from "../bucket/base/line-place.ts";
-import { Failure } from "../core/errors.ts";
-import { boolean, described, type Infer, integer, list, nullable, object, oneOf, string, withExample } from "../core/shape.ts";
+import type { Layout } from "../../bucket/base/layout.ts";
+import { writtenTo } from "../../bucket/base/line-place.ts";
+import { Failure } from "../../core/errors.ts";
+import { boolean, described, type Infer, integer, list, nullable, object, oneOf, string, withExample } from "../../core/shape.ts";
+import { RUN_STATUS } from "../protocol.ts";
 import { openIndexed } from "./log-index.ts";
 import { type LineStart, lineStartOf, MOST_LINE_BYTES, wrongStart } from "./log-lines.ts";
 import { LogScan, type ScanFilter, type ScannedLine } from "./log-scan.ts";
-import { RUN_STATUS } from "./protocol.ts";
 
 /** Which lines of a log are meant, and how many of them; from the first line on where no field says where. */
 export interface LinesQuery extends ScanFilter {

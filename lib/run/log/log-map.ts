@@ -1,5 +1,5 @@
-import type { Layout } from "../bucket/base/layout.ts";
-import { boolean, described, type Infer, integer, list, nullable, object } from "../core/shape.ts";
+import type { Layout } from "../../bucket/base/layout.ts";
+import { boolean, described, type Infer, integer, list, nullable, object } from "../../core/shape.ts";
 import { type OpenedLog, openIndexed } from "./log-index.ts";
 import type { LineFilter } from "./log-lines.ts";
 import { LogScan } from "./log-scan.ts";

@@ -1,4 +1,4 @@
-import type { LinePlace } from "../bucket/base/line-place.ts";
+import type { LinePlace } from "../../bucket/base/line-place.ts";
 import { EntryCursor, isAbout, isAnyPlace } from "./log-entries.ts";
 import type { Mark, OpenedLog } from "./log-index.ts";
 import { BEGINNING_BYTES, bytesAsText, type LineFilter, type LineStart, wantedLines } from "./log-lines.ts";

@@ -1,10 +1,10 @@
 import { fstatSync } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
-import { type Layout, runLayout } from "../bucket/base/layout.ts";
-import { TROUBLE_HINT, tellsTrouble } from "../core/trouble-lines.ts";
+import { type Layout, runLayout } from "../../bucket/base/layout.ts";
+import { TROUBLE_HINT, tellsTrouble } from "../../core/trouble-lines.ts";
+import { type RunRecord, readRecord, runNotFound } from "../record.ts";
 import { EntryCursor, NEWLINE, Places } from "./log-entries.ts";
 import { bytesAsText, openLog, wholeLines } from "./log-lines.ts";
-import { type RunRecord, readRecord, runNotFound } from "./record.ts";
 
 /** So many lines or bytes, whichever comes first, are a block: to find a line, one block is read. */
 const BLOCK = { lines: 1_024, bytes: 64 * 1024 };

@@ -1,6 +1,7 @@
-import { type Layout, runLayout } from "../bucket/base/layout.ts";
-import { Failure } from "../core/errors.ts";
-import { boolean, described, type Infer, integer, list, object, string } from "../core/shape.ts";
+import { type Layout, runLayout } from "../../bucket/base/layout.ts";
+import { Failure } from "../../core/errors.ts";
+import { boolean, described, type Infer, integer, list, object, string } from "../../core/shape.ts";
+import { readRecord, runNotFound } from "../record.ts";
 import { NEWLINE, recordedPlaces } from "./log-entries.ts";
 import {
   bytesAsText,
@@ -13,7 +14,6 @@ import {
   wholeLines,
   wrongStart,
 } from "./log-lines.ts";
-import { readRecord, runNotFound } from "./record.ts";
 
 /** Which lines to search for, and where. */
 export interface LogQuery extends LineFilter {

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { appendFileSync, rmSync, writeFileSync, writeSync } from "node:fs";
 import { type TestContext, test } from "node:test";
-import { openLogText } from "../../lib/run/log-lines.ts";
-import { searchLog } from "../../lib/run/log-search.ts";
-import { type LinesQuery, readLines } from "../../lib/run/log-view.ts";
-import { type RunRecord, readRecord } from "../../lib/run/record.ts";
-import { seeded } from "../helpers/random.ts";
-import { writtenRun } from "../helpers/written-logs.ts";
+import { openLogText } from "../../../lib/run/log/log-lines.ts";
+import { searchLog } from "../../../lib/run/log/log-search.ts";
+import { type LinesQuery, readLines } from "../../../lib/run/log/log-view.ts";
+import { type RunRecord, readRecord } from "../../../lib/run/record.ts";
+import { seeded } from "../../helpers/random.ts";
+import { writtenRun } from "../../helpers/written-logs.ts";
 
 async function setUp(t: TestContext) {
   const run = await writtenRun(t);

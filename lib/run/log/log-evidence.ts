@@ -1,9 +1,9 @@
-import type { Layout } from "../bucket/base/layout.ts";
-import { isOfOps, type LinePlace } from "../bucket/base/line-place.ts";
-import { causeOf } from "../bucket/catalog/problems.ts";
-import { inOneLine } from "../core/plain-text.ts";
-import { described, type Infer, integer, isObject, list, nullable, object, oneOf, optional, string } from "../core/shape.ts";
-import { isClosing, reasonLine } from "../core/trouble-lines.ts";
+import type { Layout } from "../../bucket/base/layout.ts";
+import { isOfOps, type LinePlace } from "../../bucket/base/line-place.ts";
+import { causeOf } from "../../bucket/catalog/problems.ts";
+import { inOneLine } from "../../core/plain-text.ts";
+import { described, type Infer, integer, isObject, list, nullable, object, oneOf, optional, string } from "../../core/shape.ts";
+import { isClosing, reasonLine } from "../../core/trouble-lines.ts";
 import { type OpenedLog, openIndexed } from "./log-index.ts";
 import { MOST_LINE_BYTES } from "./log-lines.ts";
 import { LogScan } from "./log-scan.ts";

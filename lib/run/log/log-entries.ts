@@ -1,5 +1,5 @@
 import { readSync } from "node:fs";
-import { type About, type LinePlace, prefixOf, type WrittenTo, writtenTo } from "../bucket/base/line-place.ts";
+import { type About, type LinePlace, prefixOf, type WrittenTo, writtenTo } from "../../bucket/base/line-place.ts";
 
 /** The byte that ends a line. */
 export const NEWLINE = 0x0a;

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
-import { layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
-import { type LineFilter, openLogText } from "../../lib/run/log-lines.ts";
-import { type RunRecord, readRecord } from "../../lib/run/record.ts";
-import { recordRun } from "../helpers/log-runs.ts";
-import { temporaryFolder } from "../helpers/temporary.ts";
+import { layoutOf, runLayout } from "../../../lib/bucket/base/layout.ts";
+import { type LineFilter, openLogText } from "../../../lib/run/log/log-lines.ts";
+import { type RunRecord, readRecord } from "../../../lib/run/record.ts";
+import { recordRun } from "../../helpers/log-runs.ts";
+import { temporaryFolder } from "../../helpers/temporary.ts";
 
 async function logOf(t: TestContext, log: string | Buffer, times?: string) {
   const layout = layoutOf(temporaryFolder(t));
