@@ -8,7 +8,14 @@ type AccessCode =
   | "forbidden"
   | "rate_limited";
 type Missing = "not_found" | `${"bucket" | "run" | "file" | "revision" | "snapshot"}_not_found`;
-type StateCode = "bucket_busy" | "bucket_exists" | "run_not_active" | "retry_impossible" | "plan_stale" | "idempotency_mismatch";
+type StateCode =
+  | "bucket_busy"
+  | "busy"
+  | "bucket_exists"
+  | "run_not_active"
+  | "retry_impossible"
+  | "plan_stale"
+  | "idempotency_mismatch";
 type DatabaseCode = "bucket_not_initialized" | "schema_upgrade_required" | "schema_too_new" | `database_${"damaged" | "busy"}`;
 type WorkCode = "internal" | "audit_unavailable" | "shutting_down" | "cancelled" | "timeout" | "unreachable" | "failed";
 

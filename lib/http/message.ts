@@ -21,13 +21,18 @@ export interface HttpRequest {
   readonly noted: {
     route: string | undefined;
     authenticated: string | undefined;
+    /** The name of the token. */
+    name: string | undefined;
     /** Why the request was not authenticated: a credential is missing or wrong. */
     refused: `${"" | "totp_"}${"missing" | "wrong"}` | undefined;
   };
   /** The body as it arrives. A second reader gets what the first one has left. */
   readonly body: AsyncIterable<Uint8Array>;
-  /** Notes that the request is authenticated, so that its connection counts as such. */
-  admitted(): void;
+  /**
+   * Notes that the request is authenticated, so that its connection counts as such. `ends` aborts its signal, as if the
+   * client had left.
+   */
+  admitted(ends?: AbortSignal): void;
   /** Says that the request waits for something that may take long: the time until the answer does not count. */
   longPoll(): void;
 }
@@ -60,7 +65,7 @@ const CODES_BY_STATUS: readonly (readonly [status: number, ...FailureCode[]])[] 
   [404, "not_found", "bucket_not_found", "run_not_found", "file_not_found", "revision_not_found", "snapshot_not_found"],
   [404, "totp_disabled"],
   [405, "method_not_allowed"],
-  [409, "bucket_busy", "bucket_exists", "run_not_active", "retry_impossible", "plan_stale"],
+  [409, "bucket_busy", "busy", "bucket_exists", "run_not_active", "retry_impossible", "plan_stale"],
   [409, "bucket_not_initialized", "schema_upgrade_required", "schema_too_new", "database_damaged"],
   [413, "payload_too_large"],
   [415, "unsupported_media_type"],

@@ -1,9 +1,7 @@
-import { randomBytes } from "node:crypto";
 import path from "node:path";
-import { Guard } from "../auth/guard.ts";
-import { SESSION_COOKIE, SESSION_MS, Sessions, TOTP_COOKIE } from "../auth/session.ts";
-import { TotpCodes } from "../auth/totp.ts";
-import { layoutOf } from "../bucket/base/layout.ts";
+import type { Guard, Identity } from "../auth/guard.ts";
+import { SESSION_COOKIE } from "../auth/session.ts";
+import { type LabelFile, layoutOf } from "../bucket/base/layout.ts";
 import { bucketIds, bucketNotFound, prepareRoot, takeRoot } from "../bucket/source/root.ts";
 import { Failure, messageOf } from "../core/errors.ts";
 import { exists } from "../core/files.ts";
@@ -17,10 +15,11 @@ import { type Log, logExchange } from "./access.ts";
 import { ReadThread } from "./beside.ts";
 import { readTlsPair, type ServerConfig } from "./config.ts";
 import { readConsole } from "./console-files.ts";
-import type { Services } from "./context.ts";
+import type { ServerRoute, Services } from "./context.ts";
 import { Lines } from "./line.ts";
 import { LogReadings } from "./log-readings.ts";
-import { requireAllowed } from "./people/permission.ts";
+import { requireAllowed, requireGoingOn } from "./people/permission.ts";
+import { signInOf } from "./people/sign-in.ts";
 import { Readers } from "./reading.ts";
 import { ROUTES } from "./routes/table.ts";
 import { RunList } from "./run-list.ts";
@@ -57,26 +56,37 @@ export async function startServer(
 ): Promise<RunningServer> {
   const { root, host, port } = config;
   const tls = config.tls && (await readTlsPair(config.tls));
-  const files = new StaticFiles(await readConsole());
-  const supervisor = new Supervisor({ launcher, log });
+  const surface = config.earlier ? await (await import("./earlier/surface.ts")).earlierSurface() : await presentSurface();
+  const { labels, routes } = surface;
+  const files = new StaticFiles(surface.files);
+  const supervisor = new surface.supervisor({ launcher, log });
   await using taken = new AsyncDisposableStack();
   taken.use(await takeRoot(root));
-  await prepareRoot(root);
-  const buckets = await bucketIds(root);
-  await supervisor.recover(buckets.map((id) => layoutOf(path.join(root, id))));
-  await tellSchemas(root, buckets, log);
-  const { guard, ...signIn } = signInOf(config, now);
+  await settleRoot(root, labels, supervisor, log);
+  const { guard, ...signIn } = await signInOf(config, { cookie: surface.cookie, log, now });
   const [readers, beside, runList, logReadings] = [new Readers(), new ReadThread(), new RunList(), new LogReadings(launcher)];
   // No request is answered before the server listens.
   const load = () => listener.load();
-  const services = { load, root, supervisor, lines: new Lines(), launcher, readers, beside, runList, logReadings, ...signIn };
+  const services = {
+    load,
+    root,
+    labels,
+    supervisor,
+    lines: new Lines(),
+    launcher,
+    readers,
+    beside,
+    runList,
+    logReadings,
+    ...signIn,
+  };
   const listener = await listen({
     host,
     port,
     ...(tls && { tls }),
     caps: { ...CONNECTION_CAPS, onMet: log },
-    handle: (request) => answer(request, { files, guard, services }),
-    explain: (error, request) => explain(error, request, root),
+    handle: (request) => answer(request, { routes, files, guard, services }),
+    explain: (error, request) => explain(error, request, { root, routes }),
     onExchange: (exchange) => logExchange(log, exchange),
     onDefect: (id, error) => log(`request=${id} failed: ${error instanceof Error ? error.stack : error}`),
   });
@@ -98,13 +108,23 @@ export async function startServer(
       await logReadings.closed();
       readers.close();
       beside.close();
+      await signIn.access.close();
       await lock.disposeAsync();
     },
   };
 }
 
-/** Says which buckets need an upgrade, and which a newer program. */
-async function tellSchemas(root: string, buckets: readonly string[], log: Log): Promise<void> {
+/** What the server offers: its routes and files, the cookie of a session, and how it knows and runs its buckets. */
+async function presentSurface() {
+  const files = await readConsole();
+  return { labels: "bucket.json", cookie: SESSION_COOKIE, routes: ROUTES, files, supervisor: Supervisor } as const;
+}
+
+/** Settles what an earlier server left behind, and says which buckets need an upgrade and which a newer program. */
+async function settleRoot(root: string, labels: LabelFile, supervisor: Supervisor, log: Log): Promise<void> {
+  await prepareRoot(root);
+  const buckets = await bucketIds(root, labels);
+  await supervisor.recover(buckets.map((id) => layoutOf(path.join(root, id))));
   const { schemaFailure } = await import("../bucket/base/database.ts");
   for (const id of buckets) {
     const { code, message } = schemaFailure(layoutOf(path.join(root, id)).database) ?? {};
@@ -112,45 +132,62 @@ async function tellSchemas(root: string, buckets: readonly string[], log: Log): 
   }
 }
 
-/** The sign-in: sessions, TOTP and the guard. The key that signs the cookies lives as long as the server. */
-function signInOf({ token, tls, totp }: ServerConfig, now: () => number) {
-  const key = randomBytes(32);
-  const browser = { cookie: SESSION_COOKIE, lifetimeMs: SESSION_MS, secure: tls !== undefined } as const;
-  const verified = { cookie: TOTP_COOKIE, lifetimeMs: totp?.sessionMs ?? 0, secure: true } as const;
-  const sessions = new Sessions(browser, key, now);
-  const totpSessions = new Sessions(verified, key, now);
-  const codes = totp && new TotpCodes(totp.secret, now);
-  const second = codes && { codes, sessions: totpSessions };
-  return { sessions, totpSessions, totp: codes, guard: new Guard({ token, sessions, totp: second, now }) };
+/** What requests are answered with. */
+interface Offered {
+  routes: readonly ServerRoute[];
+  files: StaticFiles;
+  guard: Guard;
+  services: Services;
 }
 
 /** Answers a request in the order that HTTP conventions say. Only the files of the sign-in page are public. */
-function answer(request: HttpRequest, own: { files: StaticFiles; guard: Guard; services: Services }): Answer | Promise<Answer> {
+function answer(request: HttpRequest, own: Offered): Answer | Promise<Answer> {
   const isFile = own.files.has(request.path);
-  const found = isFile ? undefined : routeOf(request);
+  const found = isFile ? undefined : routeOf(own.routes, request);
   request.noted.route = isFile ? request.path : found?.route.path;
   if (isFile && !isReference(request.path)) return own.files.answer(request);
   const identity = own.guard.admit(request);
-  request.admitted();
+  request.admitted(identity.ends);
+  request.noted.name = identity.name;
   request.noted.authenticated = `${identity.via}${identity.totp ? "+totp" : ""}`;
   if (isFile) return own.files.answer(request);
   // Only an admitted client learns why there is no route.
-  const wanted = found ?? findRoute(ROUTES, request);
-  requireAllowed(identity, wanted.route.role, wanted.params.bucket_id);
-  return callRoute(wanted, request, { ...own.services, identity });
+  const wanted = found ?? findRoute(own.routes, request);
+  const { bucket_id, env_id } = wanted.params;
+  requireAllowed(identity, wanted.route.role, bucket_id ?? env_id);
+  return whileGoingOn(identity, wanted.route.method === "GET", callRoute(wanted, request, { ...own.services, identity }));
+}
+
+/** An answer that was not over when its token or session ended is none, unless it tells of something that was done. */
+async function whileGoingOn(identity: Identity, isReading: boolean, answering: Promise<Answer>): Promise<Answer> {
+  try {
+    const found = await answering;
+    if (!isReading || !identity.ends?.aborted) return found;
+    if (typeof found.body === "object" && "close" in found.body) await found.body.close();
+    requireGoingOn(identity);
+    return found;
+  } catch (error) {
+    if (error instanceof Failure && error.code === "cancelled") requireGoingOn(identity);
+    throw error;
+  }
 }
 
 /** The failure of a request; `bucket_not_found` where the request failed because its bucket was deleted meanwhile. */
-async function explain(error: unknown, request: HttpRequest, root: string): Promise<unknown> {
+async function explain(
+  error: unknown,
+  request: HttpRequest,
+  { root, routes }: Pick<Offered, "routes"> & { root: string },
+): Promise<unknown> {
   const isAdmitted = request.noted.authenticated !== undefined;
-  const id = isAdmitted ? routeOf(request)?.params.bucket_id : undefined;
+  const { bucket_id, env_id } = (isAdmitted && routeOf(routes, request)?.params) || {};
+  const id = bucket_id ?? env_id;
   if (id === undefined || (error instanceof Failure && HTTP_STATUS[error.code] !== undefined)) return error;
   return (await exists(path.join(root, id.toLowerCase()))) ? error : bucketNotFound(id);
 }
 
-function routeOf(request: HttpRequest) {
+function routeOf(routes: readonly ServerRoute[], request: HttpRequest) {
   try {
-    return findRoute(ROUTES, request);
+    return findRoute(routes, request);
   } catch {
     return undefined;
   }

@@ -84,7 +84,7 @@ test("CP-400 the check of a snapshot takes none of the time for an answer", asyn
   const target = `${bucket}/snapshots/${name}/verify`;
   const request = requestWith([], { method: "POST", path: target, longPoll: () => order.push("waits") });
   const { route, params } = findRoute(ROUTES, request);
-  const services = { root: server.root, supervisor: { task } } as unknown as Context;
+  const services = { root: server.root, supervisor: { task }, identity: {} } as unknown as Context;
   await route.handle({ request, params, query: {}, headers: {}, body: {} }, services);
   assert.deepEqual(order, ["waits", "checks"]);
 });

@@ -1,3 +1,4 @@
+import { ROLES } from "../../auth/role.ts";
 import { SEAL } from "../../codec/crypto/seal-key.ts";
 import { Failure } from "../../core/errors.ts";
 import {
@@ -89,6 +90,21 @@ const CELL: Shape<string | number | boolean | null> = {
   },
 };
 const ROW = { ...record(CELL), schema: { type: "object" } };
+
+const WORKER = object({
+  host: string(),
+  hostname: nullable(string()),
+  connection: oneOf("ssh", "local"),
+  root: described(string(), "The bucket's folder on the worker is `<root>/<bucket id>`"),
+  ssh_user: nullable(string()),
+  ssh_port: nullable(integer()),
+  ssh_jump: nullable(string()),
+  labels: list(string()),
+  memory_mb: described(anything({ type: "number" }), "0 where the file has none"),
+  cpu_mhz: described(anything({ type: "number" }), "0 where the file has none"),
+  tags: anything({ type: "object", additionalProperties: { type: "string" } }),
+  position: integer(),
+});
 
 const NEXT_CURSOR = described(nullable(string()), "null at the end of the list");
 
@@ -217,23 +233,9 @@ const SCHEMAS = {
     values: described(nullable(anything({ type: "object" })), "The values of the file; null where it has a mistake"),
     problem: described(nullable(string()), "The first thing that a build would refuse"),
   }),
+  WorkerDefinition: WORKER,
   WorkerDefinitions: object({
-    items: list(
-      object({
-        host: string(),
-        hostname: nullable(string()),
-        connection: oneOf("ssh", "local"),
-        root: described(string(), "The bucket's folder on the worker is `<root>/<bucket id>`"),
-        ssh_user: nullable(string()),
-        ssh_port: nullable(integer()),
-        ssh_jump: nullable(string()),
-        labels: list(string()),
-        memory_mb: described(anything({ type: "number" }), "0 where the file has none"),
-        cpu_mhz: described(anything({ type: "number" }), "0 where the file has none"),
-        tags: anything({ type: "object", additionalProperties: { type: "string" } }),
-        position: integer(),
-      }),
-    ),
+    items: list(WORKER),
     next_cursor: NEXT_CURSOR,
     problems: described(
       list(
@@ -256,7 +258,10 @@ const SCHEMAS = {
   }),
   Session: object({
     expires_at: described(nullable(TIME), "null for a request by API token, which does not expire"),
-    totp: object({ enabled: boolean(), verified: boolean() }),
+    totp: described(object({ enabled: boolean(), verified: boolean() }), "Whether this token needs it, and has proven it"),
+    name: described(string(), "The name of the token"),
+    role: oneOf(...ROLES),
+    buckets: described(nullable(list(string())), "The ids of the buckets that the token is for; null: all"),
   }),
 } satisfies Record<string, Shape<unknown>>;
 

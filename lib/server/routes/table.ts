@@ -1,7 +1,9 @@
 import { toYaml } from "../../codec/config/yaml.ts";
 import { json, raw } from "../../http/message.ts";
-import { route, type ServerRoute } from "../context.ts";
+import { type RouteGroups, route, type ServerRoute } from "../context.ts";
 import { openApiDocument } from "../openapi.ts";
+import { SESSION_ROUTES } from "../people/sessions.ts";
+import { TOKEN_ROUTES } from "../people/tokens.ts";
 import { AUTH_ROUTES } from "./auth.ts";
 import { BUCKET_ROUTES } from "./buckets.ts";
 import { CATALOG_ROUTES } from "./catalog.ts";
@@ -15,8 +17,9 @@ import { SNAPSHOT_ROUTES } from "./snapshots.ts";
 import { SOURCE_ROUTES } from "./source.ts";
 
 /** All routes of the server in groups: the source of the router, of the checks of requests and of openapi.yaml. */
-export const ROUTE_GROUPS: Readonly<Record<string, readonly ServerRoute[]>> = {
+export const ROUTE_GROUPS: RouteGroups = {
   "Sign-in": AUTH_ROUTES,
+  People: [...TOKEN_ROUTES, ...SESSION_ROUTES],
   Buckets: BUCKET_ROUTES,
   Source: [...SOURCE_ROUTES, ...FILE_ROUTES],
   Secrets: SECRET_ROUTES,
@@ -26,13 +29,14 @@ export const ROUTE_GROUPS: Readonly<Record<string, readonly ServerRoute[]>> = {
   Runs: [...RUN_ROUTES, ...LOG_ROUTES],
   Catalog: CATALOG_ROUTES,
   Metrics: METRIC_ROUTES,
-  "This description": descriptionRoutes(),
+  "This description": descriptionRoutes(() => openApiDocument(ROUTE_GROUPS)),
 };
 
 /** All routes as one list, in which the router takes the first match. */
 export const ROUTES: readonly ServerRoute[] = Object.values(ROUTE_GROUPS).flat();
 
-function descriptionRoutes(): readonly ServerRoute[] {
+/** The routes that serve the description of a route table, as YAML and as JSON. */
+export function descriptionRoutes(description: () => object): readonly ServerRoute[] {
   return [
     route({
       method: "GET",
@@ -41,7 +45,7 @@ function descriptionRoutes(): readonly ServerRoute[] {
       summary: "This description, as YAML",
       answer: { status: 200, description: "OpenAPI 3.1", type: "application/yaml" },
       async handle() {
-        return raw("application/yaml; charset=utf-8", toYaml(openApiDocument(ROUTE_GROUPS)));
+        return raw("application/yaml; charset=utf-8", toYaml(description()));
       },
     }),
     route({
@@ -51,7 +55,7 @@ function descriptionRoutes(): readonly ServerRoute[] {
       summary: "This description, as JSON",
       answer: { status: 200, description: "OpenAPI 3.1", type: "application/json" },
       async handle() {
-        return json(200, openApiDocument(ROUTE_GROUPS));
+        return json(200, description());
       },
     }),
   ];
