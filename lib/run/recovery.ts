@@ -22,6 +22,7 @@ import {
   saveRecord,
   settle,
 } from "./record.ts";
+import { compareWithLast } from "./repeats.ts";
 
 /**
  * Takes the lock of a bucket for a run and settles what a killed process left there: the run whose lock was taken over
@@ -70,7 +71,7 @@ async function settleRun(layout: Layout, id: string): Promise<string[]> {
   // The id may come from a lock file, which could hold anything.
   const record = isUuid(id) ? readRecord(layout, id) : undefined;
   if (record?.status !== "running") return [];
-  const reason = record.origin === "server" ? SERVER_RESTARTED : COMMAND_ENDED;
+  const reason = record.origin === "cli" ? COMMAND_ENDED : SERVER_RESTARTED;
   const outcome = readOutcome(layout, id);
   settle(record, { exitCode: null, signal: null, outcome }, reason);
   await saveRecord(layout, record);
@@ -116,6 +117,7 @@ export async function finishRun(layout: Layout, record: RunRecord): Promise<void
   } finally {
     log.close();
   }
+  await compareWithLast(layout, record);
   await pruneRuns(layout, settings.logRunRetentionCount, settings.logRunRetentionDays);
 }
 

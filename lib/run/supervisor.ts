@@ -29,6 +29,7 @@ import {
   settle,
 } from "./record.ts";
 import { finishRun, recoverBucket, takeBucket } from "./recovery.ts";
+import { saveEnd } from "./repeats.ts";
 
 const CRASH_GRACE_MS = 2_000;
 const TASK_LIMIT_MS = 80_000;
@@ -308,7 +309,7 @@ export class Supervisor {
     faultPoint("run: unlocked");
     this.#active.delete(record.id);
     // On a full disk the record would stay `running` for good: it is saved again until there is room or the server stops.
-    while (!(await this.#attempt(run, () => saveRecord(layout, record))) && !this.#stopping) await sleep(SAVE_AGAIN_MS);
+    while (!(await this.#attempt(run, () => saveEnd(layout, record))) && !this.#stopping) await sleep(SAVE_AGAIN_MS);
     this.events.add("ended", record);
     run.hasEnded();
   }
@@ -333,7 +334,7 @@ export class Supervisor {
     const record = readRecord(layout, runId);
     if (!record) return runNotFound(runId);
     if (record.status !== "running") return new Failure("run_not_active", `run ${runId} has already ended: ${record.status}`);
-    if (record.origin === "server") return new Failure("run_not_active", `run ${runId} is just ending`);
+    if (record.origin !== "cli") return new Failure("run_not_active", `run ${runId} is just ending`);
     const { actor } = record.audit[0] ?? { actor: { address: "an unknown process" } };
     return new Failure("run_not_active", `run ${runId} was started on the command line by ${actor.address}; stop it there`);
   }

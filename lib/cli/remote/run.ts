@@ -14,6 +14,8 @@ import { namedAnswer, type RemoteBucket } from "./remote-bucket.ts";
 interface RemoteRunOptions extends RunOptions {
   /** Print the id of the run and end. */
   isDetached?: boolean;
+  /** How the run is asked for, where that is not the route of its kind. */
+  request?: StartRequest;
 }
 
 /**
@@ -24,7 +26,7 @@ export async function runOnServer(
   bucket: RemoteBucket,
   kind: RunKind,
   params: RunParams,
-  { view, waitMs, secrets = {}, breakGlass, isDetached = false }: RemoteRunOptions,
+  { view, waitMs, secrets = {}, breakGlass, isDetached = false, request }: RemoteRunOptions,
 ): Promise<number> {
   using stop = stopRequest(() => process.exit(EXIT.cancelled));
   const tell = (text: string) => toStderr(`${text}\n`);
@@ -37,8 +39,8 @@ export async function runOnServer(
     output: (text) => above(() => print(text)),
     progress: live && ((progress) => live.update(progress)),
   };
-  const request = await startRequest(bucket, kind, params, secrets);
-  const id = await startOnServer(bucket, { ...request, waitMs, breakGlass }, follower);
+  const asked = request ?? (await startRequest(bucket, kind, params, secrets));
+  const id = await startOnServer(bucket, { ...asked, waitMs, breakGlass }, follower);
   if (isDetached && !stop.signal.aborted) {
     // Activity is aside where JSON was asked for.
     if (view?.meanwhile === "aside") printJson({ run_id: id });

@@ -16,6 +16,7 @@ import {
 import { canName, repeated, startShape } from "../../run/request.ts";
 import { bucketRoute, type ServerRoute } from "../context.ts";
 import { START_HEADERS, startRun } from "../start.ts";
+import { isHeldBack } from "../watch/freeze.ts";
 import { component } from "./shapes.ts";
 import { START_PATHS, START_ROLES } from "./start-paths.ts";
 
@@ -34,7 +35,8 @@ export const START_FAILURES: readonly FailureCode[] = [
 function startFailures(kind: RunKind): FailureCode[] {
   const ofNames: FailureCode[] = canName(kind) ? ["unknown_name"] : [];
   const ofRetry: FailureCode[] = isRepeatable(kind) ? ["run_not_found", "retry_impossible"] : [];
-  return [...ofNames, ...START_FAILURES, ...ofRetry];
+  const ofFreeze: FailureCode[] = isHeldBack(kind) ? ["frozen"] : [];
+  return [...ofNames, ...START_FAILURES, ...ofFreeze, ...ofRetry];
 }
 
 /** What every route that starts a run takes and answers, beside its own. */
@@ -124,6 +126,11 @@ export const OPERATION_ROUTES = [
     description:
       "Until the run has ended, the new key and the one before open. A run that was cut off loses nothing: the next one goes " +
       "on. The result counts the `values` and `contents` that were sealed anew, and names as `unreadable` what no key opens.",
+  }),
+  start("ca_rotate", {
+    description:
+      "Each run takes one step: `begin`, `issue`, `drop`. The run fails, and changes nothing, while running allocations are not " +
+      "deployed with what the step before has changed; `waiting` in the result names them.",
   }),
   start("run_command", {
     description:
