@@ -23,7 +23,7 @@ import {
   string,
 } from "../core/shape.ts";
 import { NO_DEPLOY, type Progress, TIME } from "./progress.ts";
-import { type Orders, RUN_KINDS, RUN_STATUS, RUNS, type RunKind, type RunParams, secretsApart } from "./protocol.ts";
+import { RUN_KINDS, RUN_STATUS, RUNS, type RunKind, type RunParams, secretsApart } from "./protocol.ts";
 
 /** The id of a bucket, a run or a revision. */
 export const ID: Shape<string> = {
@@ -172,14 +172,6 @@ async function revisionOf(layout: Layout, { revision }: RunParams): Promise<stri
 async function withoutSecrets(layout: Layout, kind: RunKind, params: RunParams): Promise<RunParams> {
   if (kind === "run_command") return { ...params, command: await maskedText(layout, String(params.command)) };
   return secretsApart(kind, params).params;
-}
-
-/** What the process of a run is told: all that was asked for, with the secrets that the record has not. */
-export function ordersOf(layout: Layout, record: RunRecord, asked: RunParams): Omit<Orders, "type"> {
-  const { id: runId, bucket_id: bucketId, revision, break_glass: breakGlass } = record;
-  const kind = record.kind as RunKind;
-  const by = askedBy(record);
-  return { runId, bucketDir: layout.root, bucketId, kind, ...secretsApart(kind, asked), revision, by, breakGlass };
 }
 
 /** A text that people wrote, with the bucket's secrets masked. */

@@ -11,6 +11,7 @@ import { endGroup, type GroupIdentity, identify, isGroupAlive, signalProcess } f
 import { faultPoint, selfArguments } from "../core/self.ts";
 import type { Channel, Launcher } from "../core/spawn.ts";
 import { EventLog } from "./events.ts";
+import { ordersOf } from "./orders.ts";
 import type { Progress } from "./progress.ts";
 import { CANCEL_WAIT_MS, type FromWorker, type OutcomeMessage, type RunKind, type RunParams, type Task } from "./protocol.ts";
 import {
@@ -19,7 +20,6 @@ import {
   addAudit,
   createRecord,
   isCancelled,
-  ordersOf,
   queuedSince,
   type RunRecord,
   readRecord,
