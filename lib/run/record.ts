@@ -140,7 +140,7 @@ export async function createRecord(
     schedule: schedule ? { ...schedule, sum: null, repeats: 0, since: now } : null,
     // These come before the result, like the key of the start: a reader of the head reads no further.
     break_glass: breakGlass === undefined ? null : await maskedReason(layout, breakGlass),
-    params: await withoutSecrets(layout, given.kind, given.params),
+    params: await withoutSecrets(layout, given.kind, secretsApart(given.kind, given.params).params),
     revision: await revisionOf(layout, given.params),
     ...begun(now),
     audit: [{ at: now, action: "start", actor, request_id: requestId }],
@@ -170,8 +170,7 @@ async function revisionOf(layout: Layout, { revision }: RunParams): Promise<stri
 
 /** The parameters of a run as they may be stored: people write secrets of the bucket into commands, which are masked. */
 async function withoutSecrets(layout: Layout, kind: RunKind, params: RunParams): Promise<RunParams> {
-  if (kind === "run_command") return { ...params, command: await maskedText(layout, String(params.command)) };
-  return secretsApart(kind, params).params;
+  return kind === "run_command" ? { ...params, command: await maskedText(layout, String(params.command)) } : params;
 }
 
 /** A text that people wrote, with the bucket's secrets masked. */
