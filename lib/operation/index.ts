@@ -82,7 +82,8 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
     const { retry_of: _, ...params } = orders.params;
     const progress = new ProgressBoard(input.progress, input.signal);
     const { signal, launcher, server } = input;
-    const result = await carriedOut(db, { layout, log, signal, launcher, run, server, progress }, params).finally(() =>
+    const { secrets } = orders;
+    const result = await carriedOut(db, { layout, log, signal, launcher, run, secrets, server, progress }, params).finally(() =>
       log.endOutput(),
     );
     log.info(`${what} succeeded in ${secondsSince(started)}`);
