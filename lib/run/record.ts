@@ -23,7 +23,7 @@ import {
   string,
 } from "../core/shape.ts";
 import { NO_DEPLOY, type Progress, TIME } from "./progress.ts";
-import { RUN_KINDS, RUN_STATUS, RUNS, type RunKind, type RunParams } from "./protocol.ts";
+import { RUN_KINDS, RUN_STATUS, RUNS, type RunKind, type RunParams, secretsApart } from "./protocol.ts";
 
 /** The id of a bucket, a run or a revision. */
 export const ID: Shape<string> = {
@@ -140,7 +140,7 @@ export async function createRecord(
     schedule: schedule ? { ...schedule, sum: null, repeats: 0, since: now } : null,
     // These come before the result, like the key of the start: a reader of the head reads no further.
     break_glass: breakGlass === undefined ? null : await maskedReason(layout, breakGlass),
-    params: await withoutSecrets(layout, given.kind, given.params),
+    params: await withoutSecrets(layout, given.kind, secretsApart(given.kind, given.params).params),
     revision: await revisionOf(layout, given.params),
     ...begun(now),
     audit: [{ at: now, action: "start", actor, request_id: requestId }],

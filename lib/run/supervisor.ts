@@ -11,13 +11,13 @@ import { endGroup, type GroupIdentity, identify, isGroupAlive, signalProcess } f
 import { faultPoint, selfArguments } from "../core/self.ts";
 import type { Channel, Launcher } from "../core/spawn.ts";
 import { EventLog } from "./events.ts";
+import { ordersOf } from "./orders.ts";
 import type { Progress } from "./progress.ts";
 import { CANCEL_WAIT_MS, type FromWorker, type OutcomeMessage, type RunKind, type RunParams, type Task } from "./protocol.ts";
 import {
   type Actor,
   type AskedFor,
   addAudit,
-  askedBy,
   createRecord,
   isCancelled,
   queuedSince,
@@ -267,9 +267,7 @@ export class Supervisor {
     if (identity) await lock.addHolder(identity);
     // A request to stop that came before there was a process could not reach it.
     if (isCancelled(record) || run.stopped !== undefined) throw cancelledFailure();
-    const { id: runId, bucket_id: bucketId, kind, revision, break_glass: breakGlass } = record;
-    const orders = { runId, bucketDir: layout.root, bucketId, kind, params, revision, by: askedBy(record), breakGlass };
-    run.channel.send({ type: "orders", ...orders });
+    run.channel.send({ type: "orders", ...ordersOf(layout, record, params) });
     faultPoint("run: ordered");
   }
 
