@@ -7,7 +7,10 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { within } from "../lib/core/async.ts";
 import { LIMITS } from "../lib/http/node-server.ts";
+import { editAudits } from "../test/helpers/audit-edits.ts";
+import { killAuditWriters } from "../test/helpers/audit-kills.ts";
 import { badWorkers } from "../test/helpers/bad-workers.ts";
+import { caKillRounds } from "../test/helpers/ca-rotations.ts";
 import { cutConnections, killClients, MOMENTS } from "../test/helpers/client-kills.ts";
 import { contend } from "../test/helpers/contention.ts";
 import { fewDescriptors } from "../test/helpers/few-descriptors.ts";
@@ -22,6 +25,7 @@ import { rekeyKillRounds } from "../test/helpers/rekeys.ts";
 import { SimulatedDeploys } from "../test/helpers/simulated-deploys.ts";
 import { slowClients } from "../test/helpers/slow-clients.ts";
 import { sshKillRounds } from "../test/helpers/ssh-kill-rounds.ts";
+import { sshKeyKillRounds } from "../test/helpers/ssh-rotations.ts";
 import { takeOverBySnapshot } from "../test/helpers/standby.ts";
 
 /** Node looks for slow connections once a second, and waits one more second for a late request. */
@@ -38,6 +42,13 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
   async lock(folder) {
     const { turns, killed } = await contend(folder, 50, 1000);
     return `50 processes, ${killed} holders killed, ${turns} turns, never two holders`;
+  },
+  async audit(folder) {
+    const [edits, kills] = [10_000, 300];
+    const tally = await editAudits(path.join(folder, "edits"), edits, SEED);
+    const { killed, confirmed, torn } = await killAuditWriters(path.join(folder, "kills"), kills, SEED);
+    const kinds = Object.entries(tally).map(([name, count]) => `${name} ${count}`);
+    return `seed ${SEED}: ${edits} random edits of a log (${kinds.join(", ")}): each was found at its first line, and no line behind it was vouched for; ${killed} writers of one chain killed: all ${confirmed} confirmed lines are there, the chain holds, ${torn} lines tell of a write that was cut off`;
   },
   async buckets() {
     const most = await cleanly((t) => startsOverBuckets(t, 50, 4));
@@ -72,7 +83,9 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
   },
   async keys() {
     const rekeys = await cleanly((t) => rekeyKillRounds(t, 200, SEED));
-    return `seed ${SEED}: ${rekeys.hits} changes of kv.key killed at work, everything readable after each, ${rekeys.rekeyed} came to their end`;
+    const cas = await cleanly((t) => caKillRounds(t, 200, SEED));
+    const ssh = await cleanly((t) => sshKeyKillRounds(t, 200, SEED));
+    return `seed ${SEED}: ${rekeys.hits} changes of kv.key killed at work, everything readable after each, ${rekeys.rekeyed} came to their end; ${cas.hits} steps and deploys of rotations of the CA killed, every job trusted every other after each, ${cas.rotated} came to their end; ${ssh.hits} rotations of the ssh key killed, every worker reached after each, ${ssh.rotated} came to their end`;
   },
   async hooks(folder) {
     const { writes, killed, flushes } = await stressHooks(folder, { allocations: 64, rounds: 80, kills: 300 });

@@ -9,6 +9,7 @@ type AccessCode =
   | "rate_limited";
 type Missing = "not_found" | `${"bucket" | "run" | "file" | "revision" | "snapshot"}_not_found`;
 type StateCode =
+  | "frozen"
   | "bucket_busy"
   | "busy"
   | "bucket_exists"

@@ -28,6 +28,8 @@ export interface HttpRequest {
   };
   /** The body as it arrives. A second reader gets what the first one has left. */
   readonly body: AsyncIterable<Uint8Array>;
+  /** Gets each piece of the body when a reader gets it. */
+  onBody?: (piece: Uint8Array) => void;
   /**
    * Notes that the request is authenticated, so that its connection counts as such. `ends` aborts its signal, as if the
    * client had left.
@@ -65,7 +67,7 @@ const CODES_BY_STATUS: readonly (readonly [status: number, ...FailureCode[]])[] 
   [404, "not_found", "bucket_not_found", "run_not_found", "file_not_found", "revision_not_found", "snapshot_not_found"],
   [404, "totp_disabled"],
   [405, "method_not_allowed"],
-  [409, "bucket_busy", "busy", "bucket_exists", "run_not_active", "retry_impossible", "plan_stale"],
+  [409, "bucket_busy", "busy", "bucket_exists", "run_not_active", "retry_impossible", "plan_stale", "frozen"],
   [409, "bucket_not_initialized", "schema_upgrade_required", "schema_too_new", "database_damaged"],
   [413, "payload_too_large"],
   [415, "unsupported_media_type"],

@@ -23,7 +23,7 @@ import {
   string,
 } from "../core/shape.ts";
 import { NO_DEPLOY, type Progress, TIME } from "./progress.ts";
-import { RUN_KINDS, RUN_STATUS, RUNS, type RunKind, type RunParams } from "./protocol.ts";
+import { RUN_KINDS, RUN_STATUS, RUNS, type RunKind, type RunParams, secretsApart } from "./protocol.ts";
 
 /** The id of a bucket, a run or a revision. */
 export const ID: Shape<string> = {
@@ -33,17 +33,17 @@ export const ID: Shape<string> = {
 
 /** Who asked for something. */
 export interface Actor {
-  /** The name of the token; undefined on the command line and in earlier records. */
+  /** The name of the token or of the schedule; undefined on the command line and in earlier records. */
   name?: string | undefined;
   address: string;
-  via: "bearer" | "session" | "cli";
+  via: "bearer" | "session" | "cli" | "schedule";
 }
 
 /** The shape of {@link Actor}. */
 export const ACTOR: Shape<Actor> = object({
   name: described(optional(string()), "The name of the token; missing on the command line and in earlier records"),
   address: string(),
-  via: oneOf("bearer", "session", "cli"),
+  via: oneOf("bearer", "session", "cli", "schedule"),
 });
 
 /** An action on a run: what, when and by whom. */
@@ -54,6 +54,17 @@ const AUDIT_ENTRY = object({
   request_id: nullable(string()),
 });
 
+/** The schedule that a run is of, and how the run compares with the one before. */
+const OF_SCHEDULE = object({
+  name: string(),
+  due: TIME,
+  sum: described(nullable(string()), "Equal for runs that ended the same way; null until the run has ended"),
+  repeats: described(integer({ min: 0 }), "How many runs before it, one after the other, ended the same way"),
+  since: described(TIME, "When the first of them began"),
+});
+/** The value of {@link OF_SCHEDULE}. */
+export type OfSchedule = Infer<typeof OF_SCHEDULE>;
+
 /** The kind of a run; `unknown` only where the record is damaged. */
 export const RUN_KIND = described(oneOf(...RUN_KINDS, "unknown"), "`unknown` where the record is damaged");
 
@@ -61,7 +72,8 @@ export const RUN_KIND = described(oneOf(...RUN_KINDS, "unknown"), "`unknown` whe
 export const RUN_FIELDS = {
   id: ID,
   bucket_id: ID,
-  origin: oneOf("server", "cli"),
+  origin: described(oneOf("server", "cli", "schedule"), "schedule: the server began it by itself"),
+  schedule: described(nullable(OF_SCHEDULE), "Of a run that a schedule began; null of all others"),
   kind: RUN_KIND,
   break_glass: described(nullable(string()), "Why an admin went past an approval or a freeze; null where nobody did"),
   // Never holds a secret.
@@ -88,6 +100,7 @@ export interface AskedFor {
   actor: Actor;
   requestId: string | null;
   start_key?: StartKey;
+  schedule?: Pick<OfSchedule, "name" | "due">;
   breakGlass?: string | undefined;
 }
 
@@ -99,9 +112,10 @@ export function askedBy({ audit }: Pick<RunRecord, "audit">): string {
   return actorText(audit[0]?.actor ?? { address: "", via: "cli" });
 }
 
-/** `ada, session from 192.0.2.7`; in records of earlier programs without the name. */
+/** `ada, session from 192.0.2.7`, or `schedule:nightly`; in records of earlier programs without the name. */
 export function actorText({ name, via, address }: Actor): string {
   if (via === "cli") return `${address} on the command line`;
+  if (via === "schedule") return String(name);
   return `${name === undefined ? "" : `${name}, `}${via} from ${address}`;
 }
 
@@ -118,13 +132,15 @@ export async function createRecord(
   layout: Layout,
   start: Pick<RunRecord, "id" | "bucket_id" | "origin" | "params"> & { kind: RunKind } & AskedFor,
 ): Promise<RunRecord & { kind: RunKind }> {
-  const { actor, requestId, breakGlass, ...given } = start;
+  const { actor, requestId, schedule, breakGlass, ...given } = start;
   const now = new Date().toISOString();
   const record: RunRecord & { kind: RunKind } = {
     ...given,
+    origin: schedule ? "schedule" : given.origin,
+    schedule: schedule ? { ...schedule, sum: null, repeats: 0, since: now } : null,
     // These come before the result, like the key of the start: a reader of the head reads no further.
     break_glass: breakGlass === undefined ? null : await maskedReason(layout, breakGlass),
-    params: await withoutSecrets(layout, given.kind, given.params),
+    params: await withoutSecrets(layout, given.kind, secretsApart(given.kind, given.params).params),
     revision: await revisionOf(layout, given.params),
     ...begun(now),
     audit: [{ at: now, action: "start", actor, request_id: requestId }],
@@ -271,6 +287,7 @@ function damagedRecord(layout: Layout, id: string, text: string): RunRecord {
     id,
     bucket_id: path.basename(layout.root),
     origin: "server",
+    schedule: null,
     break_glass: null,
     params: {},
     revision: null,

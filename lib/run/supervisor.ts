@@ -11,13 +11,13 @@ import { endGroup, type GroupIdentity, identify, isGroupAlive, signalProcess } f
 import { faultPoint, selfArguments } from "../core/self.ts";
 import type { Channel, Launcher } from "../core/spawn.ts";
 import { EventLog } from "./events.ts";
+import { ordersOf } from "./orders.ts";
 import type { Progress } from "./progress.ts";
 import { CANCEL_WAIT_MS, type FromWorker, type OutcomeMessage, type RunKind, type RunParams, type Task } from "./protocol.ts";
 import {
   type Actor,
   type AskedFor,
   addAudit,
-  askedBy,
   createRecord,
   isCancelled,
   queuedSince,
@@ -29,6 +29,7 @@ import {
   settle,
 } from "./record.ts";
 import { finishRun, recoverBucket, takeBucket } from "./recovery.ts";
+import { saveEnd } from "./repeats.ts";
 
 const CRASH_GRACE_MS = 2_000;
 const TASK_LIMIT_MS = 80_000;
@@ -93,7 +94,7 @@ export class Supervisor {
   async recover(layouts: readonly Layout[]): Promise<void> {
     for (const layout of layouts) {
       try {
-        for (const line of await recoverBucket(layout)) this.#log(line);
+        for (const record of await recoverBucket(layout)) this.#settled(record);
       } catch (error) {
         this.#log(`Cannot recover bucket ${layout.root}: ${messageOf(error)}`);
       }
@@ -193,6 +194,11 @@ export class Supervisor {
     await Promise.all(runs.map(end));
   }
 
+  #settled(record: RunRecord): void {
+    this.#log(`run ${record.id} (${record.kind}) of bucket ${record.bucket_id} is settled: ${record.status}`);
+    this.events.onChange("ended", record);
+  }
+
   async #take(layout: Layout, runId: string, command: string, take = takeBucket): Promise<BucketLock> {
     if (this.#stopping) throw new Failure("shutting_down", "the server is shutting down");
     // A bucket that was never initialised may lack the folder of the lock.
@@ -261,9 +267,7 @@ export class Supervisor {
     if (identity) await lock.addHolder(identity);
     // A request to stop that came before there was a process could not reach it.
     if (isCancelled(record) || run.stopped !== undefined) throw cancelledFailure();
-    const { id: runId, bucket_id: bucketId, kind, revision, break_glass: breakGlass } = record;
-    const orders = { runId, bucketDir: layout.root, bucketId, kind, params, revision, by: askedBy(record), breakGlass };
-    run.channel.send({ type: "orders", ...orders });
+    run.channel.send({ type: "orders", ...ordersOf(layout, record, params) });
     faultPoint("run: ordered");
   }
 
@@ -310,7 +314,7 @@ export class Supervisor {
     faultPoint("run: unlocked");
     this.#active.delete(record.id);
     // On a full disk the record would stay `running` for good: it is saved again until there is room or the server stops.
-    while (!(await this.#attempt(run, () => saveRecord(layout, record))) && !this.#stopping) await sleep(SAVE_AGAIN_MS);
+    while (!(await this.#attempt(run, () => saveEnd(layout, record))) && !this.#stopping) await sleep(SAVE_AGAIN_MS);
     this.events.add("ended", record);
     run.hasEnded();
   }
@@ -335,7 +339,7 @@ export class Supervisor {
     const record = readRecord(layout, runId);
     if (!record) return runNotFound(runId);
     if (record.status !== "running") return new Failure("run_not_active", `run ${runId} has already ended: ${record.status}`);
-    if (record.origin === "server") return new Failure("run_not_active", `run ${runId} is just ending`);
+    if (record.origin !== "cli") return new Failure("run_not_active", `run ${runId} is just ending`);
     const { actor } = record.audit[0] ?? { actor: { address: "an unknown process" } };
     return new Failure("run_not_active", `run ${runId} was started on the command line by ${actor.address}; stop it there`);
   }

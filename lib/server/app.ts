@@ -7,23 +7,29 @@ import { Failure, messageOf } from "../core/errors.ts";
 import { exists } from "../core/files.ts";
 import type { Launcher } from "../core/spawn.ts";
 import { CONNECTION_CAPS } from "../http/connections.ts";
-import { listen } from "../http/listen.ts";
+import { type Listener, listen } from "../http/listen.ts";
 import { type Answer, HTTP_STATUS, type HttpRequest } from "../http/message.ts";
 import { callRoute, findRoute } from "../http/router.ts";
 import { Supervisor } from "../run/supervisor.ts";
 import { type Log, logExchange } from "./access.ts";
+import type { AuditRecorder } from "./audit/recorder.ts";
+import { ServerAudit } from "./audit/server-audit.ts";
 import { ReadThread } from "./beside.ts";
 import { readTlsPair, type ServerConfig } from "./config.ts";
 import { readConsole } from "./console-files.ts";
 import type { ServerRoute, Services } from "./context.ts";
 import { Lines } from "./line.ts";
 import { LogReadings } from "./log-readings.ts";
+import { cookieWarning } from "./people/cookie-warning.ts";
 import { requireAllowed, requireGoingOn } from "./people/permission.ts";
 import { signInOf } from "./people/sign-in.ts";
 import { Readers } from "./reading.ts";
 import { ROUTES } from "./routes/table.ts";
 import { RunList } from "./run-list.ts";
 import { StaticFiles } from "./static.ts";
+import { Pulse } from "./watch/pulse.ts";
+import { LockedRuns } from "./watch/scheduled-runs.ts";
+import { Scheduler } from "./watch/scheduler.ts";
 
 /** How long open requests may take to finish when the server stops. The creation of a bucket takes longest. */
 const CLOSE_WAIT_MS = 15_000;
@@ -54,7 +60,7 @@ export async function startServer(
   log: Log,
   now: () => number = Date.now,
 ): Promise<RunningServer> {
-  const { root, host, port } = config;
+  const { root, host, port, auditSink: sink } = config;
   const tls = config.tls && (await readTlsPair(config.tls));
   const surface = config.earlier ? await (await import("./earlier/surface.ts")).earlierSurface() : await presentSurface();
   const { labels, routes } = surface;
@@ -62,49 +68,45 @@ export async function startServer(
   const supervisor = new surface.supervisor({ launcher, log });
   await using taken = new AsyncDisposableStack();
   taken.use(await takeRoot(root));
+  const audit = new ServerAudit({ root, sink, launcher, log, now });
+  taken.defer(() => audit.stop());
+  await audit.start({ host, port, tls: !!tls, totp: !!config.totp, sink: !!sink }, supervisor.events);
   await settleRoot(root, labels, supervisor, log);
   const { guard, ...signIn } = await signInOf(config, { cookie: surface.cookie, log, now });
   const [readers, beside, runList, logReadings] = [new Readers(), new ReadThread(), new RunList(), new LogReadings(launcher)];
+  const lines = new Lines();
+  const watch = new AbortController();
+  const runs = new LockedRuns({ supervisor, lines, beside, access: signIn.access, signal: watch.signal });
+  const pulse = new Pulse({ root, heartbeatUrl: config.heartbeatUrl, log });
+  const scheduler = new Scheduler({ root, labels, readers, runs, log, now });
   // No request is answered before the server listens.
   const load = () => listener.load();
-  const services = {
-    load,
-    root,
-    labels,
-    supervisor,
-    lines: new Lines(),
-    launcher,
-    readers,
-    beside,
-    runList,
-    logReadings,
-    ...signIn,
-  };
+  const reading = { readers, beside, runList, logReadings };
+  const services = { load, root, labels, supervisor, lines, launcher, scheduler, audit: audit.file, ...reading, ...signIn };
   const listener = await listen({
     host,
     port,
     ...(tls && { tls }),
     caps: { ...CONNECTION_CAPS, onMet: log },
-    handle: (request) => answer(request, { routes, files, guard, services }),
+    handle: (request) => answer(request, { routes, files, guard, pulse, services, recorder: audit.recorder }),
     explain: (error, request) => explain(error, request, { root, routes }),
-    onExchange: (exchange) => logExchange(log, exchange),
+    onExchange(exchange) {
+      logExchange(log, exchange);
+      audit.recorder.exchanged(exchange);
+    },
     onDefect: (id, error) => log(`request=${id} failed: ${error instanceof Error ? error.stack : error}`),
   });
   void files.compress("gzip");
+  const watched = Promise.all([scheduler.run(watch.signal, { pulse, isIdle: config.earlier === true }), pulse.run(watch.signal)]);
   const lock = taken.move();
   return {
     url: listener.url,
-    async reloadTls() {
-      if (!config.tls) return;
-      try {
-        listener.replaceTls(await readTlsPair(config.tls));
-        log("the certificate was read again; new connections get it");
-      } catch (error) {
-        log(`the certificate in use stays: ${messageOf(error)}`);
-      }
-    },
+    reloadTls: () => replaceCertificate(listener, config, log),
     async stop() {
+      pulse.stop();
+      watch.abort();
       await Promise.all([listener.close(CLOSE_WAIT_MS), supervisor.stop()]);
+      await watched;
       await logReadings.closed();
       readers.close();
       beside.close();
@@ -130,6 +132,19 @@ async function settleRoot(root: string, labels: LabelFile, supervisor: Superviso
     const { code, message } = schemaFailure(layoutOf(path.join(root, id)).database) ?? {};
     if (code === "schema_upgrade_required" || code === "schema_too_new") log(`bucket ${id}: ${message}`);
   }
+  const warning = await cookieWarning(root, buckets);
+  if (warning !== undefined) log(warning);
+}
+
+/** Reads the certificate again, for connections that begin from now on. */
+async function replaceCertificate(listener: Listener, { tls }: ServerConfig, log: Log): Promise<void> {
+  if (!tls) return;
+  try {
+    listener.replaceTls(await readTlsPair(tls));
+    log("the certificate was read again; new connections get it");
+  } catch (error) {
+    log(`the certificate in use stays: ${messageOf(error)}`);
+  }
 }
 
 /** What requests are answered with. */
@@ -137,11 +152,18 @@ interface Offered {
   routes: readonly ServerRoute[];
   files: StaticFiles;
   guard: Guard;
+  pulse: Pulse;
   services: Services;
+  recorder: AuditRecorder;
 }
 
-/** Answers a request in the order that HTTP conventions say. Only the files of the sign-in page are public. */
+/** Answers a request in the order that HTTP conventions say. Public are only the files of the sign-in page, and that the server lives. */
 function answer(request: HttpRequest, own: Offered): Answer | Promise<Answer> {
+  const sign = own.pulse.answer(request);
+  if (sign) {
+    request.noted.route = request.path;
+    return sign;
+  }
   const isFile = own.files.has(request.path);
   const found = isFile ? undefined : routeOf(own.routes, request);
   request.noted.route = isFile ? request.path : found?.route.path;
@@ -155,7 +177,8 @@ function answer(request: HttpRequest, own: Offered): Answer | Promise<Answer> {
   const wanted = found ?? findRoute(own.routes, request);
   const { bucket_id, env_id } = wanted.params;
   requireAllowed(identity, wanted.route.role, bucket_id ?? env_id);
-  return whileGoingOn(identity, wanted.route.method === "GET", callRoute(wanted, request, { ...own.services, identity }));
+  const recorded = { route: own.recorder.recorded(wanted.route, identity), params: wanted.params };
+  return whileGoingOn(identity, wanted.route.method === "GET", callRoute(recorded, request, { ...own.services, identity }));
 }
 
 /** An answer that was not over when its token or session ended is none, unless it tells of something that was done. */

@@ -1,3 +1,4 @@
+import type { AuditLog } from "../audit/log.ts";
 import type { AccessStore } from "../auth/access-store.ts";
 import type { Identity } from "../auth/guard.ts";
 import type { Sessions } from "../auth/session.ts";
@@ -14,6 +15,7 @@ import type { LogReadings } from "./log-readings.ts";
 import { type Needs, requireExactly } from "./people/permission.ts";
 import type { Readers } from "./reading.ts";
 import type { RunList } from "./run-list.ts";
+import type { Scheduler } from "./watch/scheduler.ts";
 
 /** The services that the handlers of routes use. */
 export interface Services {
@@ -29,6 +31,7 @@ export interface Services {
   sessions: Sessions;
   totpSessions: Sessions;
   launcher: Launcher;
+  audit: AuditLog;
   /** For reads of a few rows. */
   readers: Readers;
   /** For all others. */
@@ -38,6 +41,7 @@ export interface Services {
   load: Listener["load"];
   /** For logs, which processes of their own read. */
   logReadings: LogReadings;
+  scheduler: Scheduler;
 }
 
 /** The services, and the identity behind the request. */

@@ -1,14 +1,14 @@
 // Reads that may take long: they run in a thread beside the event loop of the server, which has this file as its program
 // (see beside.ts). An answer is JSON that is ready to be sent.
 
-import { statSync } from "node:fs";
 import { parentPort } from "node:worker_threads";
 import { type Layout, layoutOf } from "../bucket/base/layout.ts";
-import { knownFacts, validPlan } from "../bucket/catalog/info.ts";
+import { builtSchedules, knownFacts, validPlan } from "../bucket/catalog/info.ts";
 import { jobMap, mapCell } from "../bucket/catalog/map.ts";
 import { cursorOf, type PageOf } from "../bucket/catalog/pages.ts";
-import { bucketNumbers, bucketSummary } from "../bucket/catalog/summary.ts";
+import { bucketNumbers, bucketSummary, fitting } from "../bucket/catalog/summary.ts";
 import { catalogView, type ViewName, type ViewQuery } from "../bucket/catalog/views.ts";
+import { type HealthWanted, healthChanges, healthRecords, notWellNow } from "../bucket/health/health-history.ts";
 import { KvStore } from "../bucket/kv/kv.ts";
 import { fingerprintsOf, loadKvKey } from "../bucket/kv/kv-access.ts";
 import { prometheusRows, scrapeConfigs } from "../bucket/prometheus/scrape.ts";
@@ -23,8 +23,9 @@ import type { RunKind, RunParams } from "../run/protocol.ts";
 import { readRecord, readRecordHead, runNotFound } from "../run/record.ts";
 import { requireNames } from "../run/request.ts";
 import { Drifts, firstDrifted, recentRuns } from "./glance.ts";
-import { Readers } from "./reading.ts";
+import { databaseVersion, Readers } from "./reading.ts";
 import { RunList, type RunQuery, shownRun } from "./run-list.ts";
+import { shownFreezes } from "./watch/freeze.ts";
 
 const readers = new Readers();
 const runList = new RunList();
@@ -79,6 +80,8 @@ export const READS = {
   async summary(layout: Layout, _: undefined) {
     const { last_drift, last_run: _newest, last_success: _success, ...runs } = await recentRuns(runList, layout);
     const found = await readers.read(layout, (db) => bucketSummary(db, runs.active_run?.id ?? null));
+    const { freeze } = await readers.read(layout, builtSchedules);
+    const unwell = await readers.read(layout, notWellNow);
     // A list that is damaged is told where it is read.
     const revisions = await listRevisions(layout).catch((): Revision[] => []);
     const current = revisions.find((one) => one.current);
@@ -89,6 +92,8 @@ export const READS = {
       ...found,
       ...runs,
       totals: { ...found.totals, ...totals },
+      freezes: shownFreezes(freeze, Date.now()),
+      unwell: fitting(unwell, unwell.length),
       revision: current ? shownRevision(current) : null,
       drift: drift && {
         ...last_drift,
@@ -103,7 +108,9 @@ export const READS = {
   async glance(layout: Layout, _: undefined) {
     const { last_drift, last_success: _success, ...runs } = await recentRuns(runList, layout);
     const found = await readers.read(layout, (db) => bucketSummary(db, runs.active_run?.id ?? null));
+    const { freeze } = await readers.read(layout, builtSchedules);
     return {
+      freezes: shownFreezes(freeze, Date.now()),
       workers: found.workers,
       jobs: found.jobs,
       counts: found.counts,
@@ -141,6 +148,19 @@ export const READS = {
     const drifted = last_drift ? drifts.of(layout, last_drift.id).allocations : [];
     const own = drifted.find((one) => one.job === job && one.worker === worker);
     return { ...(await readers.read(layout, (db) => mapCell(db, job, worker))), drift_files: own?.first ?? [] };
+  },
+
+  /** A page of how everything is and was. */
+  async health(layout: Layout, { offset, limit, ...wanted }: HealthWanted & { offset: number; limit: number }) {
+    const all = await readers.read(layout, (db) => healthRecords(db, wanted));
+    const end = offset + limit;
+    return { items: all.slice(offset, end), next_cursor: end < all.length ? String(end) : null };
+  },
+
+  /** A page of the changes of health. */
+  async healthChanges(layout: Layout, { before, limit, ...wanted }: HealthWanted & { before: number; limit: number }) {
+    const { items, next } = await readers.read(layout, (db) => healthChanges(db, wanted, { before, limit }));
+    return { items, next_cursor: next === null ? null : String(next) };
   },
 
   /** A page of the runs of a bucket. */
@@ -210,12 +230,6 @@ async function planAnswer(layout: Layout, id: string): Promise<PlanAnswer> {
     if (error instanceof Failure && error.code === "plan_stale") return { valid: false, reason: error.message };
     throw error;
   }
-}
-
-/** What is another one after each transaction: SQLite writes it to one of the two files. */
-function databaseVersion({ database }: Layout): string {
-  const states = [database, `${database}-wal`].map((file) => statSync(file, { bigint: true, throwIfNoEntry: false }));
-  return states.map((state) => `${state?.ino} ${state?.size} ${state?.mtimeNs}`).join(" ");
 }
 
 /** The type of {@link READS}. */

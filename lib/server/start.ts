@@ -6,7 +6,7 @@ import { sleep } from "../core/async.ts";
 import { Failure } from "../core/errors.ts";
 import { described, integer, isNote, optional, type Report, refined, type Shape, string, withExample } from "../core/shape.ts";
 import { type Answer, invalidRequest, json } from "../http/message.ts";
-import type { RunKind, RunParams } from "../run/protocol.ts";
+import { type RunKind, type RunParams, secretsApart } from "../run/protocol.ts";
 import { type RunRecord, runOfKey, type StartKey } from "../run/record.ts";
 import type { BucketCall, Context } from "./context.ts";
 import type { Hold } from "./line.ts";
@@ -19,7 +19,7 @@ const KEY = withExample(
   "0198f3a2-7b44-7c02-8e11-2a9d4c6b8f10",
 );
 /** How often the next in line looks whether its bucket is free. */
-const LOOK_MS = 200;
+export const LINE_LOOK_MS = 200;
 
 /** A header that holds a note: one line, percent-encoded, since headers are ASCII. */
 export function encodedNote(example: string): Shape<string> {
@@ -93,8 +93,11 @@ class Start {
   /** Starts the run, unless its bucket is busy or another start is next there. A start of the line leaves its `place`. */
   async once(key?: string, place?: Hold): Promise<string> {
     const { bucket, request } = this.#call;
-    const { supervisor, lines, identity } = this.#context;
+    const { supervisor, lines, identity, scheduler } = this.#context;
     await this.#requireDatabase();
+    const isForced = this.#call.headers["Ops-Break-Glass"] !== undefined;
+    const params = (this.#call.body ?? {}) as RunParams;
+    if (!isForced) await scheduler.requireThawed(bucket, { kind: this.#kind, params });
     const next = lines.next(bucket.id);
     if (place ? place.position !== 1 : next && next.key !== key) throw await this.#busy();
     const reservation = await supervisor.reserve(bucket.layout, bucket.id, this.#kind);
@@ -102,10 +105,10 @@ class Start {
       // Whoever gave the place up has been told that nothing starts.
       if (place?.leave() === false) throw busyFailure();
       requireGoingOn(identity);
-      const params = await this.#prepare(reservation.runId, this.#body);
+      const prepared = await this.#prepare(reservation.runId, this.#body);
       const start_key = key === undefined ? undefined : { key, sum: await this.#sum() };
       const breakGlass = this.#call.headers["Ops-Break-Glass"] as string | undefined;
-      await reservation.start(params, {
+      await reservation.start(prepared, {
         actor: actorOf(identity),
         requestId: request.id,
         ...(start_key && { start_key }),
@@ -147,7 +150,7 @@ class Start {
         if (!mayPass(error) || place.position === null || performance.now() >= until) throw withPosition(error, place);
       }
       const mustWait = async () => place.position !== 1 || (await heldBy(bucket.layout)) !== undefined;
-      do await sleep(LOOK_MS, request.signal);
+      do await sleep(LINE_LOOK_MS, request.signal);
       while (place.position !== null && performance.now() < until && (await mustWait()));
     }
   }
@@ -182,7 +185,9 @@ class Start {
    * networks. A command may hold secrets, which nobody must be able to guess from the sum.
    */
   async #sum(): Promise<StartKey["sum"]> {
-    const { request, query, body, bucket, headers } = this.#call;
+    const { request, query, body: given, bucket, headers } = this.#call;
+    // A passphrase must not be guessed from the sum either.
+    const body = given && secretsApart(this.#kind, given as RunParams).params;
     const { "Idempotency-Key": _, "Ops-Wait": __, ...said } = headers as Record<string, unknown>;
     const { name, via } = this.#context.identity;
     const asked = [request.method, request.path, query, said, body ?? (await this.#body.sum()), via, name];
@@ -192,7 +197,7 @@ class Start {
 }
 
 /** Failures that a start of the line waits out. A start whose client has left keeps its place, too. */
-function mayPass(error: unknown): boolean {
+export function mayPass(error: unknown): boolean {
   return error instanceof Failure && ["bucket_busy", "busy", "database_busy", "cancelled"].includes(error.code);
 }
 

@@ -4,8 +4,11 @@ import { runCommand } from "./run-command.ts";
 /** Commands that change the keys of a bucket. */
 export const KEY_COMMANDS: readonly Command[] = [
   runCommand("kv_rekey", { name: "kv rekey", short: { dry_run: "n" } }),
+  runCommand("ca_rotate", { name: "ca rotate", short: { dry_run: "n" } }),
+  runCommand("ssh_key_rotate", { name: "ssh-key rotate", short: { concurrency: "c", dry_run: "n" } }),
   {
     name: "ca import",
+    changes: true,
     summary: "Make an existing certificate authority, with its key, that of the bucket",
     operands: [
       { name: "certificate", help: "Its certificate in PEM; others that jobs are to trust may follow in the file" },

@@ -1,5 +1,5 @@
 import { Failure } from "../../core/errors.ts";
-import type { RunKind, RunParams } from "../../run/protocol.ts";
+import type { RunKind, RunParams, RunSecrets } from "../../run/protocol.ts";
 import { START_PATHS } from "../../server/routes/start-paths.ts";
 import { EXIT } from "../base/flags.ts";
 import { brokenGlass } from "../base/start-flags.ts";
@@ -14,6 +14,8 @@ import { namedAnswer, type RemoteBucket } from "./remote-bucket.ts";
 interface RemoteRunOptions extends RunOptions {
   /** Print the id of the run and end. */
   isDetached?: boolean;
+  /** How the run is asked for, where that is not the route of its kind. */
+  request?: StartRequest;
 }
 
 /**
@@ -24,7 +26,7 @@ export async function runOnServer(
   bucket: RemoteBucket,
   kind: RunKind,
   params: RunParams,
-  { view, waitMs, breakGlass, isDetached = false }: RemoteRunOptions,
+  { view, waitMs, secrets = {}, breakGlass, isDetached = false, request }: RemoteRunOptions,
 ): Promise<number> {
   using stop = stopRequest(() => process.exit(EXIT.cancelled));
   const tell = (text: string) => toStderr(`${text}\n`);
@@ -37,7 +39,8 @@ export async function runOnServer(
     output: (text) => above(() => print(text)),
     progress: live && ((progress) => live.update(progress)),
   };
-  const id = await startOnServer(bucket, { ...(await startRequest(bucket, kind, params)), waitMs, breakGlass }, follower);
+  const asked = request ?? (await startRequest(bucket, kind, params, secrets));
+  const id = await startOnServer(bucket, { ...asked, waitMs, breakGlass }, follower);
   if (isDetached && !stop.signal.aborted) {
     // Activity is aside where JSON was asked for.
     if (view?.meanwhile === "aside") printJson({ run_id: id });
@@ -53,15 +56,15 @@ export async function runOnServer(
 }
 
 /** The request that starts a run with these parameters. Jobs and snapshots stand in its path. */
-async function startRequest(bucket: RemoteBucket, kind: RunKind, params: RunParams): Promise<StartRequest> {
+async function startRequest(bucket: RemoteBucket, kind: RunKind, params: RunParams, secrets: RunSecrets): Promise<StartRequest> {
   const { jobs, snapshot, with_source: withSource, ...json } = params;
   const path = START_PATHS[kind];
   if (path.includes("{name}")) {
     if (withSource === true)
       throw new Failure("usage", "--with-source: on a server the source comes with `ops push` and `ops push rollback` only");
-    return { path: path.replace("{name}", encodeURIComponent(String(snapshot))), json: {} };
+    return { path: path.replace("{name}", encodeURIComponent(String(snapshot))), json: { ...json, ...secrets } };
   }
-  if (!path.includes("{job}")) return { path, json: params };
+  if (!path.includes("{job}")) return { path, json: { ...params, ...secrets } };
   const named = Array.isArray(jobs) ? jobs : await jobsOf(bucket, String(params.retry_of));
   return { path: path.replace("{job}", named.map(encodeURIComponent).join(",")), json };
 }

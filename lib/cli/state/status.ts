@@ -1,7 +1,7 @@
 import { counted } from "../../core/plain-text.ts";
 import { shortNames } from "../../core/short-names.ts";
 import { EXIT, type Parsed, wantsJson } from "../base/flags.ts";
-import { ago, factLines, printJson, shortId, spanOf, textTable, toStdout, visible } from "../base/terminal.ts";
+import { ago, factLines, printJson, shortId, shownTime, spanOf, textTable, toStdout, visible } from "../base/terminal.ts";
 import type { BucketAccess, Summary, WaitingStart } from "./access.ts";
 
 const LISTED_PROBLEMS = 10;
@@ -18,8 +18,10 @@ export async function statusCommand(bucket: BucketAccess, input: Parsed): Promis
       ["fleet", fleetText(summary)] as const,
       ["running", activeText(summary, holder)] as const,
       ["in line", lineText(waiting)] as const,
+      ["freeze", freezeText(summary)] as const,
       ["last deploy", runText(summary.last_deploy) || "none yet"] as const,
       ["drift", driftText(summary)] as const,
+      ["not well", unwellText(summary)] as const,
       ["certificates", certText(summary)] as const,
     ];
     toStdout(problemsText(summary) + factLines(facts));
@@ -60,9 +62,18 @@ function lineText(waiting: readonly WaitingStart[]): string | null {
   const shown = waiting
     .slice(0, MOST_OTHERS)
     .map(
-      ({ position, kind, by, since }) => `${position}. ${kind} of ${by.address}, for ${spanOf(Date.now() - Date.parse(since))}`,
+      ({ position, kind, by, since }) =>
+        `${position}. ${kind} of ${by.name ?? by.address}, for ${spanOf(Date.now() - Date.parse(since))}`,
     );
   return [...shown, ...moreLine(waiting.length - shown.length)].join("\n");
+}
+
+function freezeText({ freezes }: Summary): string | null {
+  const shown = freezes.slice(0, MOST_OTHERS).map(({ from, to, reason }) => {
+    const isOn = Date.parse(from) <= Date.now();
+    return visible(isOn ? `on until ${shownTime(to)}: ${reason}` : `from ${shownTime(from)} to ${shownTime(to)}: ${reason}`);
+  });
+  return shown.length === 0 ? null : [...shown, ...moreLine(freezes.length - shown.length)].join("\n");
 }
 
 function runText(run: Summary["last_deploy"]): string {
@@ -77,6 +88,13 @@ function driftText({ drift }: Summary): string {
   const names = allocations.slice(0, MOST_OTHERS).map(({ job, worker, files }) => `${job}@${worker}: ${counted(files, "file")}`);
   const how = drift.status === "succeeded" || total > 0 ? "" : ` in what could be read (the run ${drift.status})`;
   return [`${found}${how}, ${runText(drift).replace(/^\w+, /, "")}`, ...names, ...moreLine(total - names.length)].join("\n");
+}
+
+function unwellText({ unwell: { items, total } }: Summary): string | null {
+  const shown = items.slice(0, MOST_OTHERS).map(({ job, worker, state, at }) => {
+    return visible(`${job === "" ? worker : `${job}@${worker}`} ${state}, ${ago(at)}`);
+  });
+  return total === 0 ? null : [...shown, ...moreLine(total - shown.length)].join("\n");
 }
 
 function certText({ certs, next_cert }: Summary): string | null {

@@ -1,4 +1,6 @@
 import { ROLES } from "../../auth/role.ts";
+import { SCHEDULED_KINDS } from "../../bucket/workspace/schedules.ts";
+import { SEAL } from "../../codec/crypto/seal-key.ts";
 import { Failure } from "../../core/errors.ts";
 import {
   anything,
@@ -28,6 +30,9 @@ import { LOG_LINE, LOG_LINES } from "../../run/log/log-view.ts";
 import { PROGRESS, TIME } from "../../run/progress.ts";
 import { RUN_KINDS, RUN_STATUS } from "../../run/protocol.ts";
 import { ACTOR, ID, RUN_FIELDS, RUN_KIND } from "../../run/record.ts";
+import { AUDIT_END, AUDIT_FILE, AUDIT_LINE } from "../audit/shapes.ts";
+import { HEALTH_CHANGE, HEALTH_RECORD } from "../watch/health-shapes.ts";
+import { LAST_DUE, PAUSED } from "../watch/schedule-state.ts";
 import { BUCKET_GLANCES, BUCKET_SUMMARY, JOB_MAP, MAP_CELL } from "./glance-shapes.ts";
 
 const CURSOR = "`next_cursor` of the last answer";
@@ -115,6 +120,9 @@ const SCHEMAS = {
     details: optional(described(anything(), "A list of {path, message}, or an object that depends on `error`")),
     run_id: optional(described(ID, "The run that is in the way, or that has the key already")),
   }),
+  AuditLine: AUDIT_LINE,
+  AuditEnd: AUDIT_END,
+  AuditFile: AUDIT_FILE,
   Bucket: object({
     id: ID,
     project: string(),
@@ -140,6 +148,22 @@ const SCHEMAS = {
     since: TIME,
     connected: described(boolean(), "A client waits for this start. Without a client the start loses its place after 30 s"),
   }),
+  Schedule: object({
+    name: string(),
+    kind: oneOf(...SCHEDULED_KINDS),
+    parameters: described(anything({ type: "object" }) as Shape<Record<string, unknown>>, "Of the run"),
+    every_seconds: described(nullable(integer({ min: 60 })), "null where it goes by cron"),
+    cron: nullable(string()),
+    timezone: described(nullable(string()), "The clock that cron goes by"),
+    jitter_seconds: described(integer({ min: 0 }), "It starts up to so much later, always by the same time"),
+    wait_seconds: described(integer({ min: 0 }), "How long it waits for a busy bucket"),
+    catch_up: boolean(),
+    next: described(nullable(TIME), "When it is due next; null while it is paused"),
+    last: described(nullable(LAST_DUE), "What became of the last due time; null before the first"),
+    paused: described(nullable(PAUSED), "Since when, and by whom"),
+  }),
+  HealthChange: HEALTH_CHANGE,
+  HealthRecord: HEALTH_RECORD,
   LogChunk: LOG_CHUNK,
   Evidence: EVIDENCE,
   LogLine: LOG_LINE,
@@ -188,6 +212,12 @@ const SCHEMAS = {
     schema_version: nullable(integer()),
     program_version: nullable(string()),
     source_revision: described(nullable(ID), "The revision that was the source then; null where none was"),
+    seal: described(nullable(SEAL), "How it is opened: `for` is `passphrase` or `recipient`; null for one in clear"),
+    signer: described(
+      nullable(string()),
+      "The fingerprint of the key that has signed it, of a sealed one as its head says; null for none",
+    ),
+    own: described(boolean(), "Signed with the key of this server"),
     error: described(nullable(string()), "Why it cannot be used; null where its manifest can be read"),
   }),
   BucketInfo: object({

@@ -111,7 +111,7 @@ export const SOURCE_ROUTES = [
     description: "The revision becomes the current one; no new revision is made. Nothing is deployed.",
     body: object({ revision_id: optional(described(ID, "Default: the last successful one")) }),
     ...STARTS,
-    failures: [...START_FAILURES, "revision_not_found"],
+    failures: [...START_FAILURES, "frozen", "revision_not_found"],
     async handle(call, context) {
       return startRun(call, "rollback", context, async () => {
         const revision = await restoreRevision(call.bucket.layout, call.body.revision_id);

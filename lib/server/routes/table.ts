@@ -1,9 +1,11 @@
 import { toYaml } from "../../codec/config/yaml.ts";
 import { json, raw } from "../../http/message.ts";
+import { AUDIT_ROUTES } from "../audit/routes.ts";
 import { type RouteGroups, route, type ServerRoute } from "../context.ts";
 import { openApiDocument } from "../openapi.ts";
 import { SESSION_ROUTES } from "../people/sessions.ts";
 import { TOKEN_ROUTES } from "../people/tokens.ts";
+import { HEALTH_ROUTES, SCHEDULE_ROUTES } from "../watch/routes.ts";
 import { AUTH_ROUTES } from "./auth.ts";
 import { BUCKET_ROUTES } from "./buckets.ts";
 import { CATALOG_ROUTES } from "./catalog.ts";
@@ -26,9 +28,12 @@ export const ROUTE_GROUPS: RouteGroups = {
   Operations: OPERATION_ROUTES,
   Jobs: JOB_ROUTES,
   Snapshots: SNAPSHOT_ROUTES,
+  Schedules: SCHEDULE_ROUTES,
+  Health: HEALTH_ROUTES,
   Runs: [...RUN_ROUTES, ...LOG_ROUTES],
   Catalog: CATALOG_ROUTES,
   Metrics: METRIC_ROUTES,
+  Audit: AUDIT_ROUTES,
   "This description": descriptionRoutes(() => openApiDocument(ROUTE_GROUPS)),
 };
 
