@@ -1,4 +1,5 @@
 import { el } from "./base/dom.js";
+import { approvalsView } from "./views/approvals.js";
 import { auditView } from "./views/audit.js";
 import { bucketsView } from "./views/buckets.js";
 import { catalogView } from "./views/catalog.js";
@@ -36,12 +37,13 @@ export const SECTIONS = [
   { name: "catalog", make: catalogView, label: "Catalog", key: "l", group: "Fleet" },
   { name: "command", make: commandView, label: "Run command", key: "c", group: "Act" },
   { name: "hooks", make: hooksView, label: "Hooks", key: "h", group: "Act", total: "hooks" },
+  { name: "approvals", make: approvalsView, label: "Approvals", key: "p", group: "Act" },
   { name: "source", make: sourceView, label: "Source", key: "s", group: "History", total: "revisions" },
   { name: "audit", make: auditView, label: "Audit", key: "a", group: "History" },
 ];
 
 /** The views of the server, by their part of the address. @type {Record<string, MakeView>} */
-const SERVER_VIEWS = { "": bucketsView, people: peopleView };
+const SERVER_VIEWS = { "": bucketsView, people: peopleView, audit: auditView };
 
 /** Two lists of the catalog have a place of their own in the navigation. */
 function ofCatalog(list, about) {

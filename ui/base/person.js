@@ -7,7 +7,8 @@ const ROLES = ["read", "operate", "deploy", "admin", "root"];
 const ORDERS_OF = {
   read: /^\/api\/sessions\/[^/]+$/,
   operate: /^\/(health_check|drift|jobs\/[^/]+\/\w+|workers\/(facts|uptime|sysstat)|snapshots\/[^/]+\/verify)$/,
-  deploy: /^\/(push|build|deploy|hooks|run_command|source\/rollback|schedules\/[^/]+\/(run|pause|resume)|runs\/[^/]+\/cancel)$/,
+  deploy:
+    /^\/(push|build|deploy|hooks|run_command|source\/rollback|schedules\/[^/]+\/(run|pause|resume)|runs\/[^/]+\/cancel|proposals(\/.+)?)$/,
 };
 
 /** Whether the person has this role or a greater one. */

@@ -82,6 +82,7 @@ function drawMenu(withCodes) {
     el("div.pad", colours()),
     el("hr"),
     item(isAdmin() ? "People and sessions" : "Sessions", () => (location.hash = "#/people")),
+    item("Audit", () => (location.hash = "#/audit")),
     item("API reference", () => openGuarded("/docs/")),
     item("Sign out", signOut),
   ];

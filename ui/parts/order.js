@@ -138,7 +138,7 @@ function withoutDots(label) {
 }
 
 /** The function that sends an order. */
-function starter(page, { method = "POST", path, body = {}, headers }, done = page.refresh) {
+function starter(page, { method = "POST", path, body = {}, headers = undefined }, done = page.refresh) {
   return async () => {
     const sent = method === "DELETE" ? undefined : valueFor(body);
     const answer = await call(method, page.path(valueFor(path)), { body: sent, headers: valueFor(headers) });
