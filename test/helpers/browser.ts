@@ -33,7 +33,7 @@ const AXE = readFileSync(fileURLToPath(import.meta.resolve("axe-core/axe.min.js"
 
 /** The views of a bucket that have an address without a name in it. */
 export const VIEWS = [
-  ...["", "deployments", "deployments/rollout", "jobs", "workers", "runs", "audit", "command", "hooks"],
+  ...["", "deployments", "deployments/rollout", "jobs", "workers", "runs", "audit", "command", "hooks", "approvals"],
   ...["catalog", "catalog/deployments", "catalog/kv", "catalog/certs"],
   ...["source", "source/files", "source/settings", "source/ssh_key", "source/snapshots", "source/schema"],
 ];
