@@ -6,9 +6,16 @@ type AccessCode =
   | "invalid_totp_code"
   | "csrf_failed"
   | "forbidden"
+  | "approval_required"
   | "rate_limited";
-type Missing = "not_found" | `${"bucket" | "run" | "file" | "revision" | "snapshot"}_not_found`;
-type StateCode = "bucket_busy" | "bucket_exists" | "run_not_active" | "retry_impossible" | "plan_stale" | "idempotency_mismatch";
+type Missing = "not_found" | `${"bucket" | "run" | "file" | "revision" | "snapshot" | "proposal"}_not_found`;
+type StateCode =
+  | `bucket_${"busy" | "exists"}`
+  | "run_not_active"
+  | "retry_impossible"
+  | "plan_stale"
+  | "proposal_ended"
+  | "idempotency_mismatch";
 type DatabaseCode = "bucket_not_initialized" | "schema_upgrade_required" | "schema_too_new" | `database_${"damaged" | "busy"}`;
 type WorkCode = "internal" | "shutting_down" | "cancelled" | "timeout" | "unreachable" | "failed";
 

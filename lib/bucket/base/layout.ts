@@ -51,6 +51,8 @@ export function layoutOf(root: string) {
     revisions: at(".ops", "revisions"),
     /** JSON Schemas for editors. */
     schemas: at(".ops", "schemas"),
+    /** What is proposed, to be approved by others; part of no snapshot. */
+    proposals: at(".ops", "proposals"),
     revisionsFile: at(".ops", "revisions.json"),
     journal: at(".ops", "journal.json"),
     snapshots: at(".ops", "snapshots"),
