@@ -30,7 +30,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
  */
 const ROOMS: Record<string, readonly string[]> = {
   bucket: ["base", "kv", "source", "earlier", "workspace", "catalog", "prometheus", "snapshots"],
-  cli: ["base", "server", "bucket", "state", "remote", "commands", "main"],
+  cli: ["base", "server", "bucket", "state", "remote", "approval", "commands", "main"],
   codec: ["uuid", "version", "glob", "diff", "config", "archive", "crypto", "qr", "template"],
   operation: ["base", "hooks", "reach", "build", "health", "plan", "tend", "control", "deploy", "index"],
   transport: ["base", "ssh", "files", "ask", "trust"],

@@ -16,6 +16,7 @@ import {
   wantsJson,
 } from "./base/flags.ts";
 import { jsonLine, printJson, toStderr, toStdout } from "./base/terminal.ts";
+import { APPROVAL_COMMANDS } from "./commands/approval.ts";
 import { KEY_COMMANDS } from "./commands/keys.ts";
 import { READING_COMMANDS } from "./commands/reading.ts";
 import { RUN_COMMANDS } from "./commands/runs.ts";
@@ -66,6 +67,7 @@ const COMPLETION: readonly Command[] = [
 export const COMMANDS: readonly Command[] = [
   ...RUN_COMMANDS,
   ...STATE_COMMANDS,
+  ...APPROVAL_COMMANDS,
   ...READING_COMMANDS,
   ...UPKEEP_COMMANDS,
   ...KEY_COMMANDS,

@@ -57,12 +57,22 @@ const AUDIT_ENTRY = object({
 /** The kind of a run; `unknown` only where the record is damaged. */
 export const RUN_KIND = described(oneOf(...RUN_KINDS, "unknown"), "`unknown` where the record is damaged");
 
+/** Who has approved a run. */
+const RUN_APPROVAL = object({
+  proposal: ID,
+  required: described(integer({ min: 0 }), "How many approvals the bucket asked for"),
+  by: described(list(string()), "The names of those who approved it"),
+});
+/** The value of {@link RUN_APPROVAL}. */
+export type RunApproval = Infer<typeof RUN_APPROVAL>;
+
 /** The fields of `server-run.json` (control-plane.md, Runs 5), the durable truth about a run. */
 export const RUN_FIELDS = {
   id: ID,
   bucket_id: ID,
   origin: oneOf("server", "cli"),
   kind: RUN_KIND,
+  approval: described(nullable(RUN_APPROVAL), "The proposal that the run has used; null where it needed none"),
   break_glass: described(nullable(string()), "Why an admin went past an approval or a freeze; null where nobody did"),
   // Never holds a secret.
   params: described(anything({ type: "object" }) as Shape<RunParams>, "The parameters that were given"),
@@ -83,20 +93,23 @@ export interface StartKey {
   sum: string;
 }
 
-/** Who asked for a run, in which request, with which key, and why it goes past what holds it back. */
+/** Who asked for a run, in which request, with which key, who approved it, or why it goes past what holds it back. */
 export interface AskedFor {
   actor: Actor;
   requestId: string | null;
   start_key?: StartKey;
   breakGlass?: string | undefined;
+  approval?: RunApproval | undefined;
 }
 
 /** `server-run.json`. The key stands in the record so that one write decides: no run without its key, no key without its run. */
 export type RunRecord = { [K in keyof typeof RUN_FIELDS]: Infer<(typeof RUN_FIELDS)[K]> } & { start_key?: StartKey };
 
-/** Who asked for a run, in words. */
-export function askedBy({ audit }: Pick<RunRecord, "audit">): string {
-  return actorText(audit[0]?.actor ?? { address: "", via: "cli" });
+/** Who asked for a run, and who approved it, in words. */
+export function askedBy({ audit, approval }: Pick<RunRecord, "audit" | "approval">): string {
+  // Records of earlier versions have no approval.
+  const approved = approval?.by.length ? `, approved by ${approval.by.join(" and ")}` : "";
+  return actorText(audit[0]?.actor ?? { address: "", via: "cli" }) + approved;
 }
 
 /** `ada, session from 192.0.2.7`; in records of earlier programs without the name. */
@@ -118,11 +131,12 @@ export async function createRecord(
   layout: Layout,
   start: Pick<RunRecord, "id" | "bucket_id" | "origin" | "params"> & { kind: RunKind } & AskedFor,
 ): Promise<RunRecord & { kind: RunKind }> {
-  const { actor, requestId, breakGlass, ...given } = start;
+  const { actor, requestId, breakGlass, approval = null, ...given } = start;
   const now = new Date().toISOString();
   const record: RunRecord & { kind: RunKind } = {
     ...given,
     // These come before the result, like the key of the start: a reader of the head reads no further.
+    approval,
     break_glass: breakGlass === undefined ? null : await maskedReason(layout, breakGlass),
     params: await withoutSecrets(layout, given.kind, given.params),
     revision: await revisionOf(layout, given.params),
@@ -271,6 +285,7 @@ function damagedRecord(layout: Layout, id: string, text: string): RunRecord {
     id,
     bucket_id: path.basename(layout.root),
     origin: "server",
+    approval: null,
     break_glass: null,
     params: {},
     revision: null,

@@ -14,6 +14,7 @@ import { type Answer, HTTP_STATUS, type HttpRequest } from "../http/message.ts";
 import { callRoute, findRoute } from "../http/router.ts";
 import { Supervisor } from "../run/supervisor.ts";
 import { type Log, logExchange } from "./access.ts";
+import { Approvals } from "./approval/approvals.ts";
 import { ReadThread } from "./beside.ts";
 import { readTlsPair, type ServerConfig } from "./config.ts";
 import { readConsole } from "./console-files.ts";
@@ -58,7 +59,7 @@ export async function startServer(
   const { root, host, port } = config;
   const tls = config.tls && (await readTlsPair(config.tls));
   const files = new StaticFiles(await readConsole());
-  const supervisor = new Supervisor({ launcher, log });
+  const supervisor = new Supervisor({ launcher, log, approvals: (id) => signIn.access.approvalsOf(id) });
   await using taken = new AsyncDisposableStack();
   taken.use(await takeRoot(root));
   await prepareRoot(root);
@@ -67,9 +68,11 @@ export async function startServer(
   await tellSchemas(root, buckets, log);
   const { guard, ...signIn } = signInOf(config, now);
   const [readers, beside, runList, logReadings] = [new Readers(), new ReadThread(), new RunList(), new LogReadings(launcher)];
+  const lines = new Lines();
+  const approvals = new Approvals({ access: signIn.access, lines, beside, now });
   // No request is answered before the server listens.
   const load = () => listener.load();
-  const services = { load, root, supervisor, lines: new Lines(), launcher, readers, beside, runList, logReadings, ...signIn };
+  const services = { load, root, supervisor, lines, approvals, launcher, readers, beside, runList, logReadings, ...signIn };
   const listener = await listen({
     host,
     port,

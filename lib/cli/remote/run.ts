@@ -14,6 +14,8 @@ import { namedAnswer, type RemoteBucket } from "./remote-bucket.ts";
 interface RemoteRunOptions extends RunOptions {
   /** Print the id of the run and end. */
   isDetached?: boolean;
+  /** Gets the id of the run. */
+  onStarted?: ((id: string) => void) | undefined;
 }
 
 /**
@@ -24,7 +26,7 @@ export async function runOnServer(
   bucket: RemoteBucket,
   kind: RunKind,
   params: RunParams,
-  { view, waitMs, breakGlass, isDetached = false }: RemoteRunOptions,
+  { view, waitMs, breakGlass, isDetached = false, onStarted }: RemoteRunOptions,
 ): Promise<number> {
   using stop = stopRequest(() => process.exit(EXIT.cancelled));
   const tell = (text: string) => toStderr(`${text}\n`);
@@ -38,6 +40,7 @@ export async function runOnServer(
     progress: live && ((progress) => live.update(progress)),
   };
   const id = await startOnServer(bucket, { ...(await startRequest(bucket, kind, params)), waitMs, breakGlass }, follower);
+  onStarted?.(id);
   if (isDetached && !stop.signal.aborted) {
     // Activity is aside where JSON was asked for.
     if (view?.meanwhile === "aside") printJson({ run_id: id });

@@ -23,10 +23,13 @@ export type Person = Infer<typeof PERSON>;
 
 const ACT = object({ at: TIME, by: PERSON });
 
+/** How a proposal can end. */
+export const PROPOSAL_ENDS = ["used", "rejected", "withdrawn", "expired", "stale"] as const;
+
 /** How a proposal has ended. Nothing follows on it. */
 export const PROPOSAL_END = object({
   at: TIME,
-  how: oneOf("used", "rejected", "withdrawn", "expired", "stale"),
+  how: oneOf(...PROPOSAL_ENDS),
   by: described(nullable(string()), "Who ended it; null where nobody did"),
   why: described(nullable(string()), "The reason of a rejection, or what has changed since the proposal"),
   run_id: described(nullable(string()), "The run that has used it"),
@@ -129,13 +132,13 @@ export function requireApproved(proposal: Proposal, required: number, standing: 
   const given = countedApprovals(now, standing).length;
   if (given >= required) return;
   const people = [now.proposed, ...countedApprovals(now, standing)].map((one) => one.by.name);
-  const what = `proposal ${shortened(now.id)} lacks ${required - given} of ${counts(required)}`;
+  const what = `proposal ${shortened(now.id)} lacks ${required - given} of ${required === 1 ? "1 approval" : `${required} approvals`}`;
   const how = `somebody other than ${people.join(" and ")} types \`ops approve ${shortened(now.id)}\``;
   throw lacking(`${what}: ${how}`, required, { proposal, given });
 }
 
 /** The failure of a start that lacks approvals. */
-export function lacking(
+function lacking(
   message: string,
   required: number,
   { proposal, given = 0 }: { proposal?: Proposal; given?: number } = {},
@@ -144,9 +147,11 @@ export function lacking(
   return new Failure("approval_required", message, { details });
 }
 
-/** How many approvals are asked for, in words. */
-export function counts(required: number): string {
-  return required === 1 ? "1 approval" : `${required} approvals`;
+/** The failure of a start that names no proposal; `plan` is the one that it would carry out. */
+export function lackingApproval(kind: RunKind, required: number, plan?: string): Failure {
+  const people = required === 1 ? "the approval of another person" : `the approval of ${required} other people`;
+  const command = `ops propose ${kind}${plan === undefined ? "" : ` --plan ${plan}`}`;
+  return lacking(`${kind} in this bucket needs ${people}: \`${command}\` asks for it`, required);
 }
 
 function requireOpen(proposal: Proposal): Proposal {

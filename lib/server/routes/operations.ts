@@ -2,6 +2,7 @@ import type { Database } from "../../bucket/base/database.ts";
 import { requireKnown } from "../../bucket/base/problems.ts";
 import { Failure, type FailureCode, messageOf } from "../../core/errors.ts";
 import { boolean, object, optional, type Shape } from "../../core/shape.ts";
+import { APPROVED_KINDS } from "../../run/approval/proposal.ts";
 import { type ControlKind, isRepeatable, JOB_CONTROL, RUNS, type RunKind } from "../../run/protocol.ts";
 import { canName, repeated, startShape } from "../../run/request.ts";
 import { bucketRoute, type ServerRoute } from "../context.ts";
@@ -20,11 +21,15 @@ export const START_FAILURES: readonly FailureCode[] = [
   "database_busy",
 ];
 
+/** The failures of a start that others may have to approve. */
+export const APPROVAL_FAILURES: readonly FailureCode[] = ["approval_required", "proposal_not_found"];
+
 /** The errors of a request that starts a run of a kind. */
 function startFailures(kind: RunKind): FailureCode[] {
   const ofNames: FailureCode[] = canName(kind) ? ["unknown_name"] : [];
   const ofRetry: FailureCode[] = isRepeatable(kind) ? ["run_not_found", "retry_impossible"] : [];
-  return [...ofNames, ...START_FAILURES, ...ofRetry];
+  const ofApproval = (APPROVED_KINDS as readonly RunKind[]).includes(kind) ? APPROVAL_FAILURES : [];
+  return [...ofNames, ...START_FAILURES, ...ofRetry, ...ofApproval];
 }
 
 /** What every route that starts a run takes and answers, beside its own. */

@@ -1,5 +1,6 @@
 import { toYaml } from "../../codec/config/yaml.ts";
 import { json, raw } from "../../http/message.ts";
+import { PROPOSAL_ROUTES } from "../approval/routes.ts";
 import { route, type ServerRoute } from "../context.ts";
 import { openApiDocument } from "../openapi.ts";
 import { AUTH_ROUTES } from "./auth.ts";
@@ -21,6 +22,7 @@ export const ROUTE_GROUPS: Readonly<Record<string, readonly ServerRoute[]>> = {
   Source: [...SOURCE_ROUTES, ...FILE_ROUTES],
   Secrets: SECRET_ROUTES,
   Operations: OPERATION_ROUTES,
+  Approval: PROPOSAL_ROUTES,
   Jobs: JOB_ROUTES,
   Snapshots: SNAPSHOT_ROUTES,
   Runs: [...RUN_ROUTES, ...LOG_ROUTES],
