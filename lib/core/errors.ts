@@ -10,7 +10,7 @@ type AccessCode =
 type Missing = "not_found" | `${"bucket" | "run" | "file" | "revision" | "snapshot"}_not_found`;
 type StateCode = "bucket_busy" | "bucket_exists" | "run_not_active" | "retry_impossible" | "plan_stale" | "idempotency_mismatch";
 type DatabaseCode = "bucket_not_initialized" | "schema_upgrade_required" | "schema_too_new" | `database_${"damaged" | "busy"}`;
-type WorkCode = "internal" | "shutting_down" | "cancelled" | "timeout" | "unreachable" | "failed";
+type WorkCode = "internal" | "audit_unavailable" | "shutting_down" | "cancelled" | "timeout" | "unreachable" | "failed";
 
 /** What a program may test for. HTTP codes come from the table of docs/api.md, `Err…` names from docs/workspace.md. */
 export type FailureCode = (InputCode | BodyCode | AccessCode | Missing) | (StateCode | DatabaseCode | WorkCode) | `Err${string}`;

@@ -84,6 +84,11 @@ export function string(rule: { pattern?: RegExp; means?: string; max?: number; m
   };
 }
 
+/** True for what people say about something: one line of at most 200 characters that is not blank. */
+export function isNote(text: string): boolean {
+  return /^[^\p{C}\p{Zl}\p{Zp}]{1,200}$/u.test(text) && /\S/.test(text);
+}
+
 /** One of a fixed list of strings. */
 export function oneOf<const T extends string>(...names: T[]): Shape<T> {
   return {

@@ -73,7 +73,7 @@ const CODES_BY_STATUS: readonly (readonly [status: number, ...FailureCode[]])[] 
   [422, "idempotency_mismatch"],
   [429, "rate_limited"],
   [500, "internal"],
-  [503, "shutting_down", "database_busy"],
+  [503, "shutting_down", "database_busy", "audit_unavailable"],
 ];
 
 /** The one table from what went wrong to the status of the answer. A code that is not in it is a 500. */

@@ -59,7 +59,7 @@ interface RunInput {
  * (control-plane.md, Runs 3).
  */
 export async function perform(orders: Omit<Orders, "type">, input: RunInput): Promise<OutcomeMessage> {
-  const { runId, kind, bucketId, revision, by } = orders;
+  const { runId, kind, bucketId, revision, by, breakGlass } = orders;
   const started = performance.now();
   const layout = layoutOf(orders.bucketDir);
   const { logFormat: format, runOutputLimit: outputLimit } = await readOpsConf(layout, new Problems());
@@ -70,6 +70,7 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
   try {
     const source = revision === null ? "no known revision" : `revision ${revision}`;
     log.info(`${what} of bucket ${bucketId}, ${source}, run ${runId} by ${by}`);
+    if (breakGlass) log.warn(`BREAK GLASS: ${breakGlass}`);
     // A run that was killed left its staged files.
     await emptyFolder(layout.tmp);
     using db = openedFor(kind, layout);

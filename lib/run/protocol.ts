@@ -210,6 +210,8 @@ export interface Orders {
   revision: string | null;
   /** Who asked for it, in words. */
   by: string;
+  /** Why an admin goes past what holds the run back. */
+  breakGlass?: string | null;
 }
 
 /** A task of the server that writes a database or takes long: a process of the same kind does it, without a run. */

@@ -63,6 +63,7 @@ export const RUN_FIELDS = {
   bucket_id: ID,
   origin: oneOf("server", "cli"),
   kind: RUN_KIND,
+  break_glass: described(nullable(string()), "Why an admin went past an approval or a freeze; null where nobody did"),
   // Never holds a secret.
   params: described(anything({ type: "object" }) as Shape<RunParams>, "The parameters that were given"),
   revision: described(nullable(ID), "The source revision that the run works with; null where none is known"),
@@ -82,11 +83,12 @@ export interface StartKey {
   sum: string;
 }
 
-/** Who asked for a run, in which request, and with which key. */
+/** Who asked for a run, in which request, with which key, and why it goes past what holds it back. */
 export interface AskedFor {
   actor: Actor;
   requestId: string | null;
   start_key?: StartKey;
+  breakGlass?: string | undefined;
 }
 
 /** `server-run.json`. The key stands in the record so that one write decides: no run without its key, no key without its run. */
@@ -116,11 +118,12 @@ export async function createRecord(
   layout: Layout,
   start: Pick<RunRecord, "id" | "bucket_id" | "origin" | "params"> & { kind: RunKind } & AskedFor,
 ): Promise<RunRecord & { kind: RunKind }> {
-  const { actor, requestId, ...given } = start;
+  const { actor, requestId, breakGlass, ...given } = start;
   const now = new Date().toISOString();
   const record: RunRecord & { kind: RunKind } = {
     ...given,
     // These come before the result, like the key of the start: a reader of the head reads no further.
+    break_glass: breakGlass === undefined ? null : await maskedReason(layout, breakGlass),
     params: await withoutSecrets(layout, given.kind, given.params),
     revision: await revisionOf(layout, given.params),
     ...begun(now),
@@ -162,6 +165,14 @@ export async function maskedText(layout: Layout, text: string): Promise<string> 
   const redactor = new Redactor();
   for (const { value } of new KvStore(db, await loadKvKey(layout)).secrets()) redactor.add(value);
   return redactor.apply(text);
+}
+
+/** The same for a reason; where the database is damaged, nobody can tell what its secrets are. */
+async function maskedReason(layout: Layout, text: string): Promise<string> {
+  return await maskedText(layout, text).catch((error: unknown) => {
+    if (error instanceof Failure && error.code === "database_damaged") return text;
+    throw error;
+  });
 }
 
 /** Notes an action in the record; the caller saves it. */
@@ -260,6 +271,7 @@ function damagedRecord(layout: Layout, id: string, text: string): RunRecord {
     id,
     bucket_id: path.basename(layout.root),
     origin: "server",
+    break_glass: null,
     params: {},
     revision: null,
     kind: Object.hasOwn(RUNS, kind) ? (kind as RunKind) : "unknown",

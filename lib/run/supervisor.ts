@@ -261,8 +261,8 @@ export class Supervisor {
     if (identity) await lock.addHolder(identity);
     // A request to stop that came before there was a process could not reach it.
     if (isCancelled(record) || run.stopped !== undefined) throw cancelledFailure();
-    const { id: runId, bucket_id: bucketId, kind, revision } = record;
-    const orders = { runId, bucketDir: layout.root, bucketId, kind, params, revision, by: askedBy(record) };
+    const { id: runId, bucket_id: bucketId, kind, revision, break_glass: breakGlass } = record;
+    const orders = { runId, bucketDir: layout.root, bucketId, kind, params, revision, by: askedBy(record), breakGlass };
     run.channel.send({ type: "orders", ...orders });
     faultPoint("run: ordered");
   }

@@ -253,6 +253,7 @@ function commonFailures({ method, path, role, body, answer }: ServerRoute): Fail
     ...(answer.ranges ? (["range_not_satisfiable"] as const) : []),
     "rate_limited",
     "internal",
+    ...(method === "GET" || path.endsWith("/cancel") ? [] : (["audit_unavailable"] as const)),
     "shutting_down",
   ];
 }

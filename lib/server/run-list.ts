@@ -169,5 +169,7 @@ function shortOf(record: RunRecord): RunInShort {
 export async function shownRun(layout: Layout, { start_key: _, ...record }: RunRecord): Promise<ShownRun> {
   const duration_ms = durationOf(record);
   const log = await unlessMissing(lstat(runLayout(layout, record.id).activity));
-  return { ...record, duration_ms, log_size_bytes: log?.size ?? 0 };
+  // Records of earlier versions lack it.
+  const { break_glass = null } = record;
+  return { ...record, break_glass, duration_ms, log_size_bytes: log?.size ?? 0 };
 }

@@ -3,14 +3,24 @@ import { busyFailure, heldBy } from "../bucket/base/lock.ts";
 import { loadKvKey } from "../bucket/kv/kv-access.ts";
 import { sleep } from "../core/async.ts";
 import { Failure } from "../core/errors.ts";
-import { described, integer, optional, string, withExample } from "../core/shape.ts";
+import { described, integer, isNote, optional, type Report, refined, type Shape, string, withExample } from "../core/shape.ts";
 import { type Answer, invalidRequest, json } from "../http/message.ts";
 import type { RunKind, RunParams } from "../run/protocol.ts";
 import { type RunRecord, runOfKey, type StartKey } from "../run/record.ts";
 import type { BucketCall, Context } from "./context.ts";
 import type { Hold } from "./line.ts";
 import { actorOf } from "./people/actor.ts";
+
+<<<<<<< HEAD
+
 import { requireGoingOn } from "./people/permission.ts";
+
+=======
+
+import { requireRole } from "./people/permission.ts";
+
+>>>>>>> main
+
 import { pollMs } from "./routes/shapes.ts";
 
 const KEY = withExample(
@@ -19,6 +29,22 @@ const KEY = withExample(
 );
 /** How often the next in line looks whether its bucket is free. */
 const LOOK_MS = 200;
+
+/** A header that holds a note: one line, percent-encoded, since headers are ASCII. */
+export function encodedNote(example: string): Shape<string> {
+  return withExample(refined(string({ max: 2_400 }), noteOf), example);
+}
+
+function noteOf(encoded: string, path: string, report: Report): string {
+  try {
+    const note = decodeURIComponent(encoded);
+    if (isNote(note)) return note;
+  } catch {
+    // Told below.
+  }
+  report(path, "expected one line of at most 200 characters, percent-encoded");
+  return "";
+}
 
 /** The headers of every route that starts a run. */
 export const START_HEADERS = {
@@ -29,6 +55,12 @@ export const START_HEADERS = {
     described(
       integer({ min: 0, max: 86_400 }),
       "Seconds to wait in line where the bucket is busy, at most 60 in one request; goes with Idempotency-Key",
+    ),
+  ),
+  "Ops-Break-Glass": optional(
+    described(
+      encodedNote("The%20site%20is%20down"),
+      "As an admin, go past what holds the run back, for this reason: one line of at most 200 characters, percent-encoded UTF-8",
     ),
   ),
 };
@@ -45,6 +77,7 @@ export async function startRun(call: BucketCall, kind: RunKind, context: Context
   const { "Idempotency-Key": key, "Ops-Wait": wait } = call.headers as { "Idempotency-Key"?: string; "Ops-Wait"?: number };
   if (wait !== undefined && key === undefined)
     throw invalidRequest([{ path: "Ops-Wait", message: "goes only with Idempotency-Key" }]);
+  if (call.headers["Ops-Break-Glass"] !== undefined) requireRole(context.identity, "admin");
   const start = new Start(call, kind, context, prepare);
   const started = key === undefined ? start.once() : wait === undefined ? start.onceFor(key) : start.inLine(key, wait);
   return json(202, { run_id: await started });
@@ -81,7 +114,13 @@ class Start {
       // An upload takes long enough for a token to be revoked.
       requireGoingOn(identity);
       const start_key = key === undefined ? undefined : { key, sum: await this.#sum() };
-      await reservation.start(params, { actor: actorOf(identity), requestId: request.id, ...(start_key && { start_key }) });
+      const breakGlass = this.#call.headers["Ops-Break-Glass"] as string | undefined;
+      await reservation.start(params, {
+        actor: actorOf(identity),
+        requestId: request.id,
+        ...(start_key && { start_key }),
+        breakGlass,
+      });
       return reservation.runId;
     } catch (error) {
       await reservation.release();

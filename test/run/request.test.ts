@@ -17,6 +17,7 @@ async function stored(layout: Layout, kind: RunKind, more: Partial<RunRecord>): 
     bucket_id: uuidV7(),
     origin: "cli",
     kind,
+    break_glass: null,
     params: {},
     revision: null,
     status: "failed",

@@ -1,6 +1,7 @@
 import { Failure } from "../../core/errors.ts";
-import { quote } from "../../core/shape.ts";
+import { isNote, quote } from "../../core/shape.ts";
 import type { Flag, Parsed } from "./flags.ts";
+import { shortId } from "./terminal.ts";
 
 /** Waits in line where the bucket is busy. */
 export const WAIT_FLAG: Flag = {
@@ -15,6 +16,25 @@ export const DETACH_FLAG: Flag = { name: "detach", help: "On a server: print the
 
 /** The result in place of what the command shows otherwise. */
 export const RESULT_AS_JSON: Flag = { name: "json", help: "Print the result of the run as JSON; Activity goes to stderr" };
+
+/** Goes past what holds a start back. */
+export const BREAK_GLASS_FLAG: Flag = {
+  name: "break-glass",
+  value: "REASON",
+  help: "As an admin, go past an approval or a freeze; the reason is shown wherever the run is",
+};
+
+/** Why a start goes past what holds it back; undefined where it does not. Throws `usage`. */
+export function breakGlassOf({ values }: Parsed): string | undefined {
+  const reason = values.get(BREAK_GLASS_FLAG.name);
+  if (reason === undefined || isNote(reason)) return reason;
+  throw new Failure("usage", "--break-glass: expected a reason, one line of at most 200 characters");
+}
+
+/** What a command says last where it went past what held its run back. */
+export function brokenGlass(runId: string, reason: string): string {
+  return `BREAK GLASS: run ${shortId(runId)} went past what holds runs back: ${reason}\n`;
+}
 
 /** How long a run may wait for its bucket; undefined for not at all. */
 export async function waitOf({ values, switches }: Parsed): Promise<number | undefined> {

@@ -14,6 +14,7 @@ import { type Actor, addAudit, askedBy, createRecord, isCancelled, saveRecord, s
 import { finishRun, takeBucket } from "../../run/recovery.ts";
 import { requireNames } from "../../run/request.ts";
 import { bucketDir, EXIT, type Parsed, wantsJson, withoutServerVariables } from "../base/flags.ts";
+import { brokenGlass } from "../base/start-flags.ts";
 import { printJson, type StopRequest, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
 import { liveView } from "./live.ts";
 import { activityPrinter, type RunView, showResult } from "./output.ts";
@@ -29,6 +30,8 @@ export interface RunOptions {
   view?: RunView | undefined;
   /** How long it waits at most where the bucket is busy; default: not at all. */
   waitMs?: number | undefined;
+  /** Why it goes past what holds it back. */
+  breakGlass?: string | undefined;
 }
 
 /**
@@ -64,14 +67,16 @@ export async function initialisedBucket(dir: string): Promise<Layout> {
  * goes to stdout, unless there is a view. Answers the exit code: 0 done, 1 failed, 130 cancelled. Throws `bucket_busy`
  * while another operation goes on, `unknown_name` for a name that is not in the catalog.
  */
-export async function runInBucket(kind: RunKind, params: RunParams, dir: string, { view, waitMs }: RunOptions): Promise<number> {
+export async function runInBucket(kind: RunKind, params: RunParams, dir: string, options: RunOptions): Promise<number> {
+  const { view, waitMs, breakGlass } = options;
   const layout = await initialisedBucket(dir);
   using stop = stopRequest();
   const id = uuidV7();
   await using lock = await lockInTime(layout, waitMs ?? 0, stop.signal, () => takeBucket(layout, id, kind));
   const actor: Actor = { address: `${userInfo().username}@${hostname()} (process ${process.pid})`, via: "cli" };
   const bucket_id = await bucketIdFor(layout, kind, params);
-  const record = await createRecord(layout, { id, bucket_id, origin: "cli", kind, params, actor, requestId: null });
+  const start = { id, bucket_id, origin: "cli", kind, params, actor, requestId: null, breakGlass } as const;
+  const record = await createRecord(layout, start);
   const outcome = await performHere({ layout, record, params, lock, stop, view });
   // An interrupt that came too late to stop anything is no cancel: the work is done.
   if (stop.signal.aborted && !outcome.ok) addAudit(record, "cancel", actor, null);
@@ -81,6 +86,7 @@ export async function runInBucket(kind: RunKind, params: RunParams, dir: string,
   const isShown = await showResult(view, outcome.result);
   await lock.release();
   await saveRecord(layout, record);
+  if (record.break_glass !== null) toStderr(brokenGlass(id, record.break_glass));
   return isShown ? exitCode : exitCode || EXIT.failed;
 }
 
@@ -124,9 +130,9 @@ async function performHere({ layout, record, params, lock, stop, view }: RunHere
   );
   // On a second signal the running commands are killed, and the operation unwinds over its dead commands.
   void stop.insisted.then(() => launcher.endAll(0));
-  const { id: runId, bucket_id: bucketId, kind, revision } = record;
+  const { id: runId, bucket_id: bucketId, kind, revision, break_glass } = record;
   const outcome = await perform(
-    { runId, bucketDir: layout.root, bucketId, kind, params, revision, by: askedBy(record) },
+    { runId, bucketDir: layout.root, bucketId, kind, params, revision, by: askedBy(record), breakGlass: break_glass },
     {
       launcher,
       server: null,

@@ -13,7 +13,7 @@ import {
   type Parsed,
   wantsJson,
 } from "../base/flags.ts";
-import { DETACH_FLAG, RESULT_AS_JSON, WAIT_FLAG, waitOf } from "../base/start-flags.ts";
+import { BREAK_GLASS_FLAG, breakGlassOf, DETACH_FLAG, RESULT_AS_JSON, WAIT_FLAG, waitOf } from "../base/start-flags.ts";
 import { jsonText } from "../base/terminal.ts";
 import type { RunView } from "../bucket/output.ts";
 import type { RemoteBucket } from "../remote/remote-bucket.ts";
@@ -72,6 +72,7 @@ export function runCommand(kind: RunKind, command: RunCommand): Command {
       ...(isRepeatable(kind) ? [RETRY_FLAG] : []),
       ...flags,
       ...("wait" in properties ? [] : [WAIT_FLAG]),
+      BREAK_GLASS_FLAG,
       DETACH_FLAG,
       RESULT_AS_JSON,
     ],
@@ -91,7 +92,7 @@ export const RETRY_COMMAND: Command = {
   name: "runs retry",
   summary: "Repeat a run where it failed, was unreachable or never started",
   operands: [{ name: "run", help: "Its id, or the beginning or end of it" }],
-  flags: [BUCKET_DIR, WAIT_FLAG, DETACH_FLAG, RESULT_AS_JSON],
+  flags: [BUCKET_DIR, WAIT_FLAG, BREAK_GLASS_FLAG, DETACH_FLAG, RESULT_AS_JSON],
   async run(input) {
     const { readRecord } = await import("../../run/record.ts");
     const { initialisedBucket } = await import("../bucket/bucket.ts");
@@ -127,16 +128,20 @@ async function runHere(kind: RunKind, command: RunCommand, input: Parsed): Promi
   const { params, retryOf } = await requestOf(kind, command, input, await namesOf(dir));
   const { runInBucket } = await import("../bucket/bucket.ts");
   const whole = retryOf === undefined ? params : await repeatedHere(kind, dir, retryOf);
-  return await runInBucket(kind, whole, dir, { view: await runView(input, command), waitMs: await waitOf(input) });
+  return await runInBucket(kind, whole, dir, await optionsOf(input, command));
 }
 
 async function runThere(kind: RunKind, command: RunCommand, input: Parsed, bucket: RemoteBucket): Promise<number> {
   const { runOnServer } = await import("../remote/run.ts");
   const { params, retryOf } = await requestOf(kind, command, input, bucket);
   const asked = retryOf === undefined ? params : { retry_of: retryOf };
-  const view = await runView(input, command);
   const isDetached = input.switches.has(DETACH_FLAG.name);
-  return await runOnServer(bucket, kind, asked, { view, waitMs: await waitOf(input), isDetached });
+  return await runOnServer(bucket, kind, asked, { ...(await optionsOf(input, command)), isDetached });
+}
+
+/** How a run is carried out, here or on a server. */
+async function optionsOf(input: Parsed, command: RunCommand) {
+  return { view: await runView(input, command), waitMs: await waitOf(input), breakGlass: breakGlassOf(input) };
 }
 
 /** What a command line asks for: the checked parameters of a run, or the id of the run that is repeated. */

@@ -1,5 +1,5 @@
 import { AS_JSON, type Command, type Flag, type Operand, SERVER_FLAGS } from "../base/flags.ts";
-import { DETACH_FLAG, RESULT_AS_JSON, WAIT_FLAG } from "../base/start-flags.ts";
+import { BREAK_GLASS_FLAG, DETACH_FLAG, RESULT_AS_JSON, WAIT_FLAG } from "../base/start-flags.ts";
 
 const SECRET_FILE = { name: "totp-secret-file", value: "FILE" };
 const ISSUER: Flag = { name: "totp-issuer", value: "NAME", help: "The issuer in the authenticator app (default ops)" };
@@ -143,6 +143,7 @@ export const SERVER_COMMANDS: readonly Command[] = [
       { name: "dir", value: "DIR", help: "The local bucket (default: the current folder)" },
       { name: "note", value: "TEXT", help: "Why the source changes: one line of at most 200 characters" },
       WAIT_FLAG,
+      BREAK_GLASS_FLAG,
       DETACH_FLAG,
       RESULT_AS_JSON,
       ...OF_SERVER,
@@ -160,6 +161,7 @@ export const SERVER_COMMANDS: readonly Command[] = [
         help: "The revision; the beginning or end of its id is enough (default: the last successful one)",
       },
       WAIT_FLAG,
+      BREAK_GLASS_FLAG,
       DETACH_FLAG,
       RESULT_AS_JSON,
       ...OF_SERVER,

@@ -1,6 +1,6 @@
 import { RUN_KINDS } from "../../run/protocol.ts";
 import { AS_JSON, type Command, type Flag, type Operand } from "../base/flags.ts";
-import { DETACH_FLAG, RESULT_AS_JSON, WAIT_FLAG } from "../base/start-flags.ts";
+import { BREAK_GLASS_FLAG, DETACH_FLAG, RESULT_AS_JSON, WAIT_FLAG } from "../base/start-flags.ts";
 import { inBucket } from "./in-bucket.ts";
 import { RETRY_COMMAND } from "./run-command.ts";
 
@@ -88,7 +88,7 @@ export const STATE_COMMANDS: readonly Command[] = [
     name: "revisions rollback",
     summary: "Roll the source of a bucket on a server back to a revision, as `ops push rollback` does",
     operands: [{ ...REVISION, help: `${REVISION.help} (default: the last successful one)`, optional: true }],
-    flags: [WAIT_FLAG, DETACH_FLAG, RESULT_AS_JSON],
+    flags: [WAIT_FLAG, BREAK_GLASS_FLAG, DETACH_FLAG, RESULT_AS_JSON],
     remote: async (input, target) => (await import("../remote/push.ts")).rollBackTo(input, target),
   },
   inBucket({

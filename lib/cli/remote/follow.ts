@@ -48,6 +48,8 @@ export interface StartRequest extends Pick<CallOptions, "json" | "type" | "heade
   body?: (() => AsyncIterable<Uint8Array>) | undefined;
   /** How long the start may wait in line; undefined for not at all. */
   waitMs?: number | undefined;
+  /** Why it goes past what holds it back. */
+  breakGlass?: string | undefined;
 }
 
 /**
@@ -57,7 +59,8 @@ export interface StartRequest extends Pick<CallOptions, "json" | "type" | "heade
  */
 export async function startOnServer(bucket: RemoteBucket, request: StartRequest, follower: Follower): Promise<string> {
   const key = uuidV7();
-  const { path, body, waitMs, headers, ...sent } = request;
+  const { path, body, waitMs, breakGlass, headers: own, ...sent } = request;
+  const headers = { ...own, ...(breakGlass !== undefined && { "Ops-Break-Glass": encodeURIComponent(breakGlass) }) };
   const until = performance.now() + (waitMs ?? 0);
   using place = waitMs === undefined ? undefined : placeOf(bucket, key, follower.signal);
   using stop = aborted(follower.insisted);

@@ -5,10 +5,11 @@ import { idNamed } from "../../codec/uuid.ts";
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
 import { realPlace } from "../../core/files.ts";
 import { byteSize, counted } from "../../core/plain-text.ts";
+import { isNote } from "../../core/shape.ts";
 import { Launcher } from "../../core/spawn.ts";
 import { START_PATHS } from "../../server/routes/start-paths.ts";
 import { EXIT, type Parsed, type Target, wantsJson } from "../base/flags.ts";
-import { DETACH_FLAG, waitOf } from "../base/start-flags.ts";
+import { breakGlassOf, brokenGlass, DETACH_FLAG, waitOf } from "../base/start-flags.ts";
 import { printJson, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
 import { EXIT_OF } from "../bucket/output.ts";
 import { revisionTable } from "../state/revisions.ts";
@@ -19,6 +20,8 @@ import { targetOf } from "./target.ts";
 /** How the run of a change of the source is started. */
 interface Change {
   waitMs?: number | undefined;
+  /** Why it goes past what holds it back. */
+  breakGlass?: string | undefined;
   /** Print the id of the run and end. */
   isDetached?: boolean;
   /** Print what was started, and how it ended, as JSON. */
@@ -47,7 +50,8 @@ export async function rollbackCommand(input: Parsed): Promise<number> {
 }
 
 async function changeOf(input: Parsed): Promise<Change> {
-  return { waitMs: await waitOf(input), isDetached: input.switches.has(DETACH_FLAG.name), isJson: wantsJson(input) };
+  const isDetached = input.switches.has(DETACH_FLAG.name);
+  return { waitMs: await waitOf(input), breakGlass: breakGlassOf(input), isDetached, isJson: wantsJson(input) };
 }
 
 /** `ops revisions rollback [revision]`. */
@@ -85,8 +89,7 @@ async function followed(input: Parsed, target: Target, work: ServerWork): Promis
  * throws `usage`, `bucket_busy`, `invalid_source` for a source that cannot be packed, else `failed`.
  */
 export async function push(bucket: RemoteBucket, { dir, note, ...how }: Push, follower: Follower): Promise<number> {
-  if (!/^[^\p{C}\p{Zl}\p{Zp}]{1,200}$/u.test(note ?? "-"))
-    throw new Failure("usage", "--note: expected one line of at most 200 characters");
+  if (!isNote(note ?? "-")) throw new Failure("usage", "--note: expected one line of at most 200 characters");
   return await change(bucket, "accepted", follower, async () => ({ ...(await upload(dir, note, follower)), ...how }));
 }
 
@@ -138,6 +141,7 @@ async function change(
     const { status, error, result } = await followRun(bucket, id, follower);
     follower.tell(`the build ${status}${error === null ? "" : `: ${error}`}`);
     if (isJson) printJson({ run_id: id, status, error, result });
+    if (sent.breakGlass !== undefined) follower.tell(brokenGlass(id, sent.breakGlass).trimEnd());
     return EXIT_OF[status];
   } catch (error) {
     if (error instanceof Failure && error.code === "cancelled") return EXIT.cancelled;

@@ -2,6 +2,7 @@ import { Failure } from "../../core/errors.ts";
 import type { RunKind, RunParams } from "../../run/protocol.ts";
 import { START_PATHS } from "../../server/routes/start-paths.ts";
 import { EXIT } from "../base/flags.ts";
+import { brokenGlass } from "../base/start-flags.ts";
 import { printJson, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
 import type { RunOptions } from "../bucket/bucket.ts";
 import { liveView } from "../bucket/live.ts";
@@ -23,7 +24,7 @@ export async function runOnServer(
   bucket: RemoteBucket,
   kind: RunKind,
   params: RunParams,
-  { view, waitMs, isDetached = false }: RemoteRunOptions,
+  { view, waitMs, breakGlass, isDetached = false }: RemoteRunOptions,
 ): Promise<number> {
   using stop = stopRequest(() => process.exit(EXIT.cancelled));
   const tell = (text: string) => toStderr(`${text}\n`);
@@ -36,7 +37,7 @@ export async function runOnServer(
     output: (text) => above(() => print(text)),
     progress: live && ((progress) => live.update(progress)),
   };
-  const id = await startOnServer(bucket, { ...(await startRequest(bucket, kind, params)), waitMs }, follower);
+  const id = await startOnServer(bucket, { ...(await startRequest(bucket, kind, params)), waitMs, breakGlass }, follower);
   if (isDetached && !stop.signal.aborted) {
     // Activity is aside where JSON was asked for.
     if (view?.meanwhile === "aside") printJson({ run_id: id });
@@ -47,6 +48,7 @@ export async function runOnServer(
   live?.[Symbol.dispose]();
   if (untold !== undefined) tell(`error: ${untold}`);
   const isShown = await showResult(view, result);
+  if (breakGlass !== undefined) toStderr(brokenGlass(id, breakGlass));
   return isShown ? EXIT_OF[status] : EXIT_OF[status] || EXIT.failed;
 }
 

@@ -65,7 +65,7 @@ export function whoOf({ audit }: ShownRun): string {
 }
 
 /** What a run is about: its parameters in a few words, what people wrote first. */
-function whatOf({ params }: ShownRun): string {
+function whatOf({ params, break_glass }: ShownRun): string {
   const told = Object.entries(params).flatMap(([name, value]): [order: number, text: string][] => {
     if (value === true) return [[1, name.replaceAll("_", " ")]];
     if (Array.isArray(value)) return [[1, value.join(",")]];
@@ -73,6 +73,7 @@ function whatOf({ params }: ShownRun): string {
     if (isUuid(value)) return [[2, `${name.replaceAll("_", " ")} ${shortId(value)}`]];
     return name === "commit" ? [[2, `commit ${value.slice(0, 8)}`]] : [[0, value.trim().split("\n")[0] ?? ""]];
   });
+  if (break_glass !== null) told.push([-1, `BREAK GLASS: ${break_glass}`]);
   return told
     .sort(([a], [b]) => a - b)
     .map(([, text]) => text)
@@ -103,6 +104,7 @@ export async function showRun(bucket: BucketAccess, input: Parsed): Promise<numb
       ["status", progress ? `${status}: ${progress.phase}, ${progress.done} of ${progress.total} done` : status],
       ["error", run.error],
       ["by", askedBy(run)],
+      ["BREAK GLASS", run.break_glass],
       ["started", created_at],
       ["ended", finished_at && `${finished_at}, after ${spanOf(duration_ms)}`],
       ["cancelled", cancel ? `${cancel.at} by ${actorText(cancel.actor)}` : null],

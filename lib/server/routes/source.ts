@@ -4,11 +4,11 @@ import { acceptSource, receiveSource, restoreRevision } from "../../bucket/sourc
 import { diffRevisions } from "../../bucket/source/source-view.ts";
 import { isUuid } from "../../codec/uuid.ts";
 import { Failure } from "../../core/errors.ts";
-import { described, object, optional, type Report, refined, string, withExample } from "../../core/shape.ts";
+import { described, object, optional, string, withExample } from "../../core/shape.ts";
 import { json, requireMediaType } from "../../http/message.ts";
 import { ID, maskedText } from "../../run/record.ts";
 import { bucketRoute } from "../context.ts";
-import { startRun } from "../start.ts";
+import { encodedNote, startRun } from "../start.ts";
 import { START_FAILURES, STARTS } from "./operations.ts";
 import { component, PAGE, page } from "./shapes.ts";
 import { START_PATHS, START_ROLES } from "./start-paths.ts";
@@ -19,10 +19,7 @@ const GZIP = "application/gzip";
 /** What a push says about itself. */
 const SAID = {
   "Ops-Note": optional(
-    described(
-      withExample(refined(string({ max: 2_400 }), noteOf), "More%20memory"),
-      "Why the source changes: one line of at most 200 characters, percent-encoded UTF-8",
-    ),
+    described(encodedNote("More%20memory"), "Why the source changes: one line of at most 200 characters, percent-encoded UTF-8"),
   ),
   "Ops-Commit": optional(
     described(
@@ -34,17 +31,6 @@ const SAID = {
     ),
   ),
 };
-
-function noteOf(encoded: string, path: string, report: Report): string {
-  try {
-    const note = decodeURIComponent(encoded);
-    if (/^[^\p{C}\p{Zl}\p{Zp}]{1,200}$/u.test(note)) return note;
-  } catch {
-    // Told below.
-  }
-  report(path, "expected one line of at most 200 characters, percent-encoded");
-  return "";
-}
 
 /** Secrets of the bucket are masked before anything is stored. */
 async function saidBy(headers: Readonly<Record<string, unknown>>, layout: Layout, by: string) {
