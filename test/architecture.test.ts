@@ -12,6 +12,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   bin: ["cli"],
   core: [],
   codec: ["core"],
+  audit: ["core", "codec"],
   http: ["core"],
   plan: ["core", "codec"],
   transport: ["core", "codec"],
@@ -19,9 +20,9 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   run: ["core", "codec", "bucket"],
   auth: ["core", "codec", "http"],
   hook: ["core", "http", "bucket", "plan"],
-  server: ["core", "codec", "http", "auth", "bucket", "run"],
+  server: ["core", "codec", "audit", "http", "auth", "bucket", "run"],
   operation: ["core", "codec", "bucket", "plan", "transport", "hook", "run/protocol.ts", "run/progress.ts"],
-  cli: ["core", "codec", "auth", "bucket", "run", "operation", "server", "transport/ssh/keeper.ts"],
+  cli: ["core", "codec", "audit", "auth", "bucket", "run", "operation", "server", "transport/ssh/keeper.ts"],
 };
 
 /**

@@ -1,8 +1,13 @@
 import { Failure } from "../core/errors.ts";
+import { quote } from "../core/shape.ts";
 import type { HttpRequest } from "../http/message.ts";
+import type { AccessToken } from "./access-file.ts";
+import type { AccessStore } from "./access-store.ts";
 import { Attempts, BEARER_ATTEMPTS } from "./attempts.ts";
 import { ROOT_NAME, type Role } from "./role.ts";
+import type { SecondFactor } from "./second-factor.ts";
 import { equalText, type Session, type Sessions } from "./session.ts";
+import { isMistyped } from "./token.ts";
 import type { TotpCodes } from "./totp.ts";
 
 /** Who makes a request, once that is proven. */
@@ -18,14 +23,12 @@ export interface Identity {
   via: "bearer" | "session";
   /** The browser session; undefined for a bearer token. */
   session: Session | undefined;
+  /** The judge of the codes of the second factor; undefined where the token needs none. */
+  codes: TotpCodes | undefined;
   /** Whether TOTP is proven too. False where TOTP is off, and possibly on the two paths without it: verify, sign out. */
   totp: boolean;
-}
-
-/** The second factor: the judge of its codes, and the sessions that verified codes open. */
-interface SecondFactor {
-  codes: TotpCodes;
-  sessions: Sessions;
+  /** Is aborted when the token is revoked or expires, or the session is ended; undefined where neither can happen. */
+  ends: AbortSignal | undefined;
 }
 
 /** Where a browser signs in and out. */
@@ -33,27 +36,28 @@ export const SESSION_PATH = "/api/auth/session";
 /** Where a TOTP code becomes a TOTP session. */
 export const VERIFY_PATH = "/api/auth/totp/verify";
 
-/** Whose the server's own token is. */
-const OWN_TOKEN = { name: ROOT_NAME, role: "root", buckets: undefined, token: undefined } as const;
-
 const BEARER = /^bearer(?: +(\S+))?$/i;
 const SAFE_METHODS: ReadonlySet<string> = new Set(["GET", "HEAD"]);
 
 /** Decides who may call. The checks come in a fixed order (decisions: HTTP conventions), and a missing proof means no. */
 export class Guard {
   readonly #token: string;
+  readonly #access: AccessStore | undefined;
   readonly #sessions: Sessions;
   readonly #totp: SecondFactor | undefined;
   readonly #attempts: Attempts;
 
   constructor(options: {
     token: string;
+    /** Undefined: there are no tokens but the server's own. */
+    access?: AccessStore | undefined;
     sessions: Sessions;
     /** Undefined: the token or a session is enough. */
     totp?: SecondFactor | undefined;
     now?: () => number;
   }) {
     this.#token = options.token;
+    this.#access = options.access;
     this.#sessions = options.sessions;
     this.#totp = options.totp;
     this.#attempts = new Attempts(BEARER_ATTEMPTS, options.now);
@@ -65,14 +69,28 @@ export class Guard {
    */
   admit(request: HttpRequest): Identity {
     const { authorization } = request.headers;
-    if (authorization !== undefined) this.#requireToken(request, String(authorization));
     const session = authorization === undefined ? this.#requireSession(request) : undefined;
-    const via = session ? "session" : "bearer";
+    const token = session ? this.#tokenOf(session) : this.#requireToken(request, String(authorization));
+    const codes = this.#totp?.codesOf(token);
     // TOTP is last, so that nobody without token or session can use up the failures of all peers.
-    return { ...OWN_TOKEN, address: request.peer, via, session, totp: this.#requireTotp(request) };
+    const totp = this.#requireTotp(request, codes, token?.id);
+    if (token) this.#access?.noteUse(token);
+    return {
+      name: token?.name ?? ROOT_NAME,
+      role: token?.role ?? "root",
+      buckets: token?.buckets ?? undefined,
+      token: token?.id,
+      address: request.peer,
+      via: session ? "session" : "bearer",
+      session,
+      codes,
+      totp,
+      ends: session?.ends ?? (token && this.#access?.endOf(token)),
+    };
   }
 
-  #requireToken({ peer, noted }: HttpRequest, authorization: string): void {
+  /** The token of the header; undefined for the server's own. */
+  #requireToken({ peer, noted }: HttpRequest, authorization: string): AccessToken | undefined {
     const found = BEARER.exec(authorization.trim());
     if (!found) {
       noted.refused = "wrong";
@@ -80,10 +98,25 @@ export class Guard {
     }
     // The limit comes before the token: a blocked peer learns nothing about any token, the right one included.
     this.#attempts.admit(peer);
-    if (equalText(found[1] ?? "", this.#token)) return;
-    this.#attempts.fail(peer);
+    const given = found[1] ?? "";
+    if (equalText(given, this.#token)) return undefined;
+    const token = isMistyped(given) ? undefined : this.#access?.find(given);
+    if (token && !this.#access?.isExpired(token)) return token;
     noted.refused = "wrong";
-    throw new Failure("unauthorized", "the API token is wrong");
+    // Who has a token that was right knows it, and guesses nothing.
+    if (token) throw expired(token);
+    this.#attempts.fail(peer);
+    const why = isMistyped(given) ? "is mistyped: a character is wrong or missing" : "is wrong";
+    throw new Failure("unauthorized", `the API token ${why}`);
+  }
+
+  /** The token that a session was opened with; undefined for the server's own. */
+  #tokenOf({ token: id }: Session): AccessToken | undefined {
+    const token = id === undefined ? undefined : this.#access?.byId(id);
+    // A token that is revoked has ended its sessions already.
+    if (id !== undefined && !token) throw new Failure("unauthorized", "the API token of this session was revoked");
+    if (token && this.#access?.isExpired(token)) throw expired(token);
+    return token;
   }
 
   #requireSession(request: HttpRequest): Session {
@@ -98,14 +131,16 @@ export class Guard {
     return session;
   }
 
-  #requireTotp(request: HttpRequest): boolean {
+  #requireTotp(request: HttpRequest, codes: TotpCodes | undefined, token: string | undefined): boolean {
     const isVerify = request.path === VERIFY_PATH && request.method === "POST";
     const totp = this.#totp;
-    if (isVerify && !totp) throw new Failure("totp_disabled", "TOTP is not enabled on this server");
-    if (isVerify || !totp) return false;
+    if (isVerify && !codes) throw new Failure("totp_disabled", "TOTP is not enabled on this server, or not for this token");
+    if (isVerify || !codes || !totp) return false;
     const code = request.headers["x-ops-totp"];
+    const verified = code === undefined ? totp.sessions.verify(cookieOf(request)) : undefined;
+    // A code that was verified for one token proves nothing for another one.
     const isProven =
-      code === undefined ? totp.sessions.verify(cookieOf(request)) !== undefined : totp.codes.accept(request.peer, String(code));
+      code === undefined ? verified !== undefined && verified.token === token : codes.accept(request.peer, String(code));
     const isSignOut = request.path === SESSION_PATH && request.method === "DELETE";
     if (!isProven) {
       const isGiven = code !== undefined || totp.sessions.isIn(cookieOf(request));
@@ -114,6 +149,10 @@ export class Guard {
     }
     return isProven;
   }
+}
+
+function expired({ name }: AccessToken): Failure {
+  return new Failure("unauthorized", `the API token ${quote(name)} has expired`);
 }
 
 /** The request's `Cookie` header. */

@@ -1,5 +1,7 @@
 import { createHmac, hash, hkdfSync, randomBytes, timingSafeEqual } from "node:crypto";
+import { setMaxListeners } from "node:events";
 import { check, integer, object, string } from "../core/shape.ts";
+import { ROOT_NAME } from "./role.ts";
 
 /** Compares two texts by their SHA-256, in a time that tells nothing about the texts or where they differ. */
 export function equalText(a: string, b: string): boolean {
@@ -13,12 +15,34 @@ export const SESSION_MS = 12 * 60 * 60 * 1000;
 /** control-plane.md, Resources and their fields: the cookie that says that a TOTP code was verified. */
 export const TOTP_COOKIE = "ops_totp_session";
 
-/** What a cookie says; times in milliseconds since 1970. */
-export interface Session {
+/** How many sessions of one token there are at most: a further one ends the oldest. */
+const MOST_SESSIONS = 200;
+
+/** Who opens a session, and from where. */
+export interface SessionHolder {
+  /** The name of the token. */
+  name: string;
+  /** The id of the token; undefined for the server's own. */
+  token: string | undefined;
+  /** Ends the session. */
+  ends?: AbortSignal | undefined;
+  address: string;
+  /** What the client says that it is, for people: never a proof. */
+  agent: string;
+}
+
+/** A session; times in milliseconds since 1970. */
+export interface Session extends SessionHolder {
   sid: string;
   iat: number;
   exp: number;
+  lastUsed: number;
+  /** Is aborted when the session is ended. */
+  ends: AbortSignal;
 }
+
+/** Where nothing is known of who opens a session. */
+const NOBODY: SessionHolder = { name: ROOT_NAME, token: undefined, address: "", agent: "" };
 
 const PAYLOAD = object({ use: string(), sid: string({ min: 1, max: 64 }), iat: integer(), exp: integer() });
 const SESSION_KEY_BYTES = 32;
@@ -32,16 +56,16 @@ interface SessionRule {
 }
 
 /**
- * Issues and checks the session cookies of one kind, `base64url(payload).base64url(HMAC-SHA256)`. The key is made at
- * start, so a restart ends all sessions. Each kind derives its own key with the cookie's name, and the name is signed
- * too: no cookie can stand in for one of another kind.
+ * Issues and checks the session cookies of one kind, `base64url(payload).base64url(HMAC-SHA256)`. Sessions and key are kept
+ * in memory alone, so a restart ends all sessions. Each kind derives its own key with the cookie's name, and the name is
+ * signed too: no cookie can stand in for one of another kind.
  */
 export class Sessions {
   readonly #rule: SessionRule;
   readonly #key: Buffer;
   readonly #now: () => number;
-  /** Ids of sessions that were signed out, with the time at which their cookie expires. */
-  readonly #revoked = new Map<string, number>();
+  /** By their ids, the oldest first. */
+  readonly #open = new Map<string, { session: Session; controller: AbortController }>();
 
   constructor(rule: SessionRule, key: Buffer = randomBytes(SESSION_KEY_BYTES), now: () => number = Date.now) {
     this.#rule = rule;
@@ -49,24 +73,33 @@ export class Sessions {
     this.#now = now;
   }
 
-  /** A new session and the `Set-Cookie` header that gives it to the browser. */
-  issue(): { session: Session; cookie: string } {
+  /** A new session and the `Set-Cookie` header that gives it to the browser. The session ends with `holder.ends`. */
+  issue({ ends, ...holder }: SessionHolder = NOBODY): { session: Session; cookie: string } {
     const { cookie: use, lifetimeMs } = this.#rule;
     const iat = this.#now();
-    const session = { sid: randomBytes(16).toString("base64url"), iat, exp: iat + lifetimeMs };
-    const payload = Buffer.from(JSON.stringify({ use, ...session })).toString("base64url");
+    const claim = { sid: randomBytes(16).toString("base64url"), iat, exp: iat + lifetimeMs };
+    const controller = new AbortController();
+    setMaxListeners(0, controller.signal);
+    const session = { ...holder, ...claim, lastUsed: iat, ends: controller.signal };
+    const others = this.list().filter(({ token }) => token === holder.token);
+    if (others.length >= MOST_SESSIONS) this.endById(others[0]?.sid ?? "");
+    this.#open.set(session.sid, { session, controller });
+    ends?.addEventListener("abort", () => this.endById(session.sid), { signal: controller.signal });
+    const payload = Buffer.from(JSON.stringify({ use, ...claim })).toString("base64url");
     return { session, cookie: this.#setCookie(`${payload}.${this.#sign(payload)}`, lifetimeMs / 1000) };
   }
 
-  /** The valid session in a `Cookie` header; undefined when it is forged, expired, signed out or given twice. */
+  /** The valid session in a `Cookie` header; undefined when it is forged, expired, ended or given twice. */
   verify(cookieHeader: string | undefined): Session | undefined {
     const [payload, signature, ...rest] = cookieValue(cookieHeader, this.#rule.cookie)?.split(".") ?? [];
     if (payload === undefined || signature === undefined || rest.length > 0) return undefined;
     if (!equalText(signature, this.#sign(payload))) return undefined;
     const checked = check(PAYLOAD, JSON.parse(Buffer.from(payload, "base64url").toString()));
     if (!checked.ok || checked.value.use !== this.#rule.cookie) return undefined;
-    const { sid, iat, exp } = checked.value;
-    return exp <= this.#now() || this.#revoked.has(sid) ? undefined : { sid, iat, exp };
+    const { session } = this.#open.get(checked.value.sid) ?? {};
+    if (!session || checked.value.exp <= this.#now()) return undefined;
+    session.lastUsed = this.#now();
+    return session;
   }
 
   /** Whether a `Cookie` header has a session cookie, valid or not. */
@@ -77,9 +110,23 @@ export class Sessions {
   /** Ends the session in a `Cookie` header, if there is one. Answers the `Set-Cookie` header that removes the cookie. */
   end(cookieHeader: string | undefined): string {
     const session = this.verify(cookieHeader);
-    for (const [sid, exp] of this.#revoked) if (exp <= this.#now()) this.#revoked.delete(sid);
-    if (session) this.#revoked.set(session.sid, session.exp);
+    if (session) this.endById(session.sid);
     return this.#setCookie("", 0);
+  }
+
+  /** All sessions that go on, the oldest first. */
+  list(): Session[] {
+    const now = this.#now();
+    for (const [sid, { session }] of this.#open) if (session.exp <= now) this.endById(sid);
+    return [...this.#open.values()].map(({ session }) => session);
+  }
+
+  /** Ends a session with all that goes on in it; false where there is none. */
+  endById(sid: string): boolean {
+    const found = this.#open.get(sid);
+    this.#open.delete(sid);
+    found?.controller.abort();
+    return found !== undefined;
   }
 
   #setCookie(value: string, maxAge: number): string {

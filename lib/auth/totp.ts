@@ -54,8 +54,8 @@ export class TotpCodes {
   }
 }
 
-/** A new secret is as long as the hash, as RFC 4226 recommends. */
-const NEW_SECRET_BYTES = 20;
+/** A new TOTP secret is as long as the hash, as RFC 4226 recommends. */
+export const NEW_SECRET_BYTES = 20;
 /** RFC 4226, R6: a shared secret has at least 128 bits. */
 const LEAST_SECRET_BYTES = 16;
 /** HMAC-SHA-1 would hash a longer key to a shorter one. */

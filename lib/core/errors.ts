@@ -17,7 +17,7 @@ type StateCode =
   | "proposal_ended"
   | "idempotency_mismatch";
 type DatabaseCode = "bucket_not_initialized" | "schema_upgrade_required" | "schema_too_new" | `database_${"damaged" | "busy"}`;
-type WorkCode = "internal" | "shutting_down" | "cancelled" | "timeout" | "unreachable" | "failed";
+type WorkCode = "internal" | "audit_unavailable" | "shutting_down" | "cancelled" | "timeout" | "unreachable" | "failed";
 
 /** What a program may test for. HTTP codes come from the table of docs/api.md, `Err…` names from docs/workspace.md. */
 export type FailureCode = (InputCode | BodyCode | AccessCode | Missing) | (StateCode | DatabaseCode | WorkCode) | `Err${string}`;

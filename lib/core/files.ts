@@ -154,16 +154,26 @@ export async function makePrivateFolder(folder: string): Promise<void> {
 export async function readGuarded(file: string, refused: number): Promise<string> {
   await using handle = await open(file, constants.O_RDONLY);
   const { mode } = await handle.stat();
-  if ((mode & refused) === 0) return await handle.readFile("utf8");
+  requireMode(file, mode, refused);
+  return await handle.readFile("utf8");
+}
+
+/** Throws `usage`, with the command that mends it, for a mode that has one of the bits `refused`. */
+function requireMode(file: string, mode: number, refused: number): void {
+  if ((mode & refused) === 0) return;
   const [rights, right] = [mode & 0o777, mode & 0o777 & ~refused].map((bits) => bits.toString(8));
   throw new Failure("usage", `its mode ${rights} lets others use it: chmod ${right} ${file}`);
 }
 
-/** The whole of a regular file of at most `limit` bytes, or undefined where there is none. Follows no symlink. */
-export async function readBounded(file: string, limit: number): Promise<Buffer | undefined> {
+/**
+ * The whole of a regular file of at most `limit` bytes, or undefined where there is none. Follows no symlink. Throws `usage`
+ * where its mode has one of the bits `refused`.
+ */
+export async function readBounded(file: string, limit: number, refused = 0): Promise<Buffer | undefined> {
   await using handle = await unlessMissing(openRegular(file));
   if (!handle) return undefined;
-  const { size } = await handle.stat();
+  const { size, mode } = await handle.stat();
+  requireMode(file, mode, refused);
   if (size > limit) throw new Failure("failed", `Cannot read ${file}: it has more than ${limit} bytes`);
   return await handle.readFile();
 }

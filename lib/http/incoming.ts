@@ -48,8 +48,9 @@ export class OpenRequest implements HttpRequest {
   readonly headers: IncomingMessage["headers"];
   readonly peer: string;
   readonly scheme: "http" | "https";
-  readonly noted: HttpRequest["noted"] = { route: undefined, authenticated: undefined, refused: undefined };
-  readonly admitted: () => void;
+  readonly noted: HttpRequest["noted"] = { route: undefined, authenticated: undefined, name: undefined, refused: undefined };
+  readonly #onAdmitted: () => void;
+  #ends: AbortSignal | undefined;
   /** When the request began, as `performance.now` tells the time. */
   readonly startedAt = performance.now();
   /** The bytes of the answer's body that were given to be sent. */
@@ -72,7 +73,7 @@ export class OpenRequest implements HttpRequest {
     this.headers = incoming.headers;
     this.peer = peerOf(incoming.socket);
     this.scheme = "encrypted" in incoming.socket ? "https" : "http";
-    this.admitted = options.onAdmitted;
+    this.#onAdmitted = options.onAdmitted;
     this.#incoming = incoming;
     this.#response = response;
     this.#writeMs = options.writeMs;
@@ -85,6 +86,12 @@ export class OpenRequest implements HttpRequest {
     if (this.#isUnasked) this.#response.writeContinue();
     this.#isUnasked = false;
     return bodyOf(this.#incoming, this.signal);
+  }
+
+  admitted(ends?: AbortSignal): void {
+    this.#onAdmitted();
+    this.#ends = ends;
+    ends?.addEventListener("abort", this.abort);
   }
 
   longPoll(): void {
@@ -132,13 +139,14 @@ export class OpenRequest implements HttpRequest {
   }
 
   /** Ends the waits of the handler. */
-  abort(): void {
+  readonly abort = (): void => {
     this.#end.abort();
-  }
+  };
 
   /** The answer was sent, or the client has left. */
   over(): void {
     this.longPoll();
+    this.#ends?.removeEventListener("abort", this.abort);
     if (!this.#response.writableFinished) this.abort();
   }
 }

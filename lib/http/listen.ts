@@ -239,7 +239,7 @@ class WebServer implements Listener {
     const answer = json(status, { error: "invalid_request", message });
     socket.end(wireText(status, answer, { ...this.#commonHeaders, "X-Request-Id": id }));
     this.#linger(socket);
-    const noted = { route: undefined, authenticated: undefined, refused: undefined };
+    const noted = { route: undefined, authenticated: undefined, name: undefined, refused: undefined };
     const request = { id, method: "-", path: "-", peer: peerOf(socket), noted };
     const bytes = Buffer.byteLength(answer.body as string);
     this.#options.onExchange?.({ request, status, bytes, durationMs: 0 });

@@ -21,13 +21,18 @@ export interface HttpRequest {
   readonly noted: {
     route: string | undefined;
     authenticated: string | undefined;
+    /** The name of the token. */
+    name: string | undefined;
     /** Why the request was not authenticated: a credential is missing or wrong. */
     refused: `${"" | "totp_"}${"missing" | "wrong"}` | undefined;
   };
   /** The body as it arrives. A second reader gets what the first one has left. */
   readonly body: AsyncIterable<Uint8Array>;
-  /** Notes that the request is authenticated, so that its connection counts as such. */
-  admitted(): void;
+  /**
+   * Notes that the request is authenticated, so that its connection counts as such. `ends` aborts its signal, as if the
+   * client had left.
+   */
+  admitted(ends?: AbortSignal): void;
   /** Says that the request waits for something that may take long: the time until the answer does not count. */
   longPoll(): void;
 }
@@ -68,7 +73,7 @@ const CODES_BY_STATUS: readonly (readonly [status: number, ...FailureCode[]])[] 
   [422, "idempotency_mismatch"],
   [429, "rate_limited"],
   [500, "internal"],
-  [503, "shutting_down", "database_busy"],
+  [503, "shutting_down", "database_busy", "audit_unavailable"],
 ];
 
 /** The one table from what went wrong to the status of the answer. A code that is not in it is a 500. */

@@ -28,19 +28,24 @@ export function logExchange(log: Log, { request, status, bytes, durationMs }: Ex
   const authenticated = noted.refused ?? noted.authenticated ?? "no";
   const method = printable(request.method);
   const path = noted.route === undefined ? "-" : printable(request.path);
+  const name = noted.name === undefined ? "" : ` name=${noted.name}`;
   const duration_ms = Math.round(durationMs);
   const shape = route === path ? "" : ` route=${route}`;
-  log(`${method} ${path} ${status} bytes=${bytes} ms=${duration_ms} auth=${authenticated}${shape} peer=${peer} request=${id}`, {
-    request_id: id,
-    peer,
-    method,
-    route,
-    path,
-    status,
-    size_bytes: bytes,
-    duration_ms,
-    authenticated,
-  });
+  log(
+    `${method} ${path} ${status} bytes=${bytes} ms=${duration_ms} auth=${authenticated}${name}${shape} peer=${peer} request=${id}`,
+    {
+      request_id: id,
+      peer,
+      method,
+      route,
+      path,
+      status,
+      size_bytes: bytes,
+      duration_ms,
+      authenticated,
+      ...(noted.name !== undefined && { name: noted.name }),
+    },
+  );
 }
 
 /** The text with a question mark for each character that a terminal could obey. */

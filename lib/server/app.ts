@@ -1,8 +1,5 @@
-import { randomBytes } from "node:crypto";
 import path from "node:path";
-import { Guard } from "../auth/guard.ts";
-import { SESSION_COOKIE, SESSION_MS, Sessions, TOTP_COOKIE } from "../auth/session.ts";
-import { TotpCodes } from "../auth/totp.ts";
+import type { Guard, Identity } from "../auth/guard.ts";
 import { layoutOf } from "../bucket/base/layout.ts";
 import { bucketIds, bucketNotFound, prepareRoot, takeRoot } from "../bucket/source/root.ts";
 import { Failure, messageOf } from "../core/errors.ts";
@@ -21,7 +18,8 @@ import { readConsole } from "./console-files.ts";
 import type { Services } from "./context.ts";
 import { Lines } from "./line.ts";
 import { LogReadings } from "./log-readings.ts";
-import { requireAllowed } from "./people/permission.ts";
+import { requireAllowed, requireGoingOn } from "./people/permission.ts";
+import { signInOf } from "./people/sign-in.ts";
 import { Readers } from "./reading.ts";
 import { ROUTES } from "./routes/table.ts";
 import { RunList } from "./run-list.ts";
@@ -66,7 +64,7 @@ export async function startServer(
   const buckets = await bucketIds(root);
   await supervisor.recover(buckets.map((id) => layoutOf(path.join(root, id))));
   await tellSchemas(root, buckets, log);
-  const { guard, ...signIn } = signInOf(config, now);
+  const { guard, ...signIn } = await signInOf(config, log, now);
   const [readers, beside, runList, logReadings] = [new Readers(), new ReadThread(), new RunList(), new LogReadings(launcher)];
   const lines = new Lines();
   const approvals = new Approvals({ access: signIn.access, lines, beside, now });
@@ -101,6 +99,7 @@ export async function startServer(
       await logReadings.closed();
       readers.close();
       beside.close();
+      await signIn.access.close();
       await lock.disposeAsync();
     },
   };
@@ -115,18 +114,6 @@ async function tellSchemas(root: string, buckets: readonly string[], log: Log): 
   }
 }
 
-/** The sign-in: sessions, TOTP and the guard. The key that signs the cookies lives as long as the server. */
-function signInOf({ token, tls, totp }: ServerConfig, now: () => number) {
-  const key = randomBytes(32);
-  const browser = { cookie: SESSION_COOKIE, lifetimeMs: SESSION_MS, secure: tls !== undefined } as const;
-  const verified = { cookie: TOTP_COOKIE, lifetimeMs: totp?.sessionMs ?? 0, secure: true } as const;
-  const sessions = new Sessions(browser, key, now);
-  const totpSessions = new Sessions(verified, key, now);
-  const codes = totp && new TotpCodes(totp.secret, now);
-  const second = codes && { codes, sessions: totpSessions };
-  return { sessions, totpSessions, totp: codes, guard: new Guard({ token, sessions, totp: second, now }) };
-}
-
 /** Answers a request in the order that HTTP conventions say. Only the files of the sign-in page are public. */
 function answer(request: HttpRequest, own: { files: StaticFiles; guard: Guard; services: Services }): Answer | Promise<Answer> {
   const isFile = own.files.has(request.path);
@@ -134,13 +121,28 @@ function answer(request: HttpRequest, own: { files: StaticFiles; guard: Guard; s
   request.noted.route = isFile ? request.path : found?.route.path;
   if (isFile && !isReference(request.path)) return own.files.answer(request);
   const identity = own.guard.admit(request);
-  request.admitted();
+  request.admitted(identity.ends);
+  request.noted.name = identity.name;
   request.noted.authenticated = `${identity.via}${identity.totp ? "+totp" : ""}`;
   if (isFile) return own.files.answer(request);
   // Only an admitted client learns why there is no route.
   const wanted = found ?? findRoute(ROUTES, request);
   requireAllowed(identity, wanted.route.role, wanted.params.bucket_id);
-  return callRoute(wanted, request, { ...own.services, identity });
+  return whileGoingOn(identity, wanted.route.method === "GET", callRoute(wanted, request, { ...own.services, identity }));
+}
+
+/** An answer that was not over when its token or session ended is none, unless it tells of something that was done. */
+async function whileGoingOn(identity: Identity, isReading: boolean, answering: Promise<Answer>): Promise<Answer> {
+  try {
+    const found = await answering;
+    if (!isReading || !identity.ends?.aborted) return found;
+    if (typeof found.body === "object" && "close" in found.body) await found.body.close();
+    requireGoingOn(identity);
+    return found;
+  } catch (error) {
+    if (error instanceof Failure && error.code === "cancelled") requireGoingOn(identity);
+    throw error;
+  }
 }
 
 /** The failure of a request; `bucket_not_found` where the request failed because its bucket was deleted meanwhile. */

@@ -1,6 +1,6 @@
+import type { AccessStore } from "../auth/access-store.ts";
 import type { Identity } from "../auth/guard.ts";
 import type { Sessions } from "../auth/session.ts";
-import type { TotpCodes } from "../auth/totp.ts";
 import { findBucket, type RootBucket } from "../bucket/source/root.ts";
 import type { Launcher } from "../core/spawn.ts";
 import type { Listener } from "../http/listen.ts";
@@ -24,10 +24,10 @@ export interface Services {
   lines: Lines;
   /** What is proposed in the buckets. */
   approvals: Approvals;
+  /** The tokens beside the server's own. */
+  access: AccessStore;
   sessions: Sessions;
   totpSessions: Sessions;
-  /** Undefined where TOTP is off. */
-  totp: TotpCodes | undefined;
   launcher: Launcher;
   /** For reads of a few rows. */
   readers: Readers;

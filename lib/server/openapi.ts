@@ -10,6 +10,8 @@ import { COMPONENTS, component } from "./routes/shapes.ts";
 
 /** The parameters of paths, each with its description and an example. */
 const PARAMETERS: Readonly<Record<string, [description: string, example: string]>> = {
+  token: ["The token: its name or its id", "ada"],
+  session_id: ["The session", "q7Zr3mUe1Qm0yDq0b4Xv5A"],
   bucket_id: ["The bucket: a UUID", "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70"],
   start_key: ["The Idempotency-Key of the start", "deploy-2026-01-31-a"],
   run_id: ["The run: a UUID", "0198f3a2-7b44-7c02-8e11-2a9d4c6b8f10"],
@@ -251,6 +253,7 @@ function commonFailures({ method, path, role, body, answer }: ServerRoute): Fail
     ...(answer.ranges ? (["range_not_satisfiable"] as const) : []),
     "rate_limited",
     "internal",
+    ...(method === "GET" || path.endsWith("/cancel") ? [] : (["audit_unavailable"] as const)),
     "shutting_down",
   ];
 }

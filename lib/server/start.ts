@@ -11,7 +11,7 @@ import type { ApprovalAsked } from "./approval/approvals.ts";
 import type { BucketCall, Context } from "./context.ts";
 import type { Hold } from "./line.ts";
 import { actorOf } from "./people/actor.ts";
-import { requireRole } from "./people/permission.ts";
+import { requireGoingOn, requireRole } from "./people/permission.ts";
 import { pollMs } from "./routes/shapes.ts";
 
 const KEY = withExample(
@@ -118,6 +118,8 @@ class Start {
       // Whoever gave the place up has been told that nothing starts.
       if (place?.leave() === false) throw busyFailure();
       const params = await this.#params(reservation.runId);
+      // An upload takes long enough for a token to be revoked.
+      requireGoingOn(identity);
       const start_key = key === undefined ? undefined : { key, sum: await this.#sum() };
       taken = await approvals.take(bucket, { kind: this.#kind, params, runId: reservation.runId, by: identity }, this.#asked);
       await this.#preparation.apply?.(params);

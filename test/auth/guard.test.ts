@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Guard } from "../../lib/auth/guard.ts";
+import { SecondFactor } from "../../lib/auth/second-factor.ts";
 import { SESSION_COOKIE, SESSION_MS, Sessions, TOTP_COOKIE } from "../../lib/auth/session.ts";
 import { TotpCodes } from "../../lib/auth/totp.ts";
 import { totpCode } from "../../lib/codec/crypto/totp.ts";
@@ -37,7 +38,9 @@ test("CP-286 the right bearer token is admitted", () => {
       address: "10.0.0.1",
       via: "bearer",
       session: undefined,
+      codes: undefined,
       totp: false,
+      ends: undefined,
     });
 });
 
@@ -184,7 +187,7 @@ function setUpTotp() {
   const browser = { cookie: SESSION_COOKIE, lifetimeMs: SESSION_MS, secure: true } as const;
   const sessions = new Sessions(browser, undefined, now);
   const totpSessions = new Sessions({ cookie: TOTP_COOKIE, lifetimeMs: 60_000, secure: true }, undefined, now);
-  const totp = { codes: new TotpCodes(SECRET, now), sessions: totpSessions };
+  const totp = new SecondFactor(totpSessions, new TotpCodes(SECRET, now), now);
   const pair = (issuer: Sessions) => issuer.issue().cookie.split(";")[0] as string;
   return {
     clock,

@@ -66,16 +66,41 @@ test("a session that was signed out is refused, others go on", () => {
   assert.ok(sessions.verify(pairOf(second.cookie)));
 });
 
-test("a session that was signed out is forgotten once its cookie has expired", () => {
+test("CP-508 sessions are listed with whose they are, the oldest first, until they expire or are ended", () => {
   const clock = { now: 1_000_000 };
   const sessions = newSessions(clock);
-  const cookie = pairOf(sessions.issue().cookie);
-  sessions.end(cookie);
+  const ada = { name: "ada", token: "t1", address: "10.0.0.1", agent: "browser" };
+  const first = sessions.issue(ada);
+  clock.now += 1_000;
+  const second = sessions.issue();
+  const told = () => sessions.list().map(({ name, token, address, sid }) => [name, token, address, sid]);
+  assert.deepEqual(told(), [
+    ["ada", "t1", "10.0.0.1", first.session.sid],
+    ["root", undefined, "", second.session.sid],
+  ]);
+  assert.equal(sessions.endById(first.session.sid), true);
+  assert.equal(sessions.endById(first.session.sid), false);
+  assert.equal(first.session.ends.aborted, true);
+  assert.equal(sessions.verify(pairOf(first.cookie)), undefined);
   clock.now += SESSION_MS;
-  sessions.end(undefined);
-  // Only a clock that was set back shows whether the entry is gone.
+  assert.deepEqual(told(), []);
   clock.now = 1_000_000;
-  assert.ok(sessions.verify(cookie));
+  assert.equal(sessions.verify(pairOf(second.cookie)), undefined, "what was forgotten does not come back");
+});
+
+test("CP-508 a session ends with its token, and a 201st of one token ends its oldest, not another's", () => {
+  const sessions = newSessions();
+  const token = new AbortController();
+  const ada = { name: "ada", token: "t1", ends: token.signal, address: "", agent: "" };
+  const [own, other] = [sessions.issue(ada), sessions.issue()];
+  token.abort();
+  assert.deepEqual([sessions.verify(pairOf(own.cookie)), own.session.ends.aborted], [undefined, true]);
+  assert.ok(sessions.verify(pairOf(other.cookie)));
+  const bob = { name: "bob", token: "t2", address: "", agent: "" };
+  const cookies = Array.from({ length: 201 }, () => sessions.issue(bob).cookie);
+  const open = cookies.map((cookie) => sessions.verify(pairOf(cookie)) !== undefined);
+  assert.deepEqual([open[0], open.filter(Boolean).length], [false, 200]);
+  assert.ok(sessions.verify(pairOf(other.cookie)));
 });
 
 test("no cookie can stand in for one of another kind, made with the same key or not", () => {

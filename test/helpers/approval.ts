@@ -3,6 +3,7 @@ import path from "node:path";
 import type { TestContext } from "node:test";
 import { layoutOf } from "../../lib/bucket/base/layout.ts";
 import { type CallOptions, TestServer } from "./server.ts";
+import { archiveBytes, readTree } from "./sources.ts";
 import { temporaryFolder } from "./temporary.ts";
 import { makeWorkspace } from "./workspace.ts";
 
@@ -82,4 +83,12 @@ export async function approvalServer(t: TestContext, approvals = 1) {
 /** What a refused start answers: the status, the code, and how many approvals are missing. */
 export function refusal({ status, body }: { status: number; body: { error: string; details?: { missing?: number } } }) {
   return [status, body.error, body.details?.missing];
+}
+
+/** The source in the folder of a bucket, as a push sends it. */
+export async function sourceOf(folder: string): Promise<Buffer> {
+  const files = Object.entries(readTree(path.join(folder, "workspace"))).map(
+    ([name, text]) => [`workspace/${name}`, text] as const,
+  );
+  return await archiveBytes(Object.fromEntries(files));
 }

@@ -101,7 +101,7 @@ export function requestWith(chunks: (string | Uint8Array)[], more: Partial<HttpR
     body: body(),
     longPoll() {},
     admitted() {},
-    noted: { route: undefined, authenticated: undefined, refused: undefined },
+    noted: { route: undefined, authenticated: undefined, name: undefined, refused: undefined },
     ...more,
   };
 }

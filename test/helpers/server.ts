@@ -132,6 +132,21 @@ export class TestServer {
     return reply;
   }
 
+  /** Makes a token through the API; answers what the API answered, and the header that the token goes into. */
+  async makeToken(wanted: Record<string, unknown>): Promise<{ authorization: string; id: string; token: string; answer: Body }> {
+    const { status, body } = await this.call("POST", "/api/tokens", { body: wanted });
+    assert.equal(status, 201, body.message);
+    return { authorization: `Bearer ${body.token}`, id: body.id, token: body.token, answer: body };
+  }
+
+  /** Signs in as a browser does; answers its cookie, and what a page of the server sends with a change. */
+  async signInWith(authorization: string): Promise<{ cookie: string; page: CallOptions; body: Body }> {
+    const { status, headers, body } = await this.call("POST", "/api/auth/session", { authorization });
+    assert.equal(status, 200, body.message);
+    const cookie = headers.getSetCookie()[0]?.split(";")[0] as string;
+    return { cookie, page: { authorization: null, headers: { cookie, origin: this.url, "x-ops-csrf": "1" } }, body };
+  }
+
   /** Makes a bucket, as the route does but in this process, and answers its path in the API. */
   async createBucket(
     fields: { id?: string; project?: string; name?: string } = {},

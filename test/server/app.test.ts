@@ -137,7 +137,7 @@ test("each request has its line in the access log, which has neither queries nor
   const length = Buffer.byteLength(text);
   assert.match(
     known,
-    new RegExp(`^GET /api/buckets 400 bytes=${length} ms=\\d+ auth=bearer peer=127\\.0\\.0\\.1 request=${id}$`),
+    new RegExp(`^GET /api/buckets 400 bytes=${length} ms=\\d+ auth=bearer name=root peer=127\\.0\\.0\\.1 request=${id}$`),
   );
   assert.match(unknown, /^GET - 401 bytes=\d+ ms=\d+ auth=wrong peer=127\.0\.0\.1 request=[0-9a-f]{32}$/);
   const [{ duration_ms, ...facts } = {}] = server.accesses;
@@ -151,6 +151,7 @@ test("each request has its line in the access log, which has neither queries nor
     status: 400,
     size_bytes: length,
     authenticated: "bearer",
+    name: "root",
   });
   assert.doesNotMatch(server.lines.join("\n"), new RegExp(TOKEN));
 });
@@ -162,7 +163,7 @@ test("the access log names the route and the path of what was asked for", async 
   await until("the line", () => server.accesses.length === 1);
   const [{ route, path: logged } = {}] = server.accesses;
   assert.deepEqual([route, logged], ["/api/buckets/{bucket_id}", bucket]);
-  assert.match(server.lines.at(-1) ?? "", / auth=bearer route=\/api\/buckets\/\{bucket_id\} peer=/);
+  assert.match(server.lines.at(-1) ?? "", / auth=bearer name=root route=\/api\/buckets\/\{bucket_id\} peer=/);
 });
 
 test("the access log tells a missing credential from a wrong one, and neither from what needs none", async (t) => {

@@ -60,6 +60,11 @@ export async function takeRoot(root: string): Promise<BucketLock> {
   });
 }
 
+/** Who may call besides the server's own token (lib/auth/access-file.ts). */
+export function accessFile(root: string): string {
+  return path.join(root, "access.json");
+}
+
 /** The files of the lock that a server has on its root. */
 export function serverLock(root: string): LockPlace {
   const data = path.join(root, ".server");

@@ -35,8 +35,12 @@ export function requireAllowed(identity: Identity, needs: AnyNeeds, bucketId: st
     throw new Failure("forbidden", `${who(identity)} is not for bucket ${quote(bucketId)}`);
 }
 
-/** The check once the body is read: throws `forbidden` where this very request needs more than the identity has. */
+/**
+ * The check once the body is read: throws `forbidden` where this very request needs more than the identity has, and
+ * `unauthorized` where the identity has ended.
+ */
 export function requireExactly<Q, C extends { identity: Identity }>(needs: Needs<Q, C>, call: Q, context: C): void {
+  requireGoingOn(context.identity);
   const { role, or } = ruleOf(needs);
   if (or === undefined || covers(context.identity.role, role) || or.when(call, context)) return;
   requireRole(context.identity, role);
@@ -47,6 +51,11 @@ export function requireRole(identity: Identity, role: Role): void {
   if (covers(identity.role, role)) return;
   const message = `this needs the role ${role}; ${who(identity)} has ${identity.role}`;
   throw new Failure("forbidden", message, { details: { role } });
+}
+
+/** Throws `unauthorized` where the token or the session has ended since the request was admitted. */
+export function requireGoingOn({ ends }: Pick<Identity, "ends">): void {
+  if (ends?.aborted) throw new Failure("unauthorized", "the token or the session of this request has ended meanwhile");
 }
 
 /** Whether the identity may know of a bucket. */

@@ -1,9 +1,9 @@
 import { cookieOf, type Identity, isOwnRequest, SESSION_PATH, totpRequired, VERIFY_PATH } from "../../auth/guard.ts";
-import type { Session } from "../../auth/session.ts";
+import type { Session, SessionHolder } from "../../auth/session.ts";
 import { Failure } from "../../core/errors.ts";
 import { described, object, string, withExample } from "../../core/shape.ts";
-import { failureAnswer, json } from "../../http/message.ts";
-import { route } from "../context.ts";
+import { failureAnswer, type HttpRequest, json } from "../../http/message.ts";
+import { type Context, route } from "../context.ts";
 import { component } from "./shapes.ts";
 
 const CODE = object({
@@ -22,10 +22,11 @@ export const AUTH_ROUTES = [
     summary: "Sign in: exchange the API token for a browser session",
     description: "Takes the API token in the Authorization header and sets the cookie `ops_server_session`.",
     answer: { status: 200, description: "Signed in", shape: component("Session") },
-    async handle(_, { identity, sessions }) {
+    async handle({ request }, context) {
+      const { identity, sessions } = context;
       // A session must not be able to prolong itself.
       if (identity.via !== "bearer") throw new Failure("unauthorized", "signing in takes Authorization: Bearer <API token>");
-      const { session, cookie } = sessions.issue();
+      const { session, cookie } = sessions.issue(holderOf(context, request));
       return json(200, sessionBody(session, identity), { "Set-Cookie": cookie });
     },
   }),
@@ -48,8 +49,8 @@ export const AUTH_ROUTES = [
       "Where TOTP is on and missing the answer is 403 `totp_required`; with a same-origin `Origin` and " +
       "`X-Ops-CSRF: 1` the sessions end and the cookies are cleared all the same.",
     answer: { status: 204, description: "Signed out" },
-    async handle({ request }, { identity, sessions, totpSessions, totp }) {
-      const lacksTotp = totp !== undefined && !identity.totp;
+    async handle({ request }, { identity, sessions, totpSessions }) {
+      const lacksTotp = identity.codes !== undefined && !identity.totp;
       if (lacksTotp && !isOwnRequest(request)) throw totpRequired();
       const cookies = [sessions, totpSessions].map((one) => one.end(cookieOf(request)));
       const refusal = failureAnswer(totpRequired(), request.id);
@@ -72,20 +73,37 @@ export const AUTH_ROUTES = [
       shape: object({ expires_at: described(string(), "When the TOTP session ends") }),
     },
     failures: ["invalid_totp_code", "totp_disabled"],
-    async handle({ request, body }, { totp, totpSessions }) {
-      if (!totp?.accept(request.peer, body.code)) {
+    async handle({ request, body }, context) {
+      const { identity, totpSessions } = context;
+      if (!identity.codes?.accept(request.peer, body.code)) {
         request.noted.refused = "totp_wrong";
         throw new Failure("invalid_totp_code", "the TOTP code is wrong, too old or was used before");
       }
-      const { session, cookie } = totpSessions.issue();
+      const { session, cookie } = totpSessions.issue(holderOf(context, request));
       return json(200, { expires_at: timeOf(session) }, { "Set-Cookie": cookie });
     },
   }),
 ];
 
-/** A request that gets here has proven TOTP where TOTP is on. */
-function sessionBody(session: Session | undefined, { totp }: Identity) {
-  return { expires_at: session ? timeOf(session) : null, totp: { enabled: totp, verified: totp } };
+const LONGEST_AGENT = 200;
+
+/** Whose a new session is. It ends with its token, and not with the session that it may have been asked for in. */
+function holderOf({ access, identity: { name, token: id, address } }: Context, { headers }: HttpRequest): SessionHolder {
+  const token = id === undefined ? undefined : access.byId(id);
+  const agent = String(headers["user-agent"] ?? "").replace(/[^\x20-\x7e]/g, "?");
+  const ends = token && access.endOf(token);
+  return { name, token: id, ends, address, agent: agent.slice(0, LONGEST_AGENT) };
+}
+
+/** A request that gets here has proven TOTP where its token needs TOTP. */
+function sessionBody(session: Session | undefined, { name, role, buckets, totp }: Identity) {
+  return {
+    expires_at: session ? timeOf(session) : null,
+    totp: { enabled: totp, verified: totp },
+    name,
+    role,
+    buckets: buckets ?? null,
+  };
 }
 
 function timeOf(session: Session): string {

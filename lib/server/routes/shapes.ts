@@ -1,3 +1,4 @@
+import { ROLES } from "../../auth/role.ts";
 import { Failure } from "../../core/errors.ts";
 import {
   anything,
@@ -252,7 +253,10 @@ const SCHEMAS = {
   }),
   Session: object({
     expires_at: described(nullable(TIME), "null for a request by API token, which does not expire"),
-    totp: object({ enabled: boolean(), verified: boolean() }),
+    totp: described(object({ enabled: boolean(), verified: boolean() }), "Whether this token needs it, and has proven it"),
+    name: described(string(), "The name of the token"),
+    role: oneOf(...ROLES),
+    buckets: described(nullable(list(string())), "The ids of the buckets that the token is for; null: all"),
   }),
 } satisfies Record<string, Shape<unknown>>;
 

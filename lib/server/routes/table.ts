@@ -3,6 +3,8 @@ import { json, raw } from "../../http/message.ts";
 import { PROPOSAL_ROUTES } from "../approval/routes.ts";
 import { route, type ServerRoute } from "../context.ts";
 import { openApiDocument } from "../openapi.ts";
+import { SESSION_ROUTES } from "../people/sessions.ts";
+import { TOKEN_ROUTES } from "../people/tokens.ts";
 import { AUTH_ROUTES } from "./auth.ts";
 import { BUCKET_ROUTES } from "./buckets.ts";
 import { CATALOG_ROUTES } from "./catalog.ts";
@@ -18,6 +20,7 @@ import { SOURCE_ROUTES } from "./source.ts";
 /** All routes of the server in groups: the source of the router, of the checks of requests and of openapi.yaml. */
 export const ROUTE_GROUPS: Readonly<Record<string, readonly ServerRoute[]>> = {
   "Sign-in": AUTH_ROUTES,
+  People: [...TOKEN_ROUTES, ...SESSION_ROUTES],
   Buckets: BUCKET_ROUTES,
   Source: [...SOURCE_ROUTES, ...FILE_ROUTES],
   Secrets: SECRET_ROUTES,

@@ -4,8 +4,7 @@ import path from "node:path";
 import { test } from "node:test";
 import { layoutOf, runLayout } from "../../../lib/bucket/base/layout.ts";
 import { APPROVAL_MS } from "../../../lib/run/approval/proposal.ts";
-import { approvalServer, refusal } from "../../helpers/approval.ts";
-import { archiveBytes, readTree } from "../../helpers/sources.ts";
+import { approvalServer, refusal, sourceOf } from "../../helpers/approval.ts";
 import { until } from "../../helpers/temporary.ts";
 
 const COMMAND = { command: "echo from $WORKER_IP" };
@@ -112,7 +111,7 @@ test("CP-524 hooks and rollbacks run as they were approved", async (t) => {
   const hook = await approved("hooks", { hook: "look" });
   assert.deepEqual(hook.hosts, ["127.0.0.1", "127.0.0.2"]);
   assert.equal((await run("eva", "/hooks", { proposal: hook.id })).status, "succeeded");
-  const archive = await archiveBytes(readTree(bucket.folder, ["workspace", "ops.conf"]));
+  const archive = await sourceOf(bucket.folder);
   const push = (headers = {}) =>
     as("ada", "POST", "/push", archive, { headers: { "content-type": "application/x-tar", ...headers } });
   for (const note of ["one", "two"]) {
@@ -135,7 +134,7 @@ test("CP-524 an approval ends with another source, another build, other workers 
     assert.match(reply.body.message, why);
   };
   const first = await approved("run_command", COMMAND);
-  const archive = await archiveBytes(readTree(bucket.folder, ["workspace", "ops.conf"]));
+  const archive = await sourceOf(bucket.folder);
   const pushed = await as("ada", "POST", "/push", archive, { headers: { "content-type": "application/x-tar" } });
   await server.ended(bucket.path, pushed.body.run_id);
   await stale(first.id, /the source is another revision/);

@@ -1,0 +1,115 @@
+import { type AccessToken, TOKEN_BUCKETS, TOKEN_FIELDS, TOKEN_NAME, TOKEN_ROLES, TOTP_WAYS } from "../../auth/access-file.ts";
+import { bucketIds } from "../../bucket/source/root.ts";
+import { base32Decode, otpauthUri } from "../../codec/crypto/totp.ts";
+import type { Problem } from "../../core/errors.ts";
+import {
+  boolean,
+  described,
+  integer,
+  list,
+  nullable,
+  object,
+  oneOf,
+  optional,
+  string,
+  withDefault,
+  withExample,
+} from "../../core/shape.ts";
+import { invalidRequest, json } from "../../http/message.ts";
+import { type Context, route } from "../context.ts";
+import { requireRole } from "./permission.ts";
+
+/** Ten years: a longer wish is a mistake. */
+const LONGEST_LIFETIME_S = 10 * 366 * 86_400;
+
+/** Tokens are for root and for admins of all buckets. */
+const ADMINS = { role: "admin", everywhere: true } as const;
+const SHOWN = { ...TOKEN_FIELDS, expired: described(boolean(), "Its time is over") };
+
+const NEW_TOKEN = object({
+  name: TOKEN_NAME,
+  role: withDefault(oneOf(...TOKEN_ROLES), "read"),
+  buckets: optional(described(TOKEN_BUCKETS, "The ids of the buckets that it is for (default: all)")),
+  lifetime_s: optional(described(integer({ min: 1, max: LONGEST_LIFETIME_S }), "Seconds until it expires (default: never)")),
+  totp: withDefault(
+    described(oneOf(...TOTP_WAYS), "`own` makes a secret, shown once; `none`, for programs, goes only with the role read"),
+    "common",
+  ),
+});
+
+/** The tokens beside the server's own (control-plane.md, Tokens). */
+export const TOKEN_ROUTES = [
+  route({
+    method: "GET",
+    role: ADMINS,
+    path: "/api/tokens",
+    summary: "List the tokens, the oldest first",
+    description: "Never the tokens themselves: of each only its SHA-256 is kept, which is not shown.",
+    answer: { status: 200, description: "All tokens, 500 at most", shape: object({ items: list(object(SHOWN)) }) },
+    async handle(_, { access }) {
+      return json(200, { items: access.tokens.map((token) => shownToken(token, access)) });
+    },
+  }),
+  route({
+    method: "POST",
+    role: ADMINS,
+    path: "/api/tokens",
+    summary: "Make a token for a person or a program",
+    description: "The answer alone has the token, and its TOTP secret where it gets one of its own.",
+    body: NEW_TOKEN,
+    answer: {
+      status: 201,
+      description: "The new token",
+      shape: object({
+        ...SHOWN,
+        token: withExample(described(string(), "What goes into the Authorization header"), "ops_3f5b…"),
+        totp_secret: described(nullable(string()), "In base32, for an authenticator; null unless it has one of its own"),
+        totp_uri: described(nullable(string()), "The same as otpauth:// address"),
+      }),
+    },
+    async handle({ body: { lifetime_s, buckets, ...wanted } }, { access, root, identity }) {
+      requireRole(identity, wanted.role);
+      const problems = [...totpProblems(wanted), ...(await unknownBuckets(root, buckets ?? []))];
+      if (problems.length > 0) throw invalidRequest(problems);
+      const lifetimeMs = lifetime_s === undefined ? undefined : lifetime_s * 1000;
+      const asked = { ...wanted, buckets: buckets ?? null, created_by: identity.name, lifetimeMs };
+      const { token, text } = await access.create(asked);
+      return json(201, { ...shownToken(token, access), token: text, ...totpOf(token) });
+    },
+  }),
+  route({
+    method: "DELETE",
+    role: ADMINS,
+    path: "/api/tokens/{token}",
+    summary: "Revoke a token, by its name or id",
+    description: "At once: its sessions and long-polls end, and no request of it starts anything more. Its runs go on.",
+    answer: { status: 204, description: "There is no such token any more" },
+    failures: ["not_found"],
+    async handle({ params: { token = "" } }, { access }) {
+      await access.revoke(token);
+      return { status: 204 };
+    },
+  }),
+];
+
+function shownToken({ sha256: _, totp_secret: __, ...shown }: AccessToken, access: Context["access"]) {
+  return { ...shown, expired: access.isExpired(shown) };
+}
+
+/** What an authenticator needs of a new token. */
+function totpOf({ name, totp_secret }: AccessToken) {
+  const secret = base32Decode(totp_secret ?? "");
+  if (totp_secret === null || !secret) return { totp_secret: null, totp_uri: null };
+  return { totp_secret, totp_uri: otpauthUri({ issuer: "ops", account: name, secret }) };
+}
+
+/** A token that needs no second factor must not be able to change anything. */
+export function totpProblems({ role, totp }: Pick<AccessToken, "role" | "totp">): Problem[] {
+  return totp === "none" && role !== "read" ? [{ path: "totp", message: "none goes only with the role read" }] : [];
+}
+
+async function unknownBuckets(root: string, wanted: readonly string[]): Promise<Problem[]> {
+  const known = new Set(wanted.length === 0 ? [] : await bucketIds(root));
+  const missing = [...wanted.entries()].filter(([, id]) => !known.has(id));
+  return missing.map(([at]) => ({ path: `buckets/${at}`, message: "there is no such bucket" }));
+}

@@ -1,0 +1,96 @@
+import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { publicKeyNamed } from "../../lib/audit/key.ts";
+import { parseAuditLine } from "../../lib/audit/line.ts";
+import { verifyAudit } from "../../lib/audit/verify.ts";
+import { chainFiles, writeMonths } from "../helpers/audit-log.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
+
+async function written(t: Parameters<typeof temporaryFolder>[0]) {
+  const root = path.join(temporaryFolder(t), "root");
+  const publicKey = await writeMonths(root, 3, 4);
+  const files = (await chainFiles(root)) as [string, string, string];
+  const lineAt = (file: string, index: number) => readFileSync(file, "utf8").split("\n")[index] ?? "";
+  const hashAt = (file: string, index: number) => parseAuditLine(Buffer.from(lineAt(file, index)))?.hash ?? "";
+  return { root, publicKey, files, lineAt, hashAt };
+}
+
+test("a verification says up to which line and time the key vouches", async (t) => {
+  const { publicKey, files, hashAt } = await written(t);
+  const { ok, first, last, finding } = await verifyAudit(files, { publicKey });
+  assert.deepEqual([ok, first, finding], [true, 1, null]);
+  assert.deepEqual(last, { n: 12, at: "2026-03-18T00:00:00.000Z", hash: hashAt(files[2], 3) });
+  assert.equal((await verifyAudit([], { publicKey })).ok, true);
+});
+
+test("a fault has its kind, its place and its reason", async (t) => {
+  const { publicKey, files, lineAt } = await written(t);
+  const [, second] = files;
+  const lines = readFileSync(second, "utf8").split("\n");
+  const [a = "", b = "", c = "", d = ""] = lines;
+  const expected: [string, string[], string, number, RegExp][] = [
+    ["a word changed", [a, b.replace("person", "nobody"), c, d], "changed", 2, /the signature is not that of this line/],
+    ["a line removed", [a, c, d], "removed", 2, /line 6 is not there/],
+    ["lines removed", [a, d], "removed", 2, /the lines 6 to 7 are not there/],
+    ["a line put in", [a, "{}", b, c, d], "added", 2, /this is no line of an audit; line 6 follows in 2026-02\.jsonl:3/],
+    ["a line twice", [a, b, b, c, d], "added", 3, /line 6 stands here again/],
+    ["two lines swapped", [a, c, b, d], "reordered", 2, /line 7 stands here, and line 6 in 2026-02\.jsonl:3/],
+    ["a line of another file", [a, lineAt(files[2], 0), b, c, d], "reordered", 2, /line 9 stands here/],
+  ];
+  for (const [what, now, fault, line, why] of expected) {
+    writeFileSync(second, `${now.join("\n")}\n`);
+    const { finding, last } = await verifyAudit(files, { publicKey });
+    assert.deepEqual([finding?.fault, finding?.file, finding?.line], [fault, "2026-02.jsonl", line], what);
+    assert.match(finding?.why ?? "", why, what);
+    assert.equal(last?.n, 4 + line - 1, what);
+  }
+  writeFileSync(second, `${[a, b, c, d].join("\n")}`);
+  assert.match((await verifyAudit(files, { publicKey })).finding?.why ?? "", /the line has no end/);
+});
+
+test("an end that was cut off shows against the head that was noted", async (t) => {
+  const { publicKey, files, hashAt } = await written(t);
+  const head = hashAt(files[2], 3);
+  const two = files.slice(0, 2);
+  assert.equal((await verifyAudit(two, { publicKey })).ok, true);
+  const { ok, finding, last } = await verifyAudit(two, { publicKey, head });
+  assert.deepEqual([ok, finding?.fault, finding?.n, last?.n], [false, "cut off", 9, 8]);
+  // A head that was noted earlier is still there.
+  assert.equal((await verifyAudit(files, { publicKey, head: hashAt(files[1], 0) })).ok, true);
+  assert.equal((await verifyAudit(files, { publicKey, head })).ok, true);
+});
+
+test("files whose first ones are kept elsewhere hold against the hash where those end, and not without it", async (t) => {
+  const { publicKey, files, hashAt } = await written(t);
+  const later = files.slice(1);
+  const { finding } = await verifyAudit(later, { publicKey });
+  assert.deepEqual([finding?.fault, finding?.n], ["removed", 1]);
+  assert.match(finding?.why ?? "", /the lines 1 to 4 are not there; where they are kept elsewhere, give --from/);
+  const from = hashAt(files[0], 3);
+  const verdict = await verifyAudit(later, { publicKey, from });
+  assert.deepEqual([verdict.ok, verdict.first, verdict.last?.n], [true, 5, 12]);
+  assert.equal((await verifyAudit(later, { publicKey, from: hashAt(files[0], 2) })).finding?.fault, "removed");
+});
+
+test("lines of another server are told from lines that were changed", async (t) => {
+  const [own, other] = [await written(t), await written(t)];
+  const { finding } = await verifyAudit(other.files, { publicKey: own.publicKey });
+  assert.equal(finding?.fault, "added");
+  assert.match(finding?.why ?? "", /signed with another key, SHA256:/);
+});
+
+test("a public key is a word, or a file with the word", async (t) => {
+  const { root, publicKey } = await written(t);
+  const file = path.join(root, "audit.pub");
+  writeFileSync(file, `${publicKey}\n`);
+  assert.equal(publicKeyNamed(publicKey), publicKey);
+  assert.equal(publicKeyNamed(file), publicKey);
+  for (const wrong of ["nothing", path.join(root, "audit.key")])
+    assert.throws(() => publicKeyNamed(wrong), {
+      code: "usage",
+      message: /is no public key of an audit: expected 44 characters/,
+    });
+  assert.throws(() => publicKeyNamed(root), { code: "usage", message: /^Cannot read the public key/ });
+});
