@@ -87,8 +87,5 @@ export function refusal({ status, body }: { status: number; body: { error: strin
 
 /** The source in the folder of a bucket, as a push sends it. */
 export async function sourceOf(folder: string): Promise<Buffer> {
-  const files = Object.entries(readTree(path.join(folder, "workspace"))).map(
-    ([name, text]) => [`workspace/${name}`, text] as const,
-  );
-  return await archiveBytes(Object.fromEntries(files));
+  return await archiveBytes(readTree(folder));
 }

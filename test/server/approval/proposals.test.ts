@@ -100,7 +100,7 @@ test("CP-524 what is proposed is checked as at a start, and bounded in size and 
   const long = "x".repeat(250_000);
   assert.deepEqual(await attempt("run_command", { command: "\\".repeat(250_000), workers: ["127.0.0.1"] }), [201, undefined]);
   assert.deepEqual(await attempt("run_command", { command: `\u0001${long}` }), [201, undefined]);
-  assert.deepEqual(await attempt("run_command", { command: "\\".repeat(255_000), workers: Array(900).fill("127.0.0.1") }), [
+  assert.deepEqual(await attempt("run_command", { command: "\\".repeat(262_144), workers: Array(900).fill("127.0.0.1") }), [
     400,
     "invalid_request",
   ]);
