@@ -73,12 +73,14 @@ export class LocalServer {
       env?: NodeJS.ProcessEnv;
       flags?: string[];
       quiet?: boolean;
+      /** `serve` for the earlier variant. */
+      command?: "server" | "serve";
     } = {},
   ): Promise<LocalServer> {
     const token = options.token ?? randomBytes(24).toString("base64url");
     const flags = ["--root", root, "--addr", options.addr ?? "127.0.0.1:0", ...(options.flags ?? [])];
     const [file, ...before] = options.node ? [...options.node, PROGRAM] : COMMAND;
-    const child = spawn(file, [...before, "server", ...flags], {
+    const child = spawn(file, [...before, options.command ?? "server", ...flags], {
       env: { ...process.env, OPS_SERVE_TOKEN: token, ...options.env },
       stdio: ["ignore", "pipe", options.quiet ? "ignore" : "pipe"],
     });

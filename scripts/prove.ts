@@ -18,6 +18,7 @@ import { killRounds } from "../test/helpers/kill-rounds.ts";
 import { startsOverBuckets } from "../test/helpers/many-buckets.ts";
 import { proveMutants } from "../test/helpers/mutant-run.ts";
 import { SEED, seeded } from "../test/helpers/random.ts";
+import { rekeyKillRounds } from "../test/helpers/rekeys.ts";
 import { SimulatedDeploys } from "../test/helpers/simulated-deploys.ts";
 import { slowClients } from "../test/helpers/slow-clients.ts";
 import { sshKillRounds } from "../test/helpers/ssh-kill-rounds.ts";
@@ -68,6 +69,10 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
   async ssh_kill() {
     const met = await cleanly((t) => sshKillRounds(t, 200, SEED));
     return `seed ${SEED}: killed ${met.run} runs, ${met.server} servers and ${met.runner} processes on workers during deploys over ssh, each followed by one that converged`;
+  },
+  async keys() {
+    const rekeys = await cleanly((t) => rekeyKillRounds(t, 200, SEED));
+    return `seed ${SEED}: ${rekeys.hits} changes of kv.key killed at work, everything readable after each, ${rekeys.rekeyed} came to their end`;
   },
   async hooks(folder) {
     const { writes, killed, flushes } = await stressHooks(folder, { allocations: 64, rounds: 80, kills: 300 });

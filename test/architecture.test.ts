@@ -33,7 +33,7 @@ const ROOMS: Record<string, readonly string[]> = {
   bucket: ["base", "kv", "source", "earlier", "workspace", "catalog", "prometheus", "snapshots"],
   cli: ["base", "server", "bucket", "state", "remote", "approval", "commands", "main"],
   codec: ["uuid", "version", "glob", "diff", "config", "archive", "crypto", "qr", "template"],
-  operation: ["base", "hooks", "reach", "build", "health", "plan", "tend", "control", "deploy", "index"],
+  operation: ["base", "hooks", "reach", "build", "health", "plan", "tend", "control", "keys", "deploy", "index"],
   transport: ["base", "ssh", "files", "ask", "trust"],
 };
 

@@ -19,13 +19,13 @@ import {
 } from "../core/shape.ts";
 import { ROOT_NAME } from "./role.ts";
 
-const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+const ANY_UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 /** How many tokens there may be, and how many buckets one may be limited to. */
 export const MOST_TOKENS = 500;
 const MOST_BUCKETS = 100;
 /** Room for as many tokens with as many buckets. */
-const FILE_BYTES = 4 * 1024 * 1024;
-const NOT_ITS_OWNER = 0o077;
+const ACCESS_BYTES = 4 * 1024 * 1024;
+const OF_OTHERS = 0o077;
 
 /** The roles that a token may be given. */
 export const TOKEN_ROLES = ["read", "operate", "deploy", "admin"] as const;
@@ -41,23 +41,28 @@ export const TOKEN_NAME = refined(
   (name, path, report) => {
     const lower = String(name).toLowerCase();
     if (lower === ROOT_NAME) report(path, "root is the name of the server's own token");
-    if (UUID.test(lower)) report(path, "expected a name, found an id");
+    if (ANY_UUID.test(lower)) report(path, "expected a name, found an id");
     return name;
   },
 );
+const EXAMPLE_ID = "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70";
+const BUCKET_ID = withExample(string({ pattern: ANY_UUID, means: "the id of a bucket" }), EXAMPLE_ID);
 /** The buckets that a token is for. */
-export const TOKEN_BUCKETS = list(string({ pattern: UUID, means: "the id of a bucket" }), { min: 1, max: MOST_BUCKETS });
+export const TOKEN_BUCKETS = list(BUCKET_ID, { min: 1, max: MOST_BUCKETS });
 
 /** What anybody who may list tokens sees of one. */
 export const TOKEN_FIELDS = {
-  id: string({ pattern: UUID, means: "an id" }),
+  id: withExample(string({ pattern: ANY_UUID, means: "an id" }), EXAMPLE_ID),
   name: TOKEN_NAME,
   role: oneOf(...TOKEN_ROLES),
   buckets: described(nullable(TOKEN_BUCKETS), "null: all buckets"),
   created_at: string(),
   created_by: described(string(), "The name of the token that made it, or who did on the server's command line"),
   expires_at: described(nullable(string()), "null: never"),
-  last_used_on: described(nullable(string({ pattern: /^\d{4}-\d\d-\d\d$/, means: "a day" })), "The last day of use, in UTC"),
+  last_used_on: described(
+    nullable(withExample(string({ pattern: /^\d{4}-\d\d-\d\d$/, means: "a day" }), "2026-05-04")),
+    "The last day of use, in UTC",
+  ),
   totp: described(oneOf(...TOTP_WAYS), "The second factor: the server's, where it has one (`common`), its own, or none"),
 };
 
@@ -73,7 +78,7 @@ export type AccessToken = Infer<typeof TOKEN>;
 const ACCESS = object({
   tokens: list(TOKEN, { max: MOST_TOKENS }),
   /** How many others must approve a run, by the id of the bucket. */
-  approvals: record(integer({ min: 1, max: 2 }), { key: UUID, means: "the id of a bucket" }),
+  approvals: record(integer({ min: 1, max: 2 }), { key: ANY_UUID, means: "the id of a bucket" }),
 });
 /** `access.json`: who may call besides the server's own token. */
 export type AccessState = Infer<typeof ACCESS>;
@@ -95,7 +100,7 @@ function contradiction({ tokens }: AccessState): string | undefined {
 /** What the file says; nothing where there is none. Throws `failed` for a file that is damaged or that others may use. */
 export async function readAccess(file: string): Promise<AccessState> {
   try {
-    const bytes = await readBounded(file, FILE_BYTES, NOT_ITS_OWNER);
+    const bytes = await readBounded(file, ACCESS_BYTES, OF_OTHERS);
     if (!bytes) return { tokens: [], approvals: {} };
     const checked = check(ACCESS, parsedJson(bytes.toString()));
     const [problem] = checked.ok ? [] : checked.problems;

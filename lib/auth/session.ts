@@ -15,6 +15,12 @@ export const SESSION_MS = 12 * 60 * 60 * 1000;
 /** control-plane.md, Resources and their fields: the cookie that says that a TOTP code was verified. */
 export const TOTP_COOKIE = "ops_totp_session";
 
+/** The session cookie of the earlier variant (control-plane.md, Earlier variant 3). */
+export const EARLIER_COOKIE = "ops_serve_token";
+
+/** The names of the cookies. */
+export type SessionCookie = typeof SESSION_COOKIE | typeof TOTP_COOKIE | typeof EARLIER_COOKIE;
+
 /** How many sessions of one token there are at most: a further one ends the oldest. */
 const MOST_SESSIONS = 200;
 
@@ -49,7 +55,7 @@ const SESSION_KEY_BYTES = 32;
 
 /** One kind of session. */
 interface SessionRule {
-  cookie: typeof SESSION_COOKIE | typeof TOTP_COOKIE;
+  cookie: SessionCookie;
   lifetimeMs: number;
   /** Whether the browser may send it over TLS only. */
   secure: boolean;

@@ -10,7 +10,9 @@ type AccessCode =
   | "rate_limited";
 type Missing = "not_found" | `${"bucket" | "run" | "file" | "revision" | "snapshot" | "proposal"}_not_found`;
 type StateCode =
-  | `bucket_${"busy" | "exists"}`
+  | "bucket_busy"
+  | "busy"
+  | "bucket_exists"
   | "run_not_active"
   | "retry_impossible"
   | "plan_stale"

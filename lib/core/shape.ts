@@ -227,8 +227,9 @@ export function object<F extends Fields>(fields: F, rule: ObjectRule = {}): Shap
         return {} as ObjectOf<F>;
       }
       const given = recognise(value, { names, rule }, path, report);
+      const isSaid = (name: string) => given.has(name) && given.get(name) !== fields[name]?.absent?.();
       for (const [one, other] of rule.exclusive ?? [])
-        if (given.has(one) && given.has(other)) report(join(path, other), `excludes ${one}: give one of the two`);
+        if (isSaid(one) && isSaid(other)) report(join(path, other), `excludes ${one}: give one of the two`);
       const result: Record<string, unknown> = {};
       for (const [name, shape] of Object.entries(fields)) {
         const found = given.get(name);
@@ -237,9 +238,8 @@ export function object<F extends Fields>(fields: F, rule: ObjectRule = {}): Shap
         else report(join(path, name), "is missing");
       }
       if (rule.alone !== undefined && given.has(rule.alone))
-        for (const [name, entry] of given)
-          if (name !== rule.alone && entry !== fields[name]?.absent?.())
-            report(join(path, name), `excludes ${rule.alone}: give one of the two`);
+        for (const name of given.keys())
+          if (name !== rule.alone && isSaid(name)) report(join(path, name), `excludes ${rule.alone}: give one of the two`);
       for (const [one, other] of rule.needs ?? [])
         if (result[one] === true && result[other] !== true) report(join(path, one), `goes only with ${other}`);
       return result as ObjectOf<F>;

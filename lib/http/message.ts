@@ -65,7 +65,7 @@ const CODES_BY_STATUS: readonly (readonly [status: number, ...FailureCode[]])[] 
   [404, "not_found", "bucket_not_found", "run_not_found", "file_not_found", "revision_not_found", "snapshot_not_found"],
   [404, "proposal_not_found", "totp_disabled"],
   [405, "method_not_allowed"],
-  [409, "bucket_busy", "bucket_exists", "run_not_active", "retry_impossible", "plan_stale", "proposal_ended"],
+  [409, "bucket_busy", "busy", "bucket_exists", "run_not_active", "retry_impossible", "plan_stale", "proposal_ended"],
   [409, "bucket_not_initialized", "schema_upgrade_required", "schema_too_new", "database_damaged"],
   [413, "payload_too_large"],
   [415, "unsupported_media_type"],

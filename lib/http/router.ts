@@ -21,7 +21,7 @@ export interface Call<Q extends QueryFields, B> {
  * table need besides the request.
  */
 export interface Route<C, Q extends QueryFields = QueryFields, B = unknown> {
-  method: "GET" | "POST" | "PUT" | "DELETE";
+  method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   /** Literal parts compare exactly; a part such as `{run_id}` takes any name, `{path*}` at the end all that follow. */
   path: string;
   summary: string;

@@ -35,6 +35,7 @@ const OPERATIONS: Record<RunKind, () => Promise<Operation>> = {
   gc: async () => (await import("./tend/gc.ts")).collectGarbage,
   snapshot_create: async () => (await import("./tend/snapshots.ts")).takeSnapshot,
   snapshot_restore: async () => (await import("./tend/snapshots.ts")).restoreSnapshot,
+  kv_rekey: async () => (await import("./keys/kv-rekey.ts")).rekey,
   run_command: async () => (await import("./control/run-command.ts")).runCommand,
   worker_trust: async () => (await import("./base/workers.ts")).trust,
   worker_facts: async () => (await import("./tend/readings.ts")).facts,

@@ -1,7 +1,7 @@
 import { matchGlob } from "../codec/glob.ts";
 
 /** What a deploy does to one allocation. */
-export type Action = "start" | "restart" | "reload" | "sync" | "promote" | "skip";
+export type Action = "start" | "restart" | "reload" | "sync" | "promote" | "adopt" | "skip";
 
 /** The outcome of an allocation's last gate; empty where there was none to pass. */
 type Gate = "" | "pending" | "passed" | "failed";
@@ -43,6 +43,8 @@ export interface ChangeOptions {
   forced?: ReadonlySet<string>;
   /** Brings files and promotes them, but runs no target, and no hook in place of a target. */
   syncOnly: boolean;
+  /** Takes over what lies on the workers already, and does nothing else. */
+  adopt?: boolean;
 }
 
 /** What a deploy does to one allocation, and why. */
@@ -66,6 +68,24 @@ export function decide(
   const decision = decideChange(allocation, policy, force);
   const isUpdate = decision.action === "restart" || decision.action === "reload";
   return syncOnly && isUpdate ? { ...decision, action: "sync" } : decision;
+}
+
+/**
+ * Decides whether an allocation may be adopted: one that ops has never done anything to. `isKnown` is true for any other.
+ */
+export function decideAdoption({
+  disabled,
+  promoted,
+  isKnown,
+}: {
+  disabled: boolean;
+  promoted: Promoted;
+  isKnown: boolean;
+}): Decision {
+  if (disabled) return { action: "skip", reason: "disabled" };
+  if (promoted.hash !== "") return { action: "skip", reason: "already promoted" };
+  if (isKnown) return { action: "skip", reason: "an earlier deploy or job control began there: deploy it" };
+  return { action: "adopt", reason: "the files there are the rendered ones" };
 }
 
 function decideChange(

@@ -1,15 +1,18 @@
 import { type Action, changedPaths, type FileDigests } from "./changes.ts";
 import type { Phase } from "./rollout.ts";
 
-/** A file that would differ from the promoted file; each side is `<mode>:<SHA-256>`, null where there is no file. */
+/**
+ * A file that would differ from the promoted file, in an adoption from the file on the worker; each side is
+ * `<mode>:<SHA-256>`, null where there is no file.
+ */
 export interface PlannedFile {
   path: string;
   change: "added" | "changed" | "removed";
   from: string | null;
   to: string | null;
-  /** From the promoted content to the wanted one, secrets masked. */
+  /** From that content to the wanted one, secrets masked. */
   diff?: string;
-  /** Instead of a diff: why there is none. */
+  /** Why there is no diff; in an adoption also why the file cannot be equal. */
   note?: string;
 }
 
@@ -34,8 +37,8 @@ export interface AllocationDrift {
 /** What a deploy would do to one allocation. */
 export interface PlannedAllocation {
   worker: string;
-  /** `unknown` where a template reads a key that does not exist yet. */
-  action: Action | "unknown";
+  /** `unknown` where a template reads a key that does not exist yet; `leave` where an adoption leaves what differs alone. */
+  action: Action | "unknown" | "leave";
   reason: string;
   /** A gate of an earlier deploy has to be passed first. */
   is_gate_open: boolean;
@@ -45,7 +48,7 @@ export interface PlannedAllocation {
   files: PlannedFile[];
   /** How many further files there are, in an abridged plan. */
   more_files?: number;
-  /** How the files were found on the worker now; null where the worker gave no answer. */
+  /** How the files were found on the worker now; null where the worker gave no answer, and in an adoption. */
   drift: AllocationDrift | null;
 }
 
@@ -69,7 +72,7 @@ export interface DeployPlan {
   build_seq: number;
   /** The update sequence before. */
   update_seq: number;
-  options: { force: boolean; force_only?: string[]; sync_only: boolean; with_hooks: boolean };
+  options: { force: boolean; force_only?: string[]; sync_only: boolean; with_hooks: boolean; adopt?: boolean };
   /** `hooks` are those for after_allocation_stopped that would run. */
   reconcile: { job: string; worker: string; action: "stop" | "remove"; hooks: string[] }[];
   /** `update_seq` is the sequence that the wave would write, or the one before for a wave without work. */

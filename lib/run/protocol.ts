@@ -85,9 +85,14 @@ export const RUNS = {
         force: flag("Also roll out jobs whose deploy is complete"),
         force_only: optional(described(ALLOCATIONS, "Like force, but only on these workers; JOB@WORKER is one allocation")),
         sync_only: flag("Bring the files and promote them, but start, reload and restart nothing"),
+        adopt: flag("Take over what lies on the workers already, where it equals the rendered files; nothing is run"),
         plan: optional(described(string({ min: 36, max: 36 }), "Carry out the plan of this dry run, or nothing; goes alone")),
       },
-      { needs: [["with_hooks", "dry_run"]], alone: "plan" },
+      {
+        needs: [["with_hooks", "dry_run"]],
+        exclusive: ["force", "force_only", "sync_only", "with_hooks"].map((other) => ["adopt", other] as const),
+        alone: "plan",
+      },
     ),
   },
   hooks: {
@@ -136,6 +141,10 @@ export const RUNS = {
       with_source: flag("Also restore ops.conf, workspace/ and templates/"),
     }),
   },
+  kv_rekey: {
+    summary: "Change the key that secrets are sealed with, and seal all of them anew",
+    parameters: object({ dry_run: flag("Change nothing: say what would be sealed anew") }),
+  },
   run_command: {
     summary: "Run a shell script on workers, batch after batch",
     parameters: object(
@@ -175,11 +184,12 @@ export const RUNS = {
 export type RunKind = keyof typeof RUNS;
 /** The names of {@link RUNS}. */
 export const RUN_KINDS = Object.keys(RUNS) as RunKind[];
+const REPEATABLE = ["deploy", "health_check", "run_command", "kv_rekey"] as const;
 /** The kinds of runs that can be repeated where they failed (`run/request.ts`). */
-export type RepeatableKind = ControlKind | Extract<RunKind, `worker_${string}`> | "deploy" | "health_check" | "run_command";
+export type RepeatableKind = ControlKind | Extract<RunKind, `worker_${string}`> | (typeof REPEATABLE)[number];
 /** True for a {@link RepeatableKind}. */
 export function isRepeatable(kind: RunKind): kind is RepeatableKind {
-  return kind in JOB_CONTROL || kind.startsWith("worker_") || ["deploy", "health_check", "run_command"].includes(kind);
+  return kind in JOB_CONTROL || kind.startsWith("worker_") || REPEATABLE.some((one) => one === kind);
 }
 /** The parameters of a run as JSON, before they are checked. */
 export type RunParams = Record<string, unknown>;

@@ -33,6 +33,8 @@ const REMAINING: Record<RepeatableKind, Remaining> = {
     return notWell(result.workers, WELL.workers).length > 0 ? params : undefined;
   },
   deploy: remainingJobs,
+  // A change of a key that has a result has come to its end.
+  kv_rekey: () => undefined,
   job_start: remainingAllocations,
   job_stop: remainingAllocations,
   job_restart: remainingAllocations,
@@ -162,8 +164,8 @@ function remainingJobs(params: RunParams, result: Record<string, unknown>): RunP
   const jobs = left.map(({ job }) => job);
   // The rest of a plan that was carried out in part is done with the options of that plan.
   const { plan: _, force_only: __, ...others } = params;
-  const { force, sync_only } = { ...others, ...(result.plan as RunParams | undefined) };
-  const asked = { ...others, force, sync_only, build: false };
+  const { adopt, force, sync_only } = { ...others, ...(result.plan as RunParams | undefined) };
+  const asked = { ...others, adopt, force, sync_only, build: false };
   // Allocations that are complete by now are not forced again.
   const places = force === true ? left.flatMap(unforced) : [];
   if (jobs.length > 0) return { ...asked, jobs, ...(places.length > 0 && { force_only: places }) };

@@ -1,6 +1,7 @@
 import path from "node:path";
 import type { Guard, Identity } from "../auth/guard.ts";
-import { layoutOf } from "../bucket/base/layout.ts";
+import { SESSION_COOKIE } from "../auth/session.ts";
+import { type LabelFile, layoutOf } from "../bucket/base/layout.ts";
 import { bucketIds, bucketNotFound, prepareRoot, takeRoot } from "../bucket/source/root.ts";
 import { Failure, messageOf } from "../core/errors.ts";
 import { exists } from "../core/files.ts";
@@ -15,7 +16,7 @@ import { Approvals } from "./approval/approvals.ts";
 import { ReadThread } from "./beside.ts";
 import { readTlsPair, type ServerConfig } from "./config.ts";
 import { readConsole } from "./console-files.ts";
-import type { Services } from "./context.ts";
+import type { ServerRoute, Services } from "./context.ts";
 import { Lines } from "./line.ts";
 import { LogReadings } from "./log-readings.ts";
 import { requireAllowed, requireGoingOn } from "./people/permission.ts";
@@ -56,28 +57,40 @@ export async function startServer(
 ): Promise<RunningServer> {
   const { root, host, port } = config;
   const tls = config.tls && (await readTlsPair(config.tls));
-  const files = new StaticFiles(await readConsole());
-  const supervisor = new Supervisor({ launcher, log, approvals: (id) => signIn.access.approvalsOf(id) });
+  const surface = config.earlier ? await (await import("./earlier/surface.ts")).earlierSurface() : await presentSurface();
+  const { labels, routes } = surface;
+  const files = new StaticFiles(surface.files);
+  const supervisor = new surface.supervisor({ launcher, log, approvals: (id) => signIn.access.approvalsOf(id) });
   await using taken = new AsyncDisposableStack();
   taken.use(await takeRoot(root));
-  await prepareRoot(root);
-  const buckets = await bucketIds(root);
-  await supervisor.recover(buckets.map((id) => layoutOf(path.join(root, id))));
-  await tellSchemas(root, buckets, log);
-  const { guard, ...signIn } = await signInOf(config, log, now);
+  await settleRoot(root, labels, supervisor, log);
+  const { guard, ...signIn } = await signInOf(config, { cookie: surface.cookie, log, now });
   const [readers, beside, runList, logReadings] = [new Readers(), new ReadThread(), new RunList(), new LogReadings(launcher)];
   const lines = new Lines();
   const approvals = new Approvals({ access: signIn.access, lines, beside, now });
   // No request is answered before the server listens.
   const load = () => listener.load();
-  const services = { load, root, supervisor, lines, approvals, launcher, readers, beside, runList, logReadings, ...signIn };
+  const services = {
+    load,
+    root,
+    labels,
+    supervisor,
+    lines,
+    approvals,
+    launcher,
+    readers,
+    beside,
+    runList,
+    logReadings,
+    ...signIn,
+  };
   const listener = await listen({
     host,
     port,
     ...(tls && { tls }),
     caps: { ...CONNECTION_CAPS, onMet: log },
-    handle: (request) => answer(request, { files, guard, services }),
-    explain: (error, request) => explain(error, request, root),
+    handle: (request) => answer(request, { routes, files, guard, services }),
+    explain: (error, request) => explain(error, request, { root, routes }),
     onExchange: (exchange) => logExchange(log, exchange),
     onDefect: (id, error) => log(`request=${id} failed: ${error instanceof Error ? error.stack : error}`),
   });
@@ -105,8 +118,17 @@ export async function startServer(
   };
 }
 
-/** Says which buckets need an upgrade, and which a newer program. */
-async function tellSchemas(root: string, buckets: readonly string[], log: Log): Promise<void> {
+/** What the server offers: its routes and files, the cookie of a session, and how it knows and runs its buckets. */
+async function presentSurface() {
+  const files = await readConsole();
+  return { labels: "bucket.json", cookie: SESSION_COOKIE, routes: ROUTES, files, supervisor: Supervisor } as const;
+}
+
+/** Settles what an earlier server left behind, and says which buckets need an upgrade and which a newer program. */
+async function settleRoot(root: string, labels: LabelFile, supervisor: Supervisor, log: Log): Promise<void> {
+  await prepareRoot(root);
+  const buckets = await bucketIds(root, labels);
+  await supervisor.recover(buckets.map((id) => layoutOf(path.join(root, id))));
   const { schemaFailure } = await import("../bucket/base/database.ts");
   for (const id of buckets) {
     const { code, message } = schemaFailure(layoutOf(path.join(root, id)).database) ?? {};
@@ -114,10 +136,18 @@ async function tellSchemas(root: string, buckets: readonly string[], log: Log): 
   }
 }
 
+/** What requests are answered with. */
+interface Offered {
+  routes: readonly ServerRoute[];
+  files: StaticFiles;
+  guard: Guard;
+  services: Services;
+}
+
 /** Answers a request in the order that HTTP conventions say. Only the files of the sign-in page are public. */
-function answer(request: HttpRequest, own: { files: StaticFiles; guard: Guard; services: Services }): Answer | Promise<Answer> {
+function answer(request: HttpRequest, own: Offered): Answer | Promise<Answer> {
   const isFile = own.files.has(request.path);
-  const found = isFile ? undefined : routeOf(request);
+  const found = isFile ? undefined : routeOf(own.routes, request);
   request.noted.route = isFile ? request.path : found?.route.path;
   if (isFile && !isReference(request.path)) return own.files.answer(request);
   const identity = own.guard.admit(request);
@@ -126,8 +156,9 @@ function answer(request: HttpRequest, own: { files: StaticFiles; guard: Guard; s
   request.noted.authenticated = `${identity.via}${identity.totp ? "+totp" : ""}`;
   if (isFile) return own.files.answer(request);
   // Only an admitted client learns why there is no route.
-  const wanted = found ?? findRoute(ROUTES, request);
-  requireAllowed(identity, wanted.route.role, wanted.params.bucket_id);
+  const wanted = found ?? findRoute(own.routes, request);
+  const { bucket_id, env_id } = wanted.params;
+  requireAllowed(identity, wanted.route.role, bucket_id ?? env_id);
   return whileGoingOn(identity, wanted.route.method === "GET", callRoute(wanted, request, { ...own.services, identity }));
 }
 
@@ -146,16 +177,21 @@ async function whileGoingOn(identity: Identity, isReading: boolean, answering: P
 }
 
 /** The failure of a request; `bucket_not_found` where the request failed because its bucket was deleted meanwhile. */
-async function explain(error: unknown, request: HttpRequest, root: string): Promise<unknown> {
+async function explain(
+  error: unknown,
+  request: HttpRequest,
+  { root, routes }: Pick<Offered, "routes"> & { root: string },
+): Promise<unknown> {
   const isAdmitted = request.noted.authenticated !== undefined;
-  const id = isAdmitted ? routeOf(request)?.params.bucket_id : undefined;
+  const { bucket_id, env_id } = (isAdmitted && routeOf(routes, request)?.params) || {};
+  const id = bucket_id ?? env_id;
   if (id === undefined || (error instanceof Failure && HTTP_STATUS[error.code] !== undefined)) return error;
   return (await exists(path.join(root, id.toLowerCase()))) ? error : bucketNotFound(id);
 }
 
-function routeOf(request: HttpRequest) {
+function routeOf(routes: readonly ServerRoute[], request: HttpRequest) {
   try {
-    return findRoute(ROUTES, request);
+    return findRoute(routes, request);
   } catch {
     return undefined;
   }

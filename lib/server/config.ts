@@ -16,6 +16,8 @@ import type { TlsPair } from "../http/node-server.ts";
 export interface ServerConfig {
   /** Absolute. */
   readonly root: string;
+  /** It is the earlier variant (control-plane.md, Earlier variant). */
+  readonly earlier?: true;
   /** The address to bind, resolved; empty for all of this host. */
   readonly host: string;
   readonly port: number;
@@ -40,8 +42,10 @@ const LONGEST_TOTP_SESSION_MS = 7 * 24 * 3_600_000;
  * is created. A flag beats a file, and a file beats a variable. The server's own variables are removed from `env`: no
  * child process inherits them.
  */
-export async function serverConfig(flags: ServerFlags, env: NodeJS.ProcessEnv): Promise<ServerConfig> {
+export async function serverConfig(flags: ServerFlags, env: NodeJS.ProcessEnv, earlier = false): Promise<ServerConfig> {
   const variables = takeVariables(env);
+  if (earlier && variables.OPS_SERVE_TOTP_SECRET_FILE !== undefined)
+    throw refusedStart("ops serve has no TOTP, but OPS_SERVE_TOTP_SECRET_FILE is set: unset it, or use ops server");
   const token = await tokenOf(flags, variables.OPS_SERVE_TOKEN);
   const address = await listenAddress(flags.addr ?? DEFAULT_ADDRESS);
   const tls = await tlsOf(flags);
@@ -52,9 +56,9 @@ export async function serverConfig(flags: ServerFlags, env: NodeJS.ProcessEnv): 
   const totp = await totpOf(flags, variables, tls);
   const root = flags.root ?? variables.OPS_SERVE_ROOT ?? "";
   if (root === "") throw refusedStart("no root: give --root or set OPS_SERVE_ROOT to the folder of the buckets");
-  await refuseUsedRoot(path.resolve(root));
+  await refuseUsedRoot(path.resolve(root), earlier ? "env.json" : "bucket.json");
   const config = { root: realPlace(root), host: address.host, port: address.port, token };
-  return Object.freeze({ ...config, ...(tls && { tls }), ...(totp && { totp }) });
+  return Object.freeze({ ...config, ...(tls && { tls }), ...(totp && { totp }), ...(earlier && { earlier }) });
 }
 
 type OwnVariables = Partial<Record<(typeof OWN_VARIABLES)[number], string>>;

@@ -27,12 +27,26 @@ const JOINED = { "console.js": "main.js", "console.css": "style/console.css" };
  * path that is not in the list does not exist.
  */
 export async function readConsole(folder: string = path.join(PROGRAM_ROOT, "ui")): Promise<ReadonlyMap<string, Asset>> {
-  const texts = new Map<string, string>();
-  for (const { path: name } of walk(folder)) texts.set(name, await readFile(path.join(folder, name), "utf8"));
+  const texts = await textsIn(folder);
   const sent = new Map([...texts].filter(([name]) => !/\.(?:js|css)$/.test(name)));
   for (const [name, first] of Object.entries(JOINED)) sent.set(name, joined(texts, first));
+  return assetsOf(folder, sent);
+}
+
+/** The same of files that are sent as they are, scripts and styles too. */
+export async function readPages(folder: string): Promise<ReadonlyMap<string, Asset>> {
+  return assetsOf(folder, await textsIn(folder));
+}
+
+async function textsIn(folder: string): Promise<Map<string, string>> {
+  const texts = new Map<string, string>();
+  for (const { path: name } of walk(folder)) texts.set(name, await readFile(path.join(folder, name), "utf8"));
+  return texts;
+}
+
+function assetsOf(folder: string, texts: ReadonlyMap<string, string>): ReadonlyMap<string, Asset> {
   const assets = new Map<string, Asset>();
-  for (const [name, text] of sent) {
+  for (const [name, text] of texts) {
     const type = MEDIA_TYPES[path.extname(name)];
     if (type === undefined) throw new Failure("failed", `Cannot serve ${path.join(folder, name)}: unknown kind of file`);
     const asset = { type, content: Buffer.from(text) };

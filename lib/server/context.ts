@@ -1,6 +1,7 @@
 import type { AccessStore } from "../auth/access-store.ts";
 import type { Identity } from "../auth/guard.ts";
 import type { Sessions } from "../auth/session.ts";
+import type { LabelFile } from "../bucket/base/layout.ts";
 import { findBucket, type RootBucket } from "../bucket/source/root.ts";
 import type { Launcher } from "../core/spawn.ts";
 import type { Listener } from "../http/listen.ts";
@@ -19,6 +20,8 @@ import type { RunList } from "./run-list.ts";
 export interface Services {
   /** The folder of the buckets. */
   root: string;
+  /** What makes a folder in it a bucket. */
+  labels: LabelFile;
   supervisor: Supervisor;
   /** The starts that wait for their bucket. */
   lines: Lines;
@@ -54,6 +57,9 @@ type Definition<Q extends QueryFields, B, A> = Omit<Route<Context, Q, B>, "handl
   handle(call: A, context: Context): Promise<Answer>;
 };
 
+/** A route table in groups. */
+export type RouteGroups = Readonly<Record<string, readonly ServerRoute[]>>;
+
 /** Lets the types of a route's query and body follow from its shapes. */
 export function route<Q extends QueryFields, B>(definition: Definition<Q, B, Call<Q, B>>): ServerRoute {
   return { ...definition, handle: permitted(definition) } as unknown as ServerRoute;
@@ -72,7 +78,7 @@ export function bucketRoute<Q extends QueryFields, B>(definition: Definition<Q, 
     path: `/api/buckets/{bucket_id}${definition.path}`,
     failures: ["bucket_not_found", ...(definition.failures ?? [])],
     async handle(call: Call<Q, B>, context: Context) {
-      const bucket = findBucket(context.root, call.params.bucket_id ?? "");
+      const bucket = findBucket(context.root, call.params.bucket_id ?? "", context.labels);
       return handle({ ...call, bucket }, context);
     },
   } as unknown as ServerRoute;

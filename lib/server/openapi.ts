@@ -1,10 +1,10 @@
-import { VERIFY_PATH } from "../auth/guard.ts";
-import { SESSION_COOKIE, TOTP_COOKIE } from "../auth/session.ts";
+import { SESSION_PATH, VERIFY_PATH } from "../auth/guard.ts";
+import { EARLIER_COOKIE, SESSION_COOKIE, TOTP_COOKIE } from "../auth/session.ts";
 import type { FailureCode } from "../core/errors.ts";
 import type { Schema } from "../core/shape.ts";
 import { HTTP_STATUS } from "../http/message.ts";
 import type { QueryFields } from "../http/router.ts";
-import type { ServerRoute } from "./context.ts";
+import type { RouteGroups, ServerRoute } from "./context.ts";
 import { ruleOf } from "./people/permission.ts";
 import { COMPONENTS, component } from "./routes/shapes.ts";
 
@@ -13,6 +13,8 @@ const PARAMETERS: Readonly<Record<string, [description: string, example: string]
   token: ["The token: its name or its id", "ada"],
   session_id: ["The session", "q7Zr3mUe1Qm0yDq0b4Xv5A"],
   bucket_id: ["The bucket: a UUID", "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70"],
+  env_id: ["The environment: a UUID", "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70"],
+  host: ["The host of the worker, as workers.json writes it", "10.0.0.1"],
   start_key: ["The Idempotency-Key of the start", "deploy-2026-01-31-a"],
   run_id: ["The run: a UUID", "0198f3a2-7b44-7c02-8e11-2a9d4c6b8f10"],
   revision_id: ["The revision: a UUID", "0198f3a2-6d10-7f25-a3b7-5c8e9f0a1b2c"],
@@ -29,46 +31,72 @@ const SECOND_FACTORS = [{}, { totp_session: [] }, { totp_code: [] }];
 /** The second factor is needed only where the server has TOTP, and never to verify a code. */
 const SECURITY = SECOND_FACTORS.flatMap((second) => FIRST_FACTORS.map((first) => ({ ...first, ...second })));
 
+const BEARER = { type: "http", scheme: "bearer", description: "The API token" };
+
+/** What a description says of the whole server: its name, and the ways to sign in. */
+interface ApiAbout {
+  title: string;
+  security: readonly Schema[];
+  schemes: Readonly<Record<string, Schema>>;
+  /** One token with all rights and nothing beside it: no role can be too small, and there is no TOTP. */
+  isPlain: boolean;
+}
+
+const PRESENT: ApiAbout = {
+  title: "ops control plane",
+  security: SECURITY,
+  schemes: {
+    bearer: BEARER,
+    session: sessionScheme(SESSION_COOKIE, `POST ${SESSION_PATH}`),
+    totp_session: {
+      type: "apiKey",
+      in: "cookie",
+      name: TOTP_COOKIE,
+      description: `Set by POST ${VERIFY_PATH}. Needed on a server with TOTP, or else the next.`,
+    },
+    totp_code: {
+      type: "apiKey",
+      in: "header",
+      name: "X-Ops-TOTP",
+      description: "A fresh code of 6 digits, good for one request. It decides where there is the cookie too.",
+    },
+  },
+  isPlain: false,
+};
+
+/** What the description of the earlier variant says. */
+export const EARLIER_ABOUT: ApiAbout = {
+  title: "ops serve, the earlier variant",
+  security: FIRST_FACTORS,
+  schemes: { bearer: BEARER, session: sessionScheme(EARLIER_COOKIE, "POST /signin") },
+  isPlain: true,
+};
+
+function sessionScheme(name: string, setBy: string): Schema {
+  const description = `Set by ${setBy}. Changes also need the Origin of this server and X-Ops-CSRF: 1.`;
+  return { type: "apiKey", in: "cookie", name, description };
+}
+
 /** The OpenAPI 3.1 description of a route table, by the shapes that requests are checked with. Its groups are tags. */
-export function openApiDocument(groups: Readonly<Record<string, readonly ServerRoute[]>>): object {
+export function openApiDocument(groups: RouteGroups, about: ApiAbout = PRESENT): object {
   const paths: Record<string, Record<string, unknown>> = {};
   for (const [tag, routes] of Object.entries(groups))
     for (const route of routes) {
       const path = route.path.replace("*}", "}");
       paths[path] ??= {};
-      (paths[path] as Record<string, unknown>)[route.method.toLowerCase()] = operation(route, tag);
+      (paths[path] as Record<string, unknown>)[route.method.toLowerCase()] = operation(route, tag, about);
     }
   return {
     openapi: "3.1.0",
     info: {
-      title: "ops control plane",
+      title: about.title,
       version: "1",
       description: "Every answer carries X-Request-Id. Times are RFC 3339 UTC, sizes bytes, durations milliseconds.",
     },
-    security: SECURITY,
+    security: about.security,
     paths,
     components: {
-      securitySchemes: {
-        bearer: { type: "http", scheme: "bearer", description: "The API token" },
-        session: {
-          type: "apiKey",
-          in: "cookie",
-          name: SESSION_COOKIE,
-          description: "Set by POST /api/auth/session. Changes also need the Origin of this server and X-Ops-CSRF: 1.",
-        },
-        totp_session: {
-          type: "apiKey",
-          in: "cookie",
-          name: TOTP_COOKIE,
-          description: `Set by POST ${VERIFY_PATH}. Needed on a server with TOTP, or else the next.`,
-        },
-        totp_code: {
-          type: "apiKey",
-          in: "header",
-          name: "X-Ops-TOTP",
-          description: "A fresh code of 6 digits, good for one request. It decides where there is the cookie too.",
-        },
-      },
+      securitySchemes: about.schemes,
       schemas: Object.fromEntries(Object.entries(COMPONENTS).map(([name, shape]) => [name, shape.schema])),
       examples: Object.fromEntries(Object.keys(HTTP_STATUS).map((code) => [code, failureExample(code)])),
     },
@@ -131,27 +159,27 @@ function commandLine({ method, path }: ServerRoute): string | undefined {
   return undefined;
 }
 
-function operation(route: ServerRoute, tag: string): Schema {
+function operation(route: ServerRoute, tag: string, about: ApiAbout): Schema {
   const named = [...namedParameters("query", route.query), ...namedParameters("header", route.headers)];
   const parameters = [...pathParameters(route), ...named, ...(route.answer.ranges ? DOWNLOAD_PARAMETERS : [])];
   return {
     operationId: operationId(route),
     tags: [tag],
     summary: route.summary,
-    description: [route.description, roleText(route)].filter(Boolean).join(" "),
-    "x-ops-role": ruleOf(route.role).role,
+    ...(about.isPlain ? { description: route.description } : roleOf(route)),
     ...(parameters.length > 0 && { parameters }),
     ...requestBody(route),
     "x-command": commandLine(route),
-    responses: { [route.answer.status]: success(route), ...partial(route), ...failures(route) },
+    responses: { [route.answer.status]: success(route), ...partial(route), ...failures(route, about) },
   };
 }
 
-/** What the column `role` says, in words. */
-function roleText({ role: needs }: ServerRoute): string {
+/** What the column `role` says, in words and for programs. */
+function roleOf({ description, role: needs }: ServerRoute): Schema {
   const { role, or, everywhere } = ruleOf(needs);
   const lesser = or ? `; \`${or.role}\` is enough ${or.says}` : "";
-  return `Needs the role \`${role}\`${lesser}${everywhere ? ", and a token of all buckets" : ""}.`;
+  const text = `Needs the role \`${role}\`${lesser}${everywhere ? ", and a token of all buckets" : ""}.`;
+  return { description: [description, text].filter(Boolean).join(" "), "x-ops-role": role };
 }
 
 function failureExample(code: string): Schema {
@@ -226,9 +254,9 @@ function partial({ answer: { type = "", ranges } }: ServerRoute): Schema {
   };
 }
 
-function failures(route: ServerRoute): Schema {
+function failures(route: ServerRoute, about: ApiAbout): Schema {
   const byStatus = new Map<number, FailureCode[]>();
-  for (const code of new Set([...commonFailures(route), ...(route.failures ?? [])])) {
+  for (const code of new Set([...commonFailures(route, about), ...(route.failures ?? [])])) {
     const status = HTTP_STATUS[code] ?? 500;
     byStatus.set(status, [...(byStatus.get(status) ?? []), code]);
   }
@@ -241,13 +269,13 @@ function failures(route: ServerRoute): Schema {
 }
 
 /** The failures of the checks before the handlers. */
-function commonFailures({ method, path, role, body, answer }: ServerRoute): FailureCode[] {
-  const isForAll = role === "read" && !path.startsWith(BUCKET_PREFIX);
+function commonFailures({ method, path, role, body, answer }: ServerRoute, { isPlain }: ApiAbout): FailureCode[] {
+  const isForAll = isPlain || (role === "read" && !path.startsWith(BUCKET_PREFIX));
   return [
     "invalid_request",
     "unauthorized",
     ...(method === "GET" ? [] : (["csrf_failed"] as const)),
-    ...(path === VERIFY_PATH ? [] : (["totp_required"] as const)),
+    ...(path === VERIFY_PATH || isPlain ? [] : (["totp_required"] as const)),
     ...(isForAll ? [] : (["forbidden"] as const)),
     ...(body ? (["payload_too_large", "unsupported_media_type"] as const) : []),
     ...(answer.ranges ? (["range_not_satisfiable"] as const) : []),

@@ -1,6 +1,7 @@
 import { createHash, createHmac, type Hash } from "node:crypto";
 import { busyFailure, heldBy } from "../bucket/base/lock.ts";
 import { loadKvKey } from "../bucket/kv/kv-access.ts";
+import { sealingKey } from "../codec/crypto/seal.ts";
 import { sleep } from "../core/async.ts";
 import { Failure } from "../core/errors.ts";
 import { described, integer, isNote, optional, type Report, refined, type Shape, string, withExample } from "../core/shape.ts";
@@ -117,9 +118,8 @@ class Start {
     try {
       // Whoever gave the place up has been told that nothing starts.
       if (place?.leave() === false) throw busyFailure();
-      const params = await this.#params(reservation.runId);
-      // An upload takes long enough for a token to be revoked.
       requireGoingOn(identity);
+      const params = await this.#params(reservation.runId);
       const start_key = key === undefined ? undefined : { key, sum: await this.#sum() };
       taken = await approvals.take(bucket, { kind: this.#kind, params, runId: reservation.runId, by: identity }, this.#asked);
       await this.#preparation.apply?.(params);
@@ -224,19 +224,19 @@ class Start {
     const { "Idempotency-Key": _, "Ops-Wait": __, ...said } = headers as Record<string, unknown>;
     const { name, via } = this.#context.identity;
     const asked = [request.method, request.path, query, said, body ?? (await this.#body.sum()), via, name];
-    const secret = this.#kind === "run_command" ? await loadKvKey(bucket.layout) : "";
+    const secret = this.#kind === "run_command" ? sealingKey(await loadKvKey(bucket.layout)) : "";
     return createHmac("sha256", secret).update(JSON.stringify(asked)).digest("hex");
   }
 }
 
 /** Failures that a start of the line waits out. A start whose client has left keeps its place, too. */
 function mayPass(error: unknown): boolean {
-  return error instanceof Failure && ["bucket_busy", "database_busy", "cancelled"].includes(error.code);
+  return error instanceof Failure && ["bucket_busy", "busy", "database_busy", "cancelled"].includes(error.code);
 }
 
 /** The failure with the place in line among its details. */
 function withPosition(error: unknown, { position }: Hold): unknown {
-  if (!(error instanceof Failure) || error.code !== "bucket_busy") return error;
+  if (!(error instanceof Failure && ["bucket_busy", "busy"].includes(error.code))) return error;
   return new Failure(error.code, error.message, {
     details: { ...(error.details as object | undefined), position },
     cause: error,

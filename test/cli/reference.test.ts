@@ -21,6 +21,7 @@ const NO_JSON: Readonly<Record<string, string>> = {
   completion: "a script",
   "kv export": "JSON lines",
   schema: "JSON",
+  serve: "its log",
   server: "its log, see --log-format",
 };
 

@@ -10,6 +10,8 @@ import type { HttpRequest } from "../../lib/http/message.ts";
 import { findRoute } from "../../lib/http/router.ts";
 import { startServer } from "../../lib/server/app.ts";
 import type { ServerConfig } from "../../lib/server/config.ts";
+import type { ServerRoute } from "../../lib/server/context.ts";
+import { EARLIER_ROUTES } from "../../lib/server/earlier/table.ts";
 import { component } from "../../lib/server/routes/shapes.ts";
 import { ROUTES } from "../../lib/server/routes/table.ts";
 import { send } from "./http.ts";
@@ -128,7 +130,7 @@ export class TestServer {
     const text = await response.text();
     const isJson = response.headers.get("content-type")?.startsWith("application/json") === true;
     const reply = { status: response.status, headers: response.headers, text, body: isJson ? JSON.parse(text) : null };
-    assertPromised(method, target, reply);
+    assertPromised(this.#config.earlier ? EARLIER_ROUTES : ROUTES, method, target, reply);
     return reply;
   }
 
@@ -152,8 +154,10 @@ export class TestServer {
     fields: { id?: string; project?: string; name?: string } = {},
   ): Promise<{ id: string; path: string; folder: string }> {
     const initialise = async (dir: string, bucketId: string) => void (await initBucket(dir, { bucketId, source: false }));
-    const { id } = await createBucket(this.root, { project: "p", name: "n", ...fields }, initialise);
-    return { id, path: `/api/buckets/${id}`, folder: path.join(this.root, id) };
+    const { earlier } = this.#config;
+    const labels = earlier ? "env.json" : "bucket.json";
+    const { id } = await createBucket(this.root, { project: "p", name: "n", ...fields }, initialise, labels);
+    return { id, path: `/api/${earlier ? "envs" : "buckets"}/${id}`, folder: path.join(this.root, id) };
   }
 
   /** Waits until a run has ended; answers it. */
@@ -176,13 +180,13 @@ export class TestServer {
 }
 
 /** Every answer is what the route table says of it: a failure in the one form, or the route's own shape. */
-function assertPromised(method: string, target: string, reply: Reply): void {
+function assertPromised(routes: readonly ServerRoute[], method: string, target: string, reply: Reply): void {
   for (const name of ["content-security-policy", "x-frame-options", "x-content-type-options", "referrer-policy"])
     assert.ok(reply.headers.has(name), `${method} ${target} lacks ${name}`);
   if (reply.status >= 400) assertShape(component("Error"), reply, `${method} ${target}`);
   const [targetPath = ""] = target.split("?");
   if (reply.status >= 400 || !targetPath.startsWith("/api/")) return;
-  const { route } = findRoute(ROUTES, { method, path: targetPath, query: "" } as HttpRequest);
+  const { route } = findRoute(routes, { method, path: targetPath, query: "" } as HttpRequest);
   const also = route.answer.ranges ? [206, 304] : [];
   assert.ok([route.answer.status, ...also].includes(reply.status), `${method} ${target}: ${reply.status}`);
   if (route.answer.shape) assertShape(route.answer.shape, reply, `${method} ${target}`);

@@ -70,7 +70,8 @@ export type Tally = Record<
   | "tolerated"
   | "planned"
   | "controlled"
-  | "settled",
+  | "settled"
+  | "adopted",
   number
 >;
 
@@ -79,6 +80,8 @@ interface Course {
   force: boolean;
   /** Nothing is to be started or restarted. */
   syncOnly: boolean;
+  /** What lies on the workers is taken over, and nothing else is done. */
+  adopt: boolean;
   /** Without it: all. */
   jobs?: string[];
   /** After so many steps; -1: never. */
@@ -89,7 +92,7 @@ interface Course {
   down: readonly string[];
 }
 
-const QUIET: Course = { force: false, syncOnly: false, killAt: -1, cancelAt: -1, downAt: -1, down: [] };
+const QUIET: Course = { force: false, syncOnly: false, adopt: false, killAt: -1, cancelAt: -1, downAt: -1, down: [] };
 const VERBS = ["start ", "restart ", "reload "];
 
 /**
@@ -110,6 +113,7 @@ const VERBS = ["start ", "restart ", "reload "];
  * - outcome: the last action on each allocation is noted with its outcome, which is `unknown` while the action goes on;
  * - job control: after any of these deploys, it starts, restarts and reloads only what a deploy has finished with;
  * - plan: files and targets are those of the plan, all of them where nothing went wrong;
+ * - adoption: what an earlier system has put on workers is taken over where it is equal, and nothing there is changed;
  * - convergence: a deploy that nothing disturbs succeeds, and the next one has nothing to do.
  */
 export class SimulatedDeploys {
@@ -145,6 +149,8 @@ export class SimulatedDeploys {
   #sick: { job: string; worker: string | undefined } | undefined;
   #ended: DeployResult | undefined;
   #isSyncOnly = false;
+  /** By place: the files that the last look was for. */
+  readonly #asked = new Map<string, FileDigests>();
   #failureRate = 0;
   #effects = 0;
   #violation: string | undefined;
@@ -193,12 +199,45 @@ export class SimulatedDeploys {
 
   /** Several disturbed deploys with changes between them, then one that nothing disturbs. */
   async #converge(seed: number): Promise<void> {
+    if (this.#chance(0.5)) await this.#adopts();
     for (let round = 0; round < 6; round++) {
       if (round > 0) changeBucket(this.#bucket, this.#random, `${seed}.${round}`);
       await this.#deploy(this.#disturbance());
       for (const job of this.#jobs) if (this.#chance(0.3)) await this.#controlJob(job);
     }
     await this.#settles();
+  }
+
+  /** Adopts what an earlier system has put on some workers, first with failures, cancels and kills; some of it differs. */
+  async #adopts(): Promise<void> {
+    await this.#begins({ ...QUIET, adopt: true });
+    const equal = new Set<string>();
+    for (const [place, files] of this.#asked) {
+      const [job = "", worker = ""] = place.split("@");
+      const { to } = this.#planned.get(place) as PlannedAllocation;
+      const [isThere, isOther] = [this.#chance(0.8), this.#chance(0.2)];
+      if (!isThere) continue;
+      const tree = isOther ? "other" : (to.hash ?? "");
+      const there = { files: isOther ? { ...files, conf: "644:other" } : files, version: to.version };
+      Object.assign(this.#service({ job, worker }), { ...there, tree, running: tree, isHealthy: true, starts: 1 });
+      // What shows the sequence differs once that was raised.
+      if (!isOther && job !== SHOWS_SEQUENCE) equal.add(place);
+    }
+    const before = structuredClone(this.#services);
+    await this.#deploy({ ...this.#disturbance(), force: false, adopt: true });
+    this.#calm();
+    assert.equal(await this.#deploy({ ...QUIET, adopt: true }), "succeeded");
+    const touched = ({ excuses: _, ...service }: Service) => service;
+    for (const [place, service] of before)
+      assert.deepEqual(touched(this.#services.get(place) as Service), touched(service), `adoption: ${place} has changed`);
+    for (const place of equal) assert.equal(this.#promotionOf(place).hash, this.#planned.get(place)?.to.hash, place);
+    this.tally.adopted += equal.size;
+    assert.equal(await this.#deploy(QUIET), "succeeded");
+    assert.deepEqual(
+      this.#acts.filter((act) => equal.has(act.place)),
+      [],
+      "adoption: a deploy finds nothing to do there",
+    );
   }
 
   /** Starts, restarts or reloads a job, with failures, cancels and kills. */
@@ -344,7 +383,7 @@ export class SimulatedDeploys {
     const count = this.#pick([0, 0, 0, 1, 1, 2, 3]);
     const down = Array.from({ length: count }, () => this.#pick(SIMULATED));
     const downAt = this.#pick([0, Math.floor(this.#random() * 80)]);
-    return { force, syncOnly: false, killAt: end === "kill" ? at : -1, cancelAt: end === "cancel" ? at : -1, downAt, down };
+    return { ...QUIET, force, killAt: end === "kill" ? at : -1, cancelAt: end === "cancel" ? at : -1, downAt, down };
   }
 
   async #settles(): Promise<void> {
@@ -387,7 +426,7 @@ export class SimulatedDeploys {
     const scope = deployScope(context, course.jobs);
     const fleet = new Fleet(context, catalogWorkers(context.db));
     let ended: { outcome: string; result: DeployResult } | undefined;
-    const options = { force: course.force, syncOnly: course.syncOnly };
+    const options = { force: course.force, syncOnly: course.syncOnly, adopt: course.adopt };
     const bound = isBound ? boundPlan(context.log, this.#plan) : undefined;
     void carryOutDeploy({ context, fleet, effects: this.#effectsOf(), scope, options, bound }).then(
       (result) => {
@@ -414,7 +453,7 @@ export class SimulatedDeploys {
       this.#down.clear();
     }
     this.#ended = ended.result;
-    this.#checkResult(ended.result, ended.outcome === "cancelled");
+    if (!course.adopt) this.#checkResult(ended.result, ended.outcome === "cancelled");
     return ended.outcome;
   }
 
@@ -428,7 +467,7 @@ export class SimulatedDeploys {
     return this.#plan.waves.some(({ jobs }) => jobs.some(({ outcome }) => outcome === "failed"));
   }
 
-  async #begins({ force, syncOnly, jobs }: Course): Promise<void> {
+  async #begins({ force, syncOnly, adopt, jobs }: Course): Promise<void> {
     for (const one of [this.#pending, this.#steps, this.#targets, this.#restored, this.#resumed]) one.clear();
     for (const one of [this.#passes, this.#lostBefore, this.#unhealthy, this.#lost, this.#unready]) one.clear();
     this.#acts = [];
@@ -442,7 +481,7 @@ export class SimulatedDeploys {
     const { db, layout, run } = context;
     await mkdir(runLayout(layout, run.id).folder, { recursive: true });
     const fleet = new Fleet(context, catalogWorkers(db));
-    const options = { force, syncOnly, withHooks: false };
+    const options = { force, syncOnly, adopt, withHooks: false };
     const effects = {
       hooks: async () => [],
       drift: async (worker: string, wanted: ReadonlyMap<string, FileDigests>) => this.#driftOn(worker, wanted),
@@ -540,6 +579,7 @@ export class SimulatedDeploys {
       reach: async () => {},
       syncWorker: (worker) => this.#begin({ what: `worker files of ${worker}`, worker, result: () => undefined }),
       stage: async () => {},
+      adopt: (place) => this.#begin({ ...this.#at("adopt", place), result: () => undefined }),
       drift: (worker, wanted) => {
         const [job = ""] = wanted.keys();
         return this.#begin({ ...this.#at("drift of", { job, worker }), result: () => this.#driftOn(worker, wanted) });
@@ -601,9 +641,11 @@ export class SimulatedDeploys {
   #driftOn(worker: string, wanted: ReadonlyMap<string, FileDigests>): Map<string, TreeDrift> {
     const states = { added: "extra", changed: "changed", removed: "missing" } as const;
     const drift = ([job, files]: [string, FileDigests]): [string, TreeDrift] => {
+      this.#asked.set(`${job}@${worker}`, files);
       const found = plannedFiles(files, this.#service({ job, worker }).files).map(({ path, change, to }) => ({
         path,
         state: states[change],
+        mode: null,
         hasOtherContent: false,
         sha256: change === "changed" ? (to?.split(":")[1] ?? null) : null,
       }));
@@ -967,5 +1009,5 @@ function keyOf({ job, worker }: Place): string {
 
 function emptyTally(): Tally {
   const counts = { deploys: 0, kills: 0, cancels: 0, failures: 0, targets: 0, lost: 0 };
-  return { ...counts, restored: 0, tolerated: 0, planned: 0, controlled: 0, settled: 0 };
+  return { ...counts, restored: 0, tolerated: 0, planned: 0, controlled: 0, settled: 0, adopted: 0 };
 }

@@ -115,7 +115,7 @@ export function checkWithinPlan(plan: DeployPlan, done: CarriedOut, isSequenceSh
 }
 
 function targetOf(place: string, { action }: PlannedAllocation, { controlled }: CarriedOut): string | undefined {
-  if (action === "unknown" || !runsTarget(action)) return undefined;
+  if (action === "unknown" || action === "leave" || !runsTarget(action)) return undefined;
   return controlled.has(place.split("@")[0] as string) ? "job_control" : action;
 }
 

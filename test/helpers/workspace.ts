@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import type { TestContext } from "node:test";
-import { type Database, openDatabase } from "../../lib/bucket/base/database.ts";
+import { bucketIdOf, type Database, openDatabase } from "../../lib/bucket/base/database.ts";
 import { type Layout, layoutOf } from "../../lib/bucket/base/layout.ts";
 import { RunLog } from "../../lib/bucket/base/logs.ts";
 import { KvStore } from "../../lib/bucket/kv/kv.ts";
@@ -77,11 +77,17 @@ export interface TestBucket {
 
 /** Makes an initialised bucket with this workspace; without one it has no source at all. Gone after the test. */
 export async function makeBucket(t: Pick<TestContext, "after">, spec?: WorkspaceSpec): Promise<TestBucket> {
-  const dir = temporaryFolder(t);
-  const layout = layoutOf(dir);
-  const { bucketId } = await initBucket(dir, { source: false });
-  if (spec) makeWorkspace(dir, spec);
+  const layout = layoutOf(temporaryFolder(t));
+  await initBucket(layout.root, { source: false });
+  if (spec) makeWorkspace(layout.root, spec);
+  return await testBucketIn(t, layout);
+}
+
+/** An initialised bucket that there is, with its key as it is now. */
+export async function testBucketIn(t: Pick<TestContext, "after">, layout: Layout): Promise<TestBucket> {
+  const dir = layout.root;
   const db = openDatabase(layout.database);
+  const bucketId = bucketIdOf(db);
   t.after(() => db.close());
   const key = await loadKvKey(layout);
   const activity: string[] = [];

@@ -12,6 +12,8 @@ export const ACTIONS = {
   start: "first start",
   sync: "files only",
   promote: "version only",
+  adopt: "adopted",
+  leave: "left alone",
   unknown: "not known yet",
 };
 
@@ -25,7 +27,7 @@ export function planOf({ result }) {
   const jobs = result.waves.flatMap(({ seq, jobs: own }) =>
     own.map((job) => ({ ...job, wave: seq, changing: job.allocations.filter(isChange) })),
   );
-  const changing = jobs.flatMap((job) => job.changing);
+  const changing = jobs.flatMap((job) => job.changing).filter(({ action }) => action !== "leave");
   const names = [...changing, ...result.reconcile].map(({ worker }) => worker);
   const { reconcile, unreachable } = result;
   return { jobs, changes: names.length, workers: new Set(names).size, reconcile, unreachable };

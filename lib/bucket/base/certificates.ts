@@ -138,7 +138,10 @@ const CERTIFICATE = {
     job: column.plain<string>("job"),
     worker: column.plain<string>("worker_ip"),
     name: column.plain<string>("name"),
-    /** Stands for everything that the certificate was made from. Where that differs, a new certificate is issued. */
+    /**
+     * Stands for everything that the certificate was made from: {@link REQUEST} and a SHA-256. Where that differs, a new
+     * certificate is issued. Earlier versions have stored an HMAC under kv.key.
+     */
     request: column.plain<string>("request"),
     commonName: column.plain<string>("common_name"),
     /** From when on operators should know of the end. Times are milliseconds since 1970, whole seconds. */
@@ -146,6 +149,14 @@ const CERTIFICATE = {
     notAfter: secondsColumn("not_after"),
   },
 };
+
+/** How the request of a job's certificate begins. */
+export const REQUEST = "sha256:";
+
+/** True where a build of an earlier version has stored the requests of certificates, which hold only for its kv.key. */
+export function hasEarlierRequests(db: Database): boolean {
+  return db.get("SELECT 1 FROM job_certs WHERE job <> '' AND request NOT LIKE ?", `${REQUEST}%`) !== undefined;
+}
 
 /** A certificate of the last build. */
 export type IssuedCert = RecordOf<typeof CERTIFICATE>;

@@ -9,13 +9,16 @@ export const SOURCE_PATHS = ["ops.conf", "workspace", "templates"] as const;
 /** Folders that are never part of a source: skipped when a build indexes files and when a push packs them. */
 export const SKIPPED_FOLDERS: ReadonlySet<string> = new Set([".venv", "venv", "node_modules", "__pycache__"]);
 
+/** The file of project and name that makes a folder below a server root a bucket, or an environment of the earlier variant. */
+export type LabelFile = "bucket.json" | "env.json";
+
 /** The paths of the bucket in `root`, which must be absolute. */
-export function layoutOf(root: string) {
+export function layoutOf(root: string, labels: LabelFile = "bucket.json") {
   const at = (...parts: string[]) => path.join(root, ...parts);
   return {
     root,
     /** `project` and `name`; only below a server root. */
-    bucketJson: at("bucket.json"),
+    bucketJson: at(labels),
     opsConf: at("ops.conf"),
     workspace: at("workspace"),
     templates: at("templates"),
@@ -31,14 +34,7 @@ export function layoutOf(root: string) {
     takeover: at("data", "takeover.db"),
     logs: at("logs"),
     runs: at("logs", "runs"),
-    secrets: at("secrets"),
-    kvKey: at("secrets", "kv.key"),
-    caCertificate: at("secrets", "ca.crt"),
-    caKey: at("secrets", "ca.key"),
-    /** Both of them together, until each has its file. */
-    caPending: at("secrets", "ca.new"),
-    /** What the two become, and how far a rotation of the CA is. */
-    caChange: at("secrets", "ca.change"),
+    ...secretsOf(at),
     ssh: at(".ssh"),
     knownHosts: at(".ssh", "known_hosts"),
     tmp: at("tmp"),
@@ -58,6 +54,23 @@ export function layoutOf(root: string) {
     snapshots: at(".ops", "snapshots"),
     /** What was unpacked for a restore. */
     restores: at(".ops", "restores"),
+  };
+}
+
+/** The keys of a bucket. */
+function secretsOf(at: (...parts: string[]) => string) {
+  return {
+    secrets: at("secrets"),
+    kvKey: at("secrets", "kv.key"),
+    /** While the key is changed: the next one until it seals, then the one before until nothing is sealed with it. */
+    kvKeyNew: at("secrets", "kv.key.new"),
+    kvKeyOld: at("secrets", "kv.key.old"),
+    caCertificate: at("secrets", "ca.crt"),
+    caKey: at("secrets", "ca.key"),
+    /** Both of them together, until each has its file. */
+    caPending: at("secrets", "ca.new"),
+    /** What the two become, and how far a rotation of the CA is. */
+    caChange: at("secrets", "ca.change"),
   };
 }
 

@@ -94,6 +94,12 @@ export class Problems {
     };
   }
 
+  /** The sentence of the first error without its code, which is for builds; null where there is no error. */
+  sentence(): string | null {
+    const [first] = this.errors;
+    return first ? sentenceOf({ file: first.file, path: first.path, message: first.message }) : null;
+  }
+
   /** Throws one failure when there are errors: code and sentence of the first, all of them in its details. */
   throwIfAny(): void {
     const [first] = this.errors;

@@ -133,6 +133,18 @@ export function recordSynced(db: Database, job: string, synced: readonly SyncedT
 }
 
 /**
+ * Records a tree that ops has not brought, for an allocation that nothing is known of, as one that was synced. To be
+ * called in the transaction that promotes it: until then the allocation stays unknown.
+ */
+export function recordFound(db: Database, job: string, { id, hash, files, updateSeq }: SyncedTree): void {
+  db.run(
+    `INSERT INTO hash (namespace, key, current_hash, previous_hash, current_files, previous_files, current_version, update_seq)
+     VALUES (?, ?, ?, '', ?, '', '', ?)`,
+    ...[namespaceOf(job), id, hash, JSON.stringify(files), updateSeq],
+  );
+}
+
+/**
  * Makes the synced tree and the given version the promoted ones. Where they differ from what was promoted before, that
  * stays known. `pending` means that a gate has to follow; without a gate the outcome of the last one stays.
  */

@@ -59,6 +59,8 @@ export interface StagedFile extends CatalogFile {
   isSecret: boolean;
   /** The secrets that it was rendered with. */
   secrets?: readonly string[];
+  /** The ids and numbers in it that only this bucket has: fields of the dot and keys; see {@link OWN_FIELDS}. */
+  own?: readonly string[];
 }
 
 /** All files of one allocation, with the hash that tells whether anything about them changed. */
@@ -68,6 +70,10 @@ export interface StagedTree {
   /** Path to a digest of mode and content. */
   digests: Record<string, string>;
 }
+
+/** The fields of the dot, and the keys, that are other ones in another bucket, also where all else is the same. */
+const OWN_FIELDS = ["AllocationID", "WorkerID", "UpdateSeq"] as const;
+const OWN_KEY = /^(worker_id|job_id|.+_label_id)$/;
 
 /** Refuses text that is not UTF-8, instead of changing it. */
 const STRICT_UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
@@ -142,14 +148,28 @@ function stageFiles(
 
 function render(file: CatalogFile, { fields, kv, ...rest }: Staging, secretMode: number): StagedFile {
   const access = templateAccess(kv, { job: fields.Job, worker: fields.WorkerIP, ...rest }, true);
-  const dot = { ...fields, UpdateSeq: BigInt(fields.UpdateSeq) };
+  const dot = notingOwn({ ...fields, UpdateSeq: BigInt(fields.UpdateSeq) }, access.own);
   const content = Buffer.from(renderText(file, dot, access, `job ${fields.Job} on ${fields.WorkerIP}`));
   const path = file.path.slice(0, -TEMPLATE_SUFFIX.length);
-  const staged = { path, mode: file.mode, sha256: hash("sha256", content), content, isSecret: access.readSecret };
+  const own = access.own.size > 0 ? { own: [...access.own].sort() } : {};
+  const staged = { path, mode: file.mode, sha256: hash("sha256", content), content, isSecret: access.readSecret, ...own };
   if (!access.readSecret) return staged;
   // Whoever may read the file may execute it too if its owner may.
   const executable = (file.mode & 0o100) === 0 ? 0 : (secretMode & 0o444) >> 2;
   return { ...staged, mode: secretMode | executable, secrets: [...access.secrets] };
+}
+
+/** The dot, which notes each of {@link OWN_FIELDS} that a template reads. */
+function notingOwn(dot: TemplateStruct, noted: Set<string>): TemplateStruct {
+  for (const name of OWN_FIELDS) {
+    const value = dot[name] as TemplateStruct[string];
+    const get = () => {
+      noted.add(`.${name}`);
+      return value;
+    };
+    Object.defineProperty(dot, name, { enumerable: true, get });
+  }
+  return dot;
 }
 
 /**
@@ -187,6 +207,8 @@ interface TemplateAccess {
   readSecret: boolean;
   /** The values of the secrets that were told. */
   secrets: Set<string>;
+  /** See {@link StagedFile}. */
+  own: Set<string>;
   /** The template ended because a key is missing. */
   missesKey: boolean;
 }
@@ -206,6 +228,7 @@ function templateAccess(
     const full = allowed(namespace);
     if (isPrivateKey(full, key)) throw new Error(`a private key is no value: use the file ${key}`);
     const value = kv.get(full, key);
+    if (OWN_KEY.test(key) && full.startsWith("ops/")) access.own.add(key);
     if (!isSecretNamespace(full)) return value;
     access.readSecret = true;
     if (value) access.secrets.add(value);
@@ -239,7 +262,7 @@ function templateAccess(
       }
     }),
   };
-  const access: TemplateAccess = { functions, readSecret: false, secrets: new Set(), missesKey: false };
+  const access: TemplateAccess = { functions, readSecret: false, secrets: new Set(), own: new Set(), missesKey: false };
   return access;
 }
 

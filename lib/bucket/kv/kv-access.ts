@@ -1,5 +1,6 @@
 import { createHmac, hkdfSync, randomBytes } from "node:crypto";
-import { unseal, unsealedLength, unsealPieces } from "../../codec/crypto/seal.ts";
+import path from "node:path";
+import { type SealKey, sealingKey, unseal, unsealedLength, unsealPieces } from "../../codec/crypto/seal.ts";
 import { Failure } from "../../core/errors.ts";
 import { createExclusive, readBounded } from "../../core/files.ts";
 import { digestOf, sealedPieces } from "../base/contents.ts";
@@ -126,25 +127,34 @@ export const BUCKET_FUNCTIONS = ["get", "getOptional", "getSecret", "keys", "scr
 
 const KV_KEY_BYTES = 32;
 
-/** Reads the key that secrets are sealed with: `secrets/kv.key`, 32 raw bytes. Throws where it is missing or broken. */
-export async function loadKvKey(layout: Layout): Promise<Buffer> {
-  const key = await readBounded(layout.kvKey, 1024);
+/**
+ * Reads the key that secrets are sealed with: `secrets/kv.key`, 32 raw bytes; while it is changed, the key before it opens
+ * too. Throws where it is missing or broken.
+ */
+export async function loadKvKey(layout: Layout): Promise<SealKey> {
+  const [key, old] = [await readKvKey(layout.kvKey), await readKvKey(layout.kvKeyOld)];
   if (!key) throw new Failure("bucket_not_initialized", "Cannot read secrets/kv.key: there is none; run `ops init`");
-  if (key.length !== KV_KEY_BYTES)
-    throw new Failure("failed", `Cannot read secrets/kv.key: it has ${key.length} bytes instead of ${KV_KEY_BYTES}`);
-  return key;
+  return old ? [key, old] : key;
 }
 
-/** Makes the key where there is none, readable by its owner only; never replaces one. */
-export async function createKvKey(layout: Layout): Promise<void> {
-  await createExclusive(layout.kvKey, randomBytes(KV_KEY_BYTES));
+/** A key in a file of `secrets/`; undefined where there is none. Throws `failed` for one of another length. */
+export async function readKvKey(file: string): Promise<Buffer | undefined> {
+  const key = await readBounded(file, 1024);
+  if (!key || key.length === KV_KEY_BYTES) return key;
+  const found = `it has ${key.length} bytes instead of ${KV_KEY_BYTES}`;
+  throw new Failure("failed", `Cannot read secrets/${path.basename(file)}: ${found}`);
+}
+
+/** Makes a key where there is none, readable by its owner only; never replaces one. */
+export async function createKvKey(file: string): Promise<void> {
+  await createExclusive(file, randomBytes(KV_KEY_BYTES));
 }
 
 const PURPOSE = "ops fingerprints of secrets";
 const SHOWN_LENGTH = 12;
 
 /** The text that was sealed; undefined where the key does not open it. */
-export function tryUnseal(kvKey: Buffer, namespace: string, name: string, sealed: string): string | undefined {
+export function tryUnseal(kvKey: SealKey, namespace: string, name: string, sealed: string): string | undefined {
   try {
     return unseal(kvKey, namespace, name, sealed);
   } catch {
@@ -166,7 +176,7 @@ export const noFingerprint: Fingerprint = () => "";
 export async function fingerprintsOf(layout: Layout): Promise<Fingerprint> {
   const kvKey = await loadKvKey(layout).catch(() => undefined);
   if (!kvKey) return noFingerprint;
-  const hmacKey = Buffer.from(hkdfSync("sha256", kvKey, "", PURPOSE, KV_KEY_BYTES));
+  const hmacKey = Buffer.from(hkdfSync("sha256", sealingKey(kvKey), "", PURPOSE, KV_KEY_BYTES));
   return (namespace, key, sealed) => {
     const value = tryUnseal(kvKey, namespace, key, sealed);
     return value === undefined ? "" : createHmac("sha256", hmacKey).update(value).digest("hex").slice(0, SHOWN_LENGTH);
@@ -186,7 +196,7 @@ type SealedRow = [sha256: string, bytes: number, content: Uint8Array | null];
  * Opens everything that is sealed with `secrets/kv.key`, the newest version of each value and the kept contents of
  * files. Answers how many there are, and which of them (`<namespace> <key>`) the key does not open, never a value.
  */
-export function sealedValues(db: Database, key: Buffer): { sealed: number; unreadable: string[] } {
+export function sealedValues(db: Database, key: SealKey): { sealed: number; unreadable: string[] } {
   const values = db.tuples<[namespace: string, key: string, value: string]>(NEWEST_SECRETS);
   const contents = db.tuples<SealedRow>(SEALED_ROWS);
   const all = values.filter(([namespace, name]) => isSealed(namespace, name));
@@ -197,7 +207,7 @@ export function sealedValues(db: Database, key: Buffer): { sealed: number; unrea
   return { sealed: all.length + contents.length, unreadable: unreadable.map(([namespace, name]) => `${namespace} ${name}`) };
 }
 
-function opens(db: Database, key: Buffer, [sha256, bytes, content]: SealedRow): boolean {
+function opens(db: Database, key: SealKey, [sha256, bytes, content]: SealedRow): boolean {
   if (content !== null) return tryUnseal(key, SEALED_CONTENTS, sha256, Buffer.from(content).toString()) !== undefined;
   const sealed = () => sealedPieces(db.contents, sha256, bytes);
   const pieces = () => unsealPieces(key, [SEALED_CONTENTS, sha256], sealed(), unsealedLength(bytes));

@@ -1,4 +1,4 @@
-import { seal, sealPieces, unseal, unsealPieces } from "../../codec/crypto/seal.ts";
+import { type SealKey, seal, sealPieces, unseal, unsealPieces } from "../../codec/crypto/seal.ts";
 import type { Database } from "../base/database.ts";
 import { allocationsRange, isOfJob, isSealed, isSecretNamespace, jobOfAllocation, tryUnseal } from "./kv-access.ts";
 import { isSameList, KvRows, type KvValue, purgeVersions, type StoredEntry, textOfValue } from "./kv-rows.ts";
@@ -22,7 +22,7 @@ interface PendingEntry {
 export class KvStore {
   readonly #db: Database;
   readonly #rows: KvRows;
-  readonly #key: Buffer;
+  readonly #key: SealKey;
   readonly #now: () => number;
   /** What was read and what is not stored yet, by namespace and key. */
   readonly #stored = new Map<string, Map<string, StoredEntry>>();
@@ -31,7 +31,7 @@ export class KvStore {
   readonly #complete = new Set<string>();
 
   /** `now` answers milliseconds since 1970. */
-  constructor(db: Database, key: Buffer, now: () => number = Date.now) {
+  constructor(db: Database, key: SealKey, now: () => number = Date.now) {
     this.#db = db;
     this.#rows = new KvRows(db);
     this.#key = key;
@@ -44,6 +44,15 @@ export class KvStore {
     if (written) return written.value === undefined || this.#expired(written) ? undefined : textOfValue(written.value);
     const entry = this.#load(namespace).get(key);
     return entry && this.#alive(entry) ? this.#open(namespace, key, entry.value) : undefined;
+  }
+
+  /** True for a key that `get` would find, and whose value can be opened. */
+  has(namespace: string, key: string): boolean {
+    try {
+      return this.get(namespace, key) !== undefined;
+    } catch {
+      return false;
+    }
   }
 
   /** The stored version, ttl (seconds) and time of a key that `get` would find. */

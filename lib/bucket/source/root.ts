@@ -7,7 +7,7 @@ import { Failure, hasErrno, messageOf } from "../../core/errors.ts";
 import { exists, flushFolder, makePrivateFolder, readRegularSync, remove, writeAtomic } from "../../core/files.ts";
 import { faultPoint } from "../../core/self.ts";
 import { isObject, quote } from "../../core/shape.ts";
-import { type Layout, layoutOf } from "../base/layout.ts";
+import { type LabelFile, type Layout, layoutOf } from "../base/layout.ts";
 import { acquireLock, type BucketLock, type LockPlace } from "../base/lock.ts";
 import { flushTree } from "./swap.ts";
 
@@ -28,11 +28,11 @@ const OTHERS_WRITE = 0o002;
 const BUCKET_JSON_BYTES = 64 * 1024;
 
 /**
- * Refuses (`usage`) a root that is no folder, that others may write, or that is itself a bucket (control-plane.md, Server
- * root layout 2).
+ * Refuses (`usage`) a root that is no folder, that others may write, that is itself a bucket (control-plane.md, Server
+ * root layout 2), or that holds what the other variant of the server works with.
  */
-export async function refuseUsedRoot(root: string): Promise<void> {
-  for (const sign of ["ops.conf", path.join("data", "ops.db"), "bucket.json"])
+export async function refuseUsedRoot(root: string, labels: LabelFile = "bucket.json"): Promise<void> {
+  for (const sign of ["ops.conf", path.join("data", "ops.db"), "bucket.json", "env.json"])
     if (await exists(path.join(root, sign)))
       throw new Failure("usage", `the root ${root} is itself a bucket: it contains ${sign}; give its parent folder`);
   try {
@@ -43,20 +43,29 @@ export async function refuseUsedRoot(root: string): Promise<void> {
   } catch (error) {
     if (error instanceof Failure) throw error;
     if (!hasErrno(error, "ENOENT")) throw new Failure("usage", `Cannot use the root: ${messageOf(error)}`);
+    return;
   }
+  const other = labels === "env.json" ? "bucket.json" : "env.json";
+  const [id] = await bucketIds(root, other);
+  if (id !== undefined) throw new Failure("usage", `the root ${root} holds ${OF_OTHER[other]}; the first one is ${id}`);
 }
+
+const OF_OTHER: Readonly<Record<LabelFile, string>> = {
+  "env.json": "environments: turn them into buckets with `ops server migrate <root>`, or serve them with `ops serve`",
+  "bucket.json": "buckets, as `ops server migrate` makes them of environments: serve them with `ops server`",
+};
 
 /**
  * Makes the root with its parents where it is missing, and takes it for this process until the lock is released. Throws
  * `failed`, with host and process, while another server has it. The lock of a dead server is taken over.
  */
-export async function takeRoot(root: string): Promise<BucketLock> {
+export async function takeRoot(root: string, advice = "give each server a root of its own"): Promise<BucketLock> {
   const place = serverLock(root);
   await makePrivateFolder(place.data);
   return await acquireLock(place, randomUUID(), "server").catch((error: unknown) => {
     if (!(error instanceof Failure && error.code === "bucket_busy")) throw error;
     const { holder = "another server is just taking it" } = (error.details ?? {}) as { holder?: string };
-    throw new Failure("failed", `Cannot serve ${root}: ${holder}; give each server a root of its own`);
+    throw new Failure("failed", `Cannot take the root ${root}: ${holder}; ${advice}`);
   });
 }
 
@@ -81,19 +90,18 @@ export async function prepareRoot(root: string): Promise<void> {
  * The ids of all buckets, sorted. Entries that are no folder, are not named by a UUID or lack bucket.json are not
  * buckets.
  */
-export async function bucketIds(root: string): Promise<string[]> {
+export async function bucketIds(root: string, labels: LabelFile = "bucket.json"): Promise<string[]> {
   const entries = await readdir(root, { withFileTypes: true });
   const names = entries.filter((entry) => entry.isDirectory() && isUuid(entry.name)).map((entry) => entry.name);
-  const found = await Promise.all(names.map((name) => exists(path.join(root, name, "bucket.json"))));
+  const found = await Promise.all(names.map((name) => exists(path.join(root, name, labels))));
   return names.filter((_, index) => found[index]).sort();
 }
 
 /** The bucket with this id, in whatever case; throws `bucket_not_found`. */
-export function findBucket(root: string, id: string): RootBucket {
+export function findBucket(root: string, id: string, labels: LabelFile = "bucket.json"): RootBucket {
   const name = id.toLowerCase();
-  const folder = path.join(root, name);
-  if (!isUuid(name) || !lookAt(path.join(folder, "bucket.json")) || !lookAt(folder)?.isDirectory()) throw bucketNotFound(id);
-  const layout = layoutOf(folder);
+  const layout = layoutOf(path.join(root, name), labels);
+  if (!isUuid(name) || !lookAt(layout.bucketJson) || !lookAt(layout.root)?.isDirectory()) throw bucketNotFound(id);
   return { id: name, ...readLabels(layout), layout };
 }
 
@@ -137,12 +145,13 @@ export async function createBucket(
   root: string,
   wanted: { id?: string | undefined; project: string; name: string },
   initialise: (dir: string, id: string) => Promise<void>,
+  labelFile: LabelFile = "bucket.json",
 ): Promise<RootBucket> {
   const id = (wanted.id ?? randomUUID()).toLowerCase();
   if (!isUuid(id)) throw new Failure("invalid_bucket_id", "id: expected a UUID");
-  const layout = layoutOf(path.join(root, id));
+  const layout = layoutOf(path.join(root, id), labelFile);
   if (await exists(layout.root)) throw bucketExists(id);
-  const hidden = layoutOf(path.join(root, CREATING + randomUUID()));
+  const hidden = layoutOf(path.join(root, CREATING + randomUUID()), labelFile);
   const labels = { project: wanted.project, name: wanted.name, created_at: new Date().toISOString() };
   try {
     for (const folder of [hidden.data, hidden.logs, hidden.secrets, hidden.ssh, hidden.tmp, hidden.internal])

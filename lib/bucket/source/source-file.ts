@@ -1,7 +1,8 @@
+import { mkdir } from "node:fs/promises";
 import path from "node:path";
 import { parseToml } from "../../codec/config/toml.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
-import { readBounded, unlessMissing } from "../../core/files.ts";
+import { readBounded, requireFolder, unlessMissing, writeAtomic } from "../../core/files.ts";
 import { decodeUtf8, TextFailure, textProblem } from "../../core/plain-text.ts";
 import type { Layout } from "../base/layout.ts";
 import type { FileProblems } from "../base/problems.ts";
@@ -24,6 +25,14 @@ export async function readSource<T>(parse: Parse<T>, layout: Layout, found: File
     found.error("", isOther ? "is not a regular file; symbolic links are not allowed" : messageOf(error));
     return undefined;
   }
+}
+
+/** Replaces a file of a source, whose folder is made where it is missing. Throws `failed` where that lies behind a link. */
+export async function writeSourceFile(file: string, content: string): Promise<void> {
+  const folder = path.dirname(file);
+  await mkdir(folder, { recursive: true, mode: 0o755 });
+  await requireFolder(folder);
+  await writeAtomic(file, content, 0o644);
 }
 
 /** The JSON in a file that was read already. A byte order mark is passed over. */

@@ -1,10 +1,11 @@
 import { isTable, type TomlTable, type TomlValue } from "../../codec/config/toml.ts";
 import { TomlFloat } from "../../codec/config/toml-lex.ts";
 import { Failure } from "../../core/errors.ts";
-import { join, show, typeName } from "../../core/shape.ts";
+import { check, join, quote, show, typeName } from "../../core/shape.ts";
 import { jobResourcesFile, type Layout } from "../base/layout.ts";
-import { type FileProblems, Problems, sentenceOf, unknownName } from "../base/problems.ts";
-import { parseSourceToml, readSource, relative, SOURCE_FILE_BYTES } from "../source/source-file.ts";
+import { fileName } from "../base/names.ts";
+import { type FileProblems, Problems, unknownName } from "../base/problems.ts";
+import { parseSourceToml, readSource, relative, SOURCE_FILE_BYTES, writeSourceFile } from "../source/source-file.ts";
 import { openSourceFile } from "../source/source-view.ts";
 import { checkOpsConf } from "./settings.ts";
 
@@ -111,39 +112,52 @@ interface SettingsView {
 
 type Json = { [key: string]: unknown };
 
-/** ops.conf, as people are shown the file. */
-export function opsConfView(layout: Layout): Promise<SettingsView> {
-  return settingsView(layout, layout.opsConf, checkOpsConf);
+/** A settings file of the source: its place, what a build checks in it, and whether it may be missing. */
+export interface SettingsFile {
+  place(layout: Layout): string;
+  check(table: TomlTable, found: FileProblems): unknown;
+  mayMiss: boolean;
 }
 
-/** workspace/bucket.conf, as people are shown the file. */
-export function bucketConfView(layout: Layout): Promise<SettingsView> {
-  return settingsView(layout, layout.bucketConf, checkBucketConf);
-}
+/** ops.conf. */
+export const OPS_CONF_FILE: SettingsFile = { place: ({ opsConf }) => opsConf, check: checkOpsConf, mayMiss: true };
 
-/** The settings of the jobs of one selector, `default` for that without one; throws `file_not_found` for any other. */
-export function jobResourcesView(layout: Layout, selector: string): Promise<SettingsView> {
+/** workspace/bucket.conf. */
+export const BUCKET_CONF_FILE: SettingsFile = { place: ({ bucketConf }) => bucketConf, check: checkBucketConf, mayMiss: true };
+
+/** The settings of the jobs of one selector; `default` is the file without one. Throws `file_not_found` for no file name. */
+export function jobResources(selector: string): SettingsFile {
   const isDefault = selector === "default";
-  return settingsView(layout, jobResourcesFile(layout, isDefault ? "" : selector), checkJobSettings, isDefault);
+  if (!check(fileName, selector).ok) throw new Failure("file_not_found", `${quote(selector)} cannot be a selector`);
+  return { place: (layout) => jobResourcesFile(layout, isDefault ? "" : selector), check: checkJobSettings, mayMiss: isDefault };
 }
 
-async function settingsView(
-  layout: Layout,
-  file: string,
-  check: (table: TomlTable, found: FileProblems) => unknown,
-  mayMiss = true,
-): Promise<SettingsView> {
-  const below = relative(layout, file);
-  const bytes = await settingsBytes(layout, below, mayMiss);
-  if (!bytes) return { path: below, content: "", values: {}, problem: null };
+/** A settings file, as people are shown it. Throws `file_not_found` for one that must be there. */
+export async function settingsView(layout: Layout, kind: SettingsFile): Promise<SettingsView> {
+  const below = relative(layout, kind.place(layout));
+  const bytes = await settingsBytes(layout, below, kind.mayMiss);
+  return bytes ? viewOf(below, bytes, kind) : { path: below, content: "", values: {}, problem: null };
+}
+
+/**
+ * Replaces a settings file; answers it as people are shown it. Only for the holder of the bucket's lock. Throws
+ * `invalid_source` for what a build would refuse.
+ */
+export async function writeSettings(layout: Layout, kind: SettingsFile, content: string): Promise<SettingsView> {
+  const file = kind.place(layout);
+  const view = viewOf(relative(layout, file), Buffer.from(content), kind);
+  if (view.problem !== null) throw new Failure("invalid_source", view.problem);
+  await writeSourceFile(file, content);
+  return view;
+}
+
+function viewOf(below: string, bytes: Buffer, kind: SettingsFile): SettingsView {
   const problems = new Problems();
   const found = problems.in(below, "invalid_source");
   const table = parseSourceToml(bytes, found);
-  if (table) check(table, found);
-  const [first] = problems.errors;
-  // The sentence is without the code, which is for builds.
-  const problem = first ? sentenceOf({ file: first.file, path: first.path, message: first.message }) : null;
-  return { path: below, content: bytes.toString(), values: first || !table ? null : jsonOf(table), problem };
+  if (table) kind.check(table, found);
+  const problem = problems.sentence();
+  return { path: below, content: bytes.toString(), values: problem !== null || !table ? null : jsonOf(table), problem };
 }
 
 async function settingsBytes(layout: Layout, below: string, mayMiss: boolean): Promise<Buffer | undefined> {

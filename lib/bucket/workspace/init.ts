@@ -72,7 +72,7 @@ async function ensureKey(layout: Layout): Promise<void> {
   const why = `the database holds secrets sealed with ${layout.kvKey}, which is missing; bring it back from a backup`;
   const sealed = "SELECT 1 FROM key_value WHERE namespace LIKE 'secrets/%' AND deleted = 0";
   if (askedOf(layout, (db) => db.get(sealed) !== undefined)) throw new Failure("failed", `Cannot make a key: ${why}`);
-  await createKvKey(layout);
+  await createKvKey(layout.kvKey);
 }
 
 function askedOf<T>(layout: Layout, ask: (db: Database) => T): T {

@@ -1,4 +1,6 @@
 import { isIPv6 } from "node:net";
+import { formatJson } from "../../codec/config/json.ts";
+import { Failure } from "../../core/errors.ts";
 import {
   check,
   described,
@@ -17,8 +19,8 @@ import {
 } from "../../core/shape.ts";
 import type { Layout } from "../base/layout.ts";
 import { cpu, fields, folder, host, jump, line, memory, name, SCHEMA_KEY, user } from "../base/names.ts";
-import { type Problems, unknownName } from "../base/problems.ts";
-import { parseSourceJson, readSource, relative } from "../source/source-file.ts";
+import { type FileProblems, Problems, unknownName } from "../base/problems.ts";
+import { parseSourceJson, readSource, relative, writeSourceFile } from "../source/source-file.ts";
 import type { OpsConf } from "./settings.ts";
 
 /** A worker as `workspace/workers.json` and the defaults of ops.conf describe it. */
@@ -64,6 +66,38 @@ export async function readWorkers(layout: Layout, settings: OpsConf, problems: P
   const value = await readSource(parseSourceJson, layout, found);
   const given = found.take(check(WORKER_LIST, value ?? [])) ?? [];
   return given.map((one, index) => workerOf(one, index, settings));
+}
+
+/** One entry of workers.json as a request gives it: it is checked, and stays as it is written. */
+export const WORKER_ENTRY: Shape<Record<string, unknown>> = {
+  schema: { ...WORKER_SHAPE.schema, additionalProperties: false, examples: [{ host: "10.0.0.4", labels: ["web"] }] },
+  check(value, path, report) {
+    WORKER_SHAPE.check(value, path, (at, message) => report(at, message));
+    return value as Record<string, unknown>;
+  },
+};
+
+/**
+ * Replaces the entry of a host in workers.json: with another one, or with none. Without a host the entry comes last. Only
+ * for the holder of the bucket's lock. Throws `not_found`, and `invalid_source` for what a build would refuse.
+ */
+export async function changeWorker(layout: Layout, host?: string, entry?: Record<string, unknown>): Promise<void> {
+  const problems = new Problems();
+  const found = problems.in(relative(layout, layout.workersJson), "invalid_source");
+  const entries = (await readSource(parseSourceJson, layout, found)) ?? [];
+  const given = checkedList(entries, found, problems);
+  const place = host === undefined ? given.length : given.findIndex((one) => canonical(one.host) === canonical(host));
+  if (place < 0) throw new Failure("not_found", `there is no worker ${quote(host ?? "")} in ${found.file}`);
+  const changed = (entries as unknown[]).toSpliced(place, 1, ...(entry ? [entry] : []));
+  checkedList(changed, found, problems);
+  await writeSourceFile(layout.workersJson, formatJson(JSON.stringify(changed)));
+}
+
+function checkedList(entries: unknown, found: FileProblems, problems: Problems): Infer<typeof WORKER_LIST> {
+  const given = found.take(check(WORKER_LIST, entries)) ?? [];
+  const sentence = problems.sentence();
+  if (sentence !== null) throw new Failure("invalid_source", sentence);
+  return given;
 }
 
 /** The list of workers, in which no host may be twice. */

@@ -1,7 +1,9 @@
 import { AS_JSON, BUCKET_DIR, type Command } from "../base/flags.ts";
+import { runCommand } from "./run-command.ts";
 
 /** Commands that change the keys of a bucket. */
 export const KEY_COMMANDS: readonly Command[] = [
+  runCommand("kv_rekey", { name: "kv rekey", short: { dry_run: "n" } }),
   {
     name: "ca import",
     summary: "Make an existing certificate authority, with its key, that of the bucket",

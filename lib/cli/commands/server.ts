@@ -11,12 +11,23 @@ const BASE_URL = {
 };
 const OF_SERVER = SERVER_FLAGS.filter(({ name }) => name !== "local");
 
+const TOKENS: Flag[] = [
+  {
+    name: "token",
+    value: "TOKEN",
+    help: "API token; other users can read it in the process list for a moment: prefer --token-file",
+  },
+  { name: "token-file", value: "FILE", help: "File that holds the API token (or set OPS_SERVE_TOKEN)" },
+];
 const ROOT: Flag = { name: "root", value: "DIR", help: "Folder of the buckets (or OPS_SERVE_ROOT); made if it is missing" };
-/** The flags of a server besides its root and its secrets. */
-const SERVING: Flag[] = [
+const LISTENING: Flag[] = [
   { name: "addr", value: "HOST:PORT", help: "Listen address (default 127.0.0.1:9090)" },
   { name: "tls-cert", value: "FILE", help: "PEM certificate; needed unless the address is a loopback one" },
   { name: "tls-key", value: "FILE", help: "PEM key of the certificate" },
+];
+/** The flags of a server besides its root and its secrets. */
+const SERVING: Flag[] = [
+  ...LISTENING,
   { name: "totp-session-ttl", value: "TIME", help: "How long a verified code counts, such as 90s or 1h30m (default 30m)" },
   ISSUER,
   { name: "log-format", value: "FORMAT", choices: ["text", "json"], help: "Form of the log: text (default) or json" },
@@ -96,12 +107,7 @@ export const SERVER_COMMANDS: readonly Command[] = [
     summary: "Serve the HTTP API and the console for all buckets below a root",
     flags: [
       ROOT,
-      {
-        name: "token",
-        value: "TOKEN",
-        help: "API token; other users can read it in the process list for a moment: prefer --token-file",
-      },
-      { name: "token-file", value: "FILE", help: "File that holds the API token (or set OPS_SERVE_TOKEN)" },
+      ...TOKENS,
       {
         ...SECRET_FILE,
         help: "Require TOTP codes too; the file that server totp-enroll writes (or set OPS_SERVE_TOTP_SECRET_FILE); needs TLS",
@@ -109,6 +115,19 @@ export const SERVER_COMMANDS: readonly Command[] = [
       ...SERVING,
     ],
     run: async (input) => (await import("../server/server.ts")).serverCommand(input),
+  },
+  {
+    name: "server migrate",
+    summary: "Turn the environments below the root of ops serve into buckets, with the same ids; only while no server has it",
+    operands: [{ name: "root", help: "Folder of the environments" }],
+    flags: [{ name: "dry-run", help: "Only say what would change" }, AS_JSON],
+    run: async (input) => (await import("../server/migrate.ts")).migrateRootCommand(input),
+  },
+  {
+    name: "serve",
+    summary: "Serve the earlier variant of the HTTP API, with environments in place of buckets; for new work: server",
+    flags: [{ ...ROOT, help: "Folder of the environments (or OPS_SERVE_ROOT); made if it is missing" }, ...TOKENS, ...LISTENING],
+    run: async (input) => (await import("../server/server.ts")).serverCommand(input, true),
   },
   {
     name: "server install",

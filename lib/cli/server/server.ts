@@ -12,16 +12,16 @@ import { stopRequest } from "../base/terminal.ts";
 const NOTIFY_MS = 10_000;
 
 /**
- * `ops server`: serves until a signal, then ends its runs and exits (control-plane.md). With TLS, HUP makes the server read
+ * `ops server`, and `ops serve` where it is the earlier variant: serves until a signal, then ends its runs and exits (control-plane.md). With TLS, HUP makes the server read
  * its certificate again.
  */
-export async function serverCommand(input: Parsed): Promise<number> {
+export async function serverCommand(input: Parsed, earlier = false): Promise<number> {
   const { "log-format": logFormat = "text", ...flags } = Object.fromEntries(input.values);
   const log = logIn(logFormat);
   // systemd's socket for readiness. It leaves the environment, so that hooks do not inherit it.
   const { NOTIFY_SOCKET } = process.env;
   delete process.env.NOTIFY_SOCKET;
-  const config = await serverConfig(flags, process.env);
+  const config = await serverConfig(flags, process.env, earlier);
   const warning = tokenWarning(config);
   if (warning !== undefined) log(warning);
   let reloadTls = async () => {};

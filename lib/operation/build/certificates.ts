@@ -1,4 +1,4 @@
-import { createHmac, generateKeyPair } from "node:crypto";
+import { createHmac, generateKeyPair, hash } from "node:crypto";
 import { promisify } from "node:util";
 import {
   type Authority,
@@ -10,6 +10,7 @@ import {
   type IssuedCert,
   issuedCerts,
   loadAuthority,
+  REQUEST,
   saveCert,
   utc,
 } from "../../bucket/base/certificates.ts";
@@ -22,6 +23,7 @@ import { allocationNamespace, loadKvKey } from "../../bucket/kv/kv-access.ts";
 import type { JobSource } from "../../bucket/workspace/jobs.ts";
 import type { CertRequest } from "../../bucket/workspace/manifest-blocks.ts";
 import type { OpsConf } from "../../bucket/workspace/settings.ts";
+import { type SealKey, sealingKey } from "../../codec/crypto/seal.ts";
 import { leaf } from "../../codec/crypto/x509.ts";
 import { mapAll } from "../../core/async.ts";
 import { Failure } from "../../core/errors.ts";
@@ -34,6 +36,8 @@ export interface Certificates {
   pem: string;
   ca: IssuedCert;
   issued: IssuedPair[];
+  /** Kept certificates whose rows an earlier version has written. */
+  restated: IssuedCert[];
   /** No longer wanted. */
   dropped: IssuedCert[];
 }
@@ -50,6 +54,8 @@ interface WantedPair {
   /** The manifest. */
   file: string;
   request: CertRequest;
+  /** What an earlier version stored as the request of the rows. */
+  earlier: string;
   /** The rows to store if the pair is issued now. */
   certs: IssuedCert[];
 }
@@ -75,12 +81,13 @@ export async function issueCertificates(
   const authority = await loadAuthority(layout);
   const ca = authorityCert(authority);
   const now = Date.now();
-  const wanted = wantedPairs(jobs, allocations, { ca, sealingKey: await loadKvKey(layout), times: timesOf(ca, settings, now) });
+  const wanted = wantedPairs(jobs, allocations, { ca, key: await loadKvKey(layout), times: timesOf(ca, settings, now) });
   // One query for a job, not one for each of its allocations.
   for (const { name, manifest } of jobs) if (manifest.certs.length > 0) kv.loadAllocations(name);
   const last = new Map(issuedCerts(db).map((cert) => [certKey(cert), cert]));
   const renewalFrom = now + settings.certsRenewalBuffer * DAY_MS;
-  const isDuePair = ({ certs }: WantedPair) => certs.some((cert) => isDue(cert, last, kv, renewalFrom));
+  const isDuePair = ({ certs, earlier }: WantedPair) =>
+    certs.some((cert) => isDue(cert, { before: last.get(certKey(cert)), earlier, kv, renewalFrom }));
   const { due = [], kept = [] } = Object.groupBy(wanted, (pair) => (isDuePair(pair) ? "due" : "kept"));
   const lastCerts = (pair: WantedPair) => pair.certs.flatMap((cert) => last.get(certKey(cert)) ?? []);
   const keptCerts = kept.map((pair) => ({ pair, certs: lastCerts(pair) }));
@@ -88,14 +95,15 @@ export async function issueCertificates(
   if (due.length > 0) log.info(`issuing ${counted(due.length, "certificate")}`);
   if (due.length > 0 && ca.notAfter <= now) throw ended(ca);
   const issued = await mapAll(due, AT_ONCE, (pair) => issue(pair, authority, now), signal);
+  const restated = keptCerts.flatMap(({ pair, certs }) => restatedCerts(pair, certs));
   // The certificates that stay in `last` are no longer wanted.
   for (const cert of [ca, ...wanted.flatMap((pair) => pair.certs)]) last.delete(certKey(cert));
-  return { pem: authority.pem, ca, issued, dropped: [...last.values()] };
+  return { pem: authority.pem, ca, issued, restated, dropped: [...last.values()] };
 }
 
 /** Stores the answer of {@link issueCertificates} in the build's transaction, the keys and values at the next flush. */
-export function writeCertificates(db: Database, kv: KvStore, { ca, issued, dropped }: Certificates): void {
-  saveCert(db, ca);
+export function writeCertificates(db: Database, kv: KvStore, { ca, issued, restated, dropped }: Certificates): void {
+  for (const cert of [ca, ...restated]) saveCert(db, cert);
   for (const { certificate, key, certs } of issued)
     for (const cert of certs) {
       const namespace = allocationNamespace(cert.job, cert.worker);
@@ -121,17 +129,16 @@ function timesOf(ca: IssuedCert, settings: OpsConf, now: number): { expiringFrom
 function wantedPairs(
   jobs: readonly JobSource[],
   allocations: readonly CatalogAllocation[],
-  by: { ca: IssuedCert; sealingKey: Buffer; times: { expiringFrom: number; notAfter: number } },
+  by: { ca: IssuedCert; key: SealKey; times: { expiringFrom: number; notAfter: number } },
 ): WantedPair[] {
   const kept = allocations.filter((one) => !one.removed);
   const present = Map.groupBy(kept, (one) => one.job);
   return jobs.flatMap(({ name: job, file, manifest }) =>
     manifest.certs.flatMap((request) => {
       const hosts = (present.get(job) ?? []).map((one) => one.worker);
-      // With another key for sealing the private key in the database could not be opened.
-      const fingerprint = createHmac("sha256", by.sealingKey)
-        .update(JSON.stringify([by.ca.request, request, request.one ? hosts.toSorted() : []]))
-        .digest("hex");
+      const inputs = JSON.stringify([by.ca.request, request, request.one ? hosts.toSorted() : []]);
+      const fingerprint = `${REQUEST}${hash("sha256", inputs)}`;
+      const earlier = createHmac("sha256", sealingKey(by.key)).update(inputs).digest("hex");
       const certs = hosts.map((worker) => ({
         job,
         worker,
@@ -140,18 +147,29 @@ function wantedPairs(
         commonName: request.commonName,
         ...by.times,
       }));
-      if (!request.one) return certs.map((cert) => ({ file, request, certs: [cert] }));
-      return certs.length === 0 ? [] : [{ file, request, certs }];
+      if (!request.one) return certs.map((cert) => ({ file, request, earlier, certs: [cert] }));
+      return certs.length === 0 ? [] : [{ file, request, earlier, certs }];
     }),
   );
 }
 
-function isDue(cert: IssuedCert, last: ReadonlyMap<string, IssuedCert>, kv: KvStore, renewalFrom: number): boolean {
-  const before = last.get(certKey(cert));
-  if (before?.request !== cert.request) return true;
-  if (kv.get(allocationNamespace(cert.job, cert.worker), `certs/${cert.name}.crt`) === undefined) return true;
+function isDue(
+  cert: IssuedCert,
+  known: { before: IssuedCert | undefined; earlier: string; kv: KvStore; renewalFrom: number },
+): boolean {
+  const { before, earlier, kv, renewalFrom } = known;
+  if (!before || ![cert.request, earlier].includes(before.request)) return true;
+  const namespace = allocationNamespace(cert.job, cert.worker);
+  // A private key that was sealed with another kv.key cannot be opened.
+  if (![".crt", ".key"].every((end) => kv.has(namespace, `certs/${cert.name}${end}`))) return true;
   // When the CA ends soon, a new certificate may end no later than the one before.
   return before.notAfter <= renewalFrom && before.notAfter < cert.notAfter;
+}
+
+/** The rows of kept certificates in the present form: what they were made from is the same. */
+function restatedCerts({ certs }: WantedPair, kept: readonly IssuedCert[]): IssuedCert[] {
+  const request = certs[0]?.request ?? "";
+  return kept.filter((cert) => cert.request !== request).map((cert) => ({ ...cert, request }));
 }
 
 /** One warning for each certificate of a manifest, however many workers have it. */

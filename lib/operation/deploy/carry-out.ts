@@ -1,5 +1,13 @@
 import { keepContents } from "../../bucket/catalog/contents.ts";
-import { beginChange, promote, recordSynced, type SyncedTree, setGate, setStopped } from "../../bucket/catalog/promotions.ts";
+import {
+  beginChange,
+  promote,
+  recordFound,
+  recordSynced,
+  type SyncedTree,
+  setGate,
+  setStopped,
+} from "../../bucket/catalog/promotions.ts";
 import { runAll } from "../../core/async.ts";
 import { throwIfCancelled } from "../../core/errors.ts";
 import type { Action } from "../../plan/changes.ts";
@@ -10,8 +18,9 @@ import { countGrades, describeGrades, type Trouble, troubleOf } from "../base/ou
 import { gateTroubles, passGate } from "../health/gate.ts";
 import { scriptErrors } from "../hooks/hooks.ts";
 import { noteEnds, noteStep } from "../plan/last-outcomes.ts";
-import { type AllocationState, allocationGrade, blame, hostsOf, idsOf, type Rollout } from "../plan/rollout-state.ts";
-import { bringFiles, type Effects } from "../reach/effects.ts";
+import type { AllocationPlan } from "../plan/plan-job.ts";
+import { type AllocationState, allocationGrade, blame, hostsOf, idsOf, isSound, type Rollout } from "../plan/rollout-state.ts";
+import { bringFiles, type Effects, syncedTree } from "../reach/effects.ts";
 import { targetHash } from "../reach/target.ts";
 import { type BoundPlan, staleFiles } from "./dry-run.ts";
 import type { DeployStart } from "./engine.ts";
@@ -37,6 +46,13 @@ export function rolloutDriver(work: Work) {
   const { db, log } = context;
   return {
     checkDrift: (part) => checkDrift(work, part),
+    async adopt(part) {
+      noteStep(context, part.states);
+      await onAll(work, part.states, ({ plan }) => effects.adopt(plan.allocation, plan.tree));
+      promoteAll(context, { ...part, states: part.states.filter(isSound) }, (plan) =>
+        recordFound(db, plan.allocation.job, syncedTree(plan)),
+      );
+    },
     async sync({ rollout, states }) {
       beginChange(db, rollout.plan.job.name, idsOf(states));
       noteStep(context, states, "sync");
@@ -189,14 +205,22 @@ async function runTarget({ context, effects, options }: Work, { plan: { job } }:
   });
 }
 
-/** Promotes the synced files of allocations of a job, in one transaction with the KV writes of the job's hooks. */
-function promoteAll({ db, kv }: OperationContext, { rollout, states, gate }: About<"promote">): void {
+/**
+ * Promotes the synced files of allocations of a job, in one transaction with the KV writes of the job's hooks and with
+ * what `before` does.
+ */
+function promoteAll(
+  { db, kv }: OperationContext,
+  { rollout, states, gate }: About<"promote">,
+  before: (plan: AllocationPlan) => void = () => {},
+): void {
   const { name } = rollout.plan.job;
   try {
     db.transaction(() => {
       for (const { plan } of states) {
         const { id, job, worker, newVersion, disabled } = plan.allocation;
         keepContents(db, kv, plan.tree.files);
+        before(plan);
         promote(db, { job, id }, newVersion, gate);
         if (!disabled) setStopped(db, job, id, "no");
         kv.put(`ops/job/${job}/worker/${worker}`, "version", newVersion);

@@ -14,6 +14,8 @@ interface AllocationResult {
   action: string | null;
   outcome: Grade;
   error: string | null;
+  /** Why an adoption has left it alone. */
+  reason?: string;
   /** What was found there, where its health check failed. */
   evidence?: Evidence;
 }
@@ -45,7 +47,7 @@ export interface DeployResult {
   steps: { step: string; duration_ms: number }[];
   update_seq: number;
   /** Of a deploy that carried out a plan: the plan's options, and where the deploy's own hooks led to other changes. */
-  plan?: { force: boolean; sync_only: boolean; differences: PlanDifference[] };
+  plan?: { force: boolean; sync_only: boolean; adopt: boolean; differences: PlanDifference[] };
   /** A sentence for each service that may be stopped and was not started again; absent without any. */
   left_down?: string[];
   /** Only of a cancelled deploy: the receipts of the commands that were running. */
@@ -65,13 +67,14 @@ export function leftOut(
 
 /** How far an allocation came. */
 export function allocationResult(state: AllocationState): AllocationResult {
-  const { allocation, decision } = state.plan;
+  const { allocation, decision, differs = [] } = state.plan;
   const { message: error = null, evidence } = state.trouble ?? {};
   return {
     worker: allocation.worker,
-    action: decision.action,
+    action: differs.length > 0 ? "leave" : decision.action,
     outcome: allocationGrade(state),
     error,
+    ...(differs.length > 0 && { reason: decision.reason }),
     ...(evidence && { evidence }),
   };
 }

@@ -9,8 +9,10 @@ import { endCancelled, type Trouble, troubleOf } from "../base/outcome.ts";
 import { build } from "../build/build.ts";
 import { scriptErrors, withHooks } from "../hooks/hooks.ts";
 import { changeOptionsOf, deployScope } from "../plan/plan-job.ts";
+import { describeAdoption, reasonFor } from "../plan/plan-text.ts";
 import { type Rollout, rolloutOf } from "../plan/rollout-state.ts";
 import { effectsOf } from "../reach/effects.ts";
+import { lookAtWorkers, takePairs } from "./adoption.ts";
 import { type Order, rolloutDriver, type Work } from "./carry-out.ts";
 import { DeployBoard, wavesOfResults } from "./deploy-board.ts";
 import {
@@ -99,7 +101,7 @@ function startedWork(order: Order): Ongoing {
 
 /** Does each step of a deploy, on the workers and in the database. */
 function deployDriver(ongoing: Ongoing): Driver {
-  const { board, bound, context, effects } = ongoing;
+  const { board, bound, context, effects, options } = ongoing;
   const { db, kv, log, signal } = context;
   const driver: Driver = {
     ...rolloutDriver(ongoing),
@@ -129,14 +131,18 @@ function deployDriver(ongoing: Ongoing): Driver {
     },
     decided(plan) {
       bound?.compare(plan);
-      if (plan.needsWork) return;
       const job = plan.job.name;
-      const reason = plan.allocations.length === 0 ? "no_allocations" : "already_promoted";
+      if (options.adopt) for (const line of describeAdoption(plan)) log.info(line, { job });
+      if (plan.needsWork) return;
+      const words = reasonFor(plan, options);
+      const reason = words.replaceAll(" ", "_");
       log.record({ event: "deploy_skip", job, reason });
-      log.info(`${job}: skipped, ${reason.replaceAll("_", " ")}`, { job });
+      log.info(`${job}: skipped, ${words}`, { job });
       const allocations = rolloutOf(plan).states.map(allocationResult);
       board.settle(plan.job, { outcome: "skipped", reason, duration_ms: 0, allocations });
     },
+    look: (plans) => lookAtWorkers(context, effects, plans),
+    takePairs: (pairs) => takePairs(context, pairs),
     raiseSequence({ seq, jobs }) {
       db.run("UPDATE bucket SET update_seq = update_seq + 1");
       const updateSeq = updateSeqOf(context);
@@ -204,8 +210,9 @@ function endRollout(ongoing: Ongoing, rollout: Rollout, error: unknown): void {
       fleet.down.set(`${name}@${of.allocation.worker}`, "start");
   const allocations = states.map(allocationResult);
   const outcome = error === undefined ? "deployed" : signal.aborted ? "cancelled" : "failed";
-  const reason = error === undefined ? "deployed" : messageOf(error);
-  if (outcome === "deployed") log.info(`${name}: deployed in ${(duration_ms / 1000).toFixed(1)} s`, { job: name });
+  const done = ongoing.options.adopt ? "adopted" : "deployed";
+  const reason = error === undefined ? done : messageOf(error);
+  if (outcome === "deployed") log.info(`${name}: ${done} in ${(duration_ms / 1000).toFixed(1)} s`, { job: name });
   else if (outcome === "failed") log.error(`${name}: ${reason}`, { job: name });
   const { batch, batches } = rollout.at;
   const isCut = outcome !== "deployed" && batch > 0;

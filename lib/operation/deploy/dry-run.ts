@@ -22,10 +22,12 @@ import { upstreamOf } from "../hooks/hook-script.ts";
 import { hooksOn } from "../hooks/hooks.ts";
 import { addDrift } from "../plan/drift.ts";
 import { type AllocationPlan, type Due, type JobPlan, plannedFrom } from "../plan/plan-job.ts";
-import { describePlan, planDiffs } from "../plan/plan-text.ts";
+import { describePlan, planDiffs, reasonFor } from "../plan/plan-text.ts";
 import type { Effects } from "../reach/effects.ts";
 import type { DriftEffects, Promoted } from "../reach/tree-drift.ts";
+import { lookAtWorkers } from "./adoption.ts";
 import { type DeployStart, deploySteps } from "./engine.ts";
+import { putPairs } from "./found-pairs.ts";
 import { type Driver, drive } from "./steps.ts";
 
 /** The options of a dry run. */
@@ -89,6 +91,8 @@ interface Recording extends DryRunOrder {
   decided: Map<string, JobPlan>;
   /** What is to be put on workers, by allocation. */
   wanted: Map<string, FileDigests>;
+  /** In an adoption, by worker: why there was no answer. */
+  silent: Map<string, Trouble>;
 }
 
 /** The plan, and by worker why there was no answer. */
@@ -96,18 +100,18 @@ async function recordPlan(order: DryRunOrder): Promise<{ plan: DeployPlan; silen
   const { context, effects, options, scope } = order;
   const basis = planBasis(context.db);
   const { build_seq, update_seq } = basis;
-  const maps = { events: new Map(), planned: new Map(), decided: new Map(), wanted: new Map() };
+  const maps = { events: new Map(), planned: new Map(), decided: new Map(), wanted: new Map(), silent: new Map() };
   const recording: Recording = { ...order, ...maps, due: [], waves: [], updateSeq: update_seq, addDiffs: planDiffs(context) };
   await drive(deploySteps(order), recordingDriver(recording));
   const { due, waves } = recording;
   const jobs = waves.flatMap((wave) => wave.jobs);
-  const silent = await addDrift(context, effects, jobs, promotedOf(recording, jobs));
-  const { force, forceOnly, syncOnly, withHooks } = options;
+  const { adopt = false, force, forceOnly, syncOnly, withHooks } = options;
+  const silent = adopt ? recording.silent : await addDrift(context, effects, jobs, promotedOf(recording, jobs));
   const plan = {
     basis,
     build_seq,
     update_seq,
-    options: { force, ...(forceOnly && { force_only: forceOnly }), sync_only: syncOnly, with_hooks: withHooks },
+    options: { force, ...(forceOnly && { force_only: forceOnly }), sync_only: syncOnly, with_hooks: withHooks, adopt },
     reconcile: due.map(({ allocation: { job, worker }, action }) => {
       const own = scope.all.filter(({ name }) => name === job);
       return { job, worker, action, hooks: own.flatMap((one) => hooksOn(one, "after_allocation_stopped")) };
@@ -127,7 +131,7 @@ function recordingDriver(recording: Recording): Driver {
   };
   const nothing = () => {};
   const told = { phase: nothing, say: nothing, begin: nothing, batch: nothing, note: nothing, status: nothing };
-  const done = { checkDrift: nothing, sync: nothing, lifecycle: nothing, promote: nothing, syncAgain: nothing };
+  const done = { adopt: nothing, checkDrift: nothing, sync: nothing, lifecycle: nothing, promote: nothing, syncAgain: nothing };
   const driver: Driver = {
     ...told,
     ...done,
@@ -151,18 +155,24 @@ function recordingDriver(recording: Recording): Driver {
       addJob(recording, job, { outcome: "not_started", reason: `job ${upstream}, which comes before it, would fail` });
     },
     leftOut({ job, error }) {
-      const isUnknown = error instanceof Failure && error.code === "ErrKeyMissing";
+      const isUnknown = !options.adopt && error instanceof Failure && error.code === "ErrKeyMissing";
       const unknown = `unknown until pre_deploy: ${messageOf(error)}${warning(recording, job)}`;
       if (isUnknown) addJob(recording, job, { outcome: "roll_out", reason: unknown });
       else addJob(recording, job, { outcome: "failed", reason: messageOf(error) });
       return isUnknown;
     },
     decided(plan) {
-      const done = plan.allocations.length === 0 ? "no allocations" : "already promoted";
       recording.decided.set(plan.job.name, plan);
-      if (plan.needsWork) addJob(recording, plan.job, { outcome: "roll_out", reason: "needs work" }, plan);
-      else addJob(recording, plan.job, { outcome: "skip", reason: done }, plan);
+      const outcome = plan.needsWork ? "roll_out" : "skip";
+      addJob(recording, plan.job, { outcome, reason: reasonFor(plan, options) }, plan);
     },
+    async look(plans) {
+      const looked = await lookAtWorkers(context, effects, plans);
+      for (const [worker, trouble] of looked.troubles) recording.silent.set(worker, trouble);
+      return looked;
+    },
+    // They are seen by the plan, and dropped with it.
+    takePairs: (pairs) => void putPairs(context, pairs),
     raiseSequence: () => ++recording.updateSeq,
     workerFiles: () => new Map(),
     hooks: ({ pass }) => asked(pass.job, PASSES[pass.kind].event),
@@ -184,7 +194,7 @@ function endWave(recording: Recording, seq: number, jobs: readonly CatalogJob[])
   const wave = jobs.map((job) => {
     const one = planned.get(job.name) as PlannedJob;
     for (const [index, plan] of decided.get(job.name)?.allocations.entries() ?? []) {
-      addDiffs(plan, one.allocations[index]?.files ?? []);
+      if (!recording.options.adopt) addDiffs(plan, one.allocations[index]?.files ?? []);
       wanted.set(plan.allocation.id, plan.tree.digests);
     }
     const asked = EVENTS.filter((event) => events.get(job.name)?.has(event));
@@ -275,8 +285,8 @@ export function boundPlan(log: Pick<OperationContext["log"], "warn">, plan: Depl
     },
     /** What the result of the deploy tells about its plan. */
     result() {
-      const { force, sync_only } = plan.options;
-      return { force, sync_only, differences };
+      const { adopt = false, force, sync_only } = plan.options;
+      return { force, sync_only, adopt, differences };
     },
   };
 }

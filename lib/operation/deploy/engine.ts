@@ -7,33 +7,20 @@
 // succeeded and records what was asked for: that record is the plan. The property tests drive the first one with
 // workers in memory. A retry is the same generator from another start: the jobs and allocations that are left.
 // The jobs of a wave go side by side: one step hands the driver a generator for each job, and the driver drives them
-// together. How far an allocation came stands in its state, which the driver fills in as the work at it ends.
+// together (rollout-steps.ts). How far an allocation came stands in its state, which the driver fills in as the work at it
+// ends. An adoption is one more kind of wave, which asks for no step that runs or sends anything.
 import type { CatalogJob } from "../../bucket/base/model.ts";
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
-import { counted } from "../../core/plain-text.ts";
 import type { ChangeOptions } from "../../plan/changes.ts";
-import { type Batch, type Phase, runsTarget } from "../../plan/rollout.ts";
 import type { OperationContext } from "../base/context.ts";
 import type { Fleet } from "../base/fleet.ts";
-import { causesOf, type Trouble } from "../base/outcome.ts";
-import { gateTroubles, hasGate } from "../health/gate.ts";
 import { allUpstreamOf } from "../hooks/hook-script.ts";
 import { hooksOn } from "../hooks/hooks.ts";
-import { type DeployScope, dueForReconcile, hasOpenGate, type JobPlan, planJob, wavesOf } from "../plan/plan-job.ts";
-import {
-  type AllocationState,
-  controlVariables,
-  gradeScripts,
-  hostsOf,
-  isChanging,
-  isSound,
-  isTolerated,
-  isWaiting,
-  type Rollout,
-  rolloutOf,
-  workersOf,
-} from "../plan/rollout-state.ts";
-import { ask, type RolloutPart, type Steps } from "./steps.ts";
+import { afterLook } from "../plan/adoption.ts";
+import { type DeployScope, dueForReconcile, type JobPlan, planJob, wavesOf } from "../plan/plan-job.ts";
+import { type Rollout, rolloutOf } from "../plan/rollout-state.ts";
+import { adoptSteps, rolloutSteps } from "./rollout-steps.ts";
+import { ask, type Steps } from "./steps.ts";
 
 /** What a deploy starts from. */
 export interface DeployStart {
@@ -57,20 +44,25 @@ interface Walk extends DeployStart {
  * run's signal is aborted, and what a driver throws at a step that no job can answer for.
  */
 export function* deploySteps(start: DeployStart): Steps {
-  const { context, fleet, scope } = start;
+  const { context, scope } = start;
   throwIfCancelled(context.signal);
   const walk = { ...start, updateSeq: updateSeqOf(context), failed: new Set<string>(), isChecked: false };
+  if (!start.options.adopt) yield* reconcileSteps(walk);
+  for (const [seq, jobs] of wavesOf(scope.jobs)) {
+    throwIfCancelled(context.signal);
+    yield* start.options.adopt ? adoptionSteps(walk, seq, jobs) : waveSteps(walk, seq, jobs);
+    yield* ask("waveOver", { seq, jobs });
+  }
+}
+
+function* reconcileSteps(walk: Walk): Steps {
+  const { context, fleet, scope } = walk;
   const isGone = (host: string) => fleet.worker(host).removed;
   const found = dueForReconcile(context.db, scope.allocations, isGone);
   const due = found.due.filter((one) => !one.isGone).map(({ allocation }) => allocation.worker);
   if (due.length > 0) yield* preflightSteps(walk, [], -1, due);
   yield* ask("phase", "reconcile");
   yield* ask("reconcile", found);
-  for (const [seq, jobs] of wavesOf(scope.jobs)) {
-    throwIfCancelled(context.signal);
-    yield* waveSteps(walk, seq, jobs);
-    yield* ask("waveOver", { seq, jobs });
-  }
 }
 
 /** The update sequence as the bucket has it. */
@@ -106,6 +98,41 @@ function* waveSteps(walk: Walk, seq: number, jobs: readonly CatalogJob[]): Steps
   for (const plan of plans) yield* ask("decided", plan);
   const rollouts = plans.filter(({ needsWork }) => needsWork).map((plan) => jobSteps(walk, rolloutOf(plan, unready)));
   yield* ask("sideBySide", rollouts);
+}
+
+/**
+ * The steps of an adoption for one wave (docs/deploy.md, Adopt): no hook, no target, no file of a job. The jobs are planned
+ * with the sequence that the workers' own files would get, and once more where pairs were taken over from workers.
+ */
+function* adoptionSteps(walk: Walk, seq: number, jobs: readonly CatalogJob[]): Steps {
+  yield* ask("phase", `wave ${seq}: compare`);
+  const next = { ...walk, updateSeq: walk.updateSeq + 1 };
+  const plansOf = function* (some: readonly CatalogJob[]) {
+    return (yield* planSteps(next, some)).flatMap(({ plan }) => plan ?? []);
+  };
+  let plans = yield* plansOf(jobs);
+  let looked = yield* ask("look", plans);
+  if (looked.pairs.length > 0) {
+    yield* ask("takePairs", looked.pairs);
+    plans = yield* plansOf(plans.map(({ job }) => job));
+    looked = yield* ask("look", plans);
+  }
+  plans = plans.map((plan) => afterLook(plan, looked));
+  for (const plan of plans) yield* ask("decided", plan);
+  const working = plans.filter(({ needsWork }) => needsWork);
+  if (working.length === 0) return;
+  const adopted = working.flatMap(({ allocations }) => allocations.filter(({ decision }) => decision.action === "adopt"));
+  const hosts = adopted.map(({ allocation }) => allocation.worker).filter((host) => !looked.troubles.has(host));
+  const troubles = new Map(looked.troubles);
+  if (hosts.length > 0) {
+    walk.updateSeq = yield* ask("raiseSequence", { seq, jobs: working.map(({ job }) => job.name) });
+    for (const [host, trouble] of yield* ask("workerFiles", { hosts, updateSeq: walk.updateSeq })) troubles.set(host, trouble);
+  }
+  yield* ask("phase", `wave ${seq}: adopt`);
+  yield* ask(
+    "sideBySide",
+    working.map((plan) => jobSteps(walk, rolloutOf(plan, troubles))),
+  );
 }
 
 /** The preflight, where it has not been: before the first of reconcile, a hook and a change (docs/deploy.md, Preflight). */
@@ -171,138 +198,14 @@ function* planSteps(walk: Walk, jobs: readonly CatalogJob[]): Steps<{ job: Catal
 }
 
 /** One job's rollout from its beginning to its end, whatever that is. */
-function* jobSteps({ context, failed }: Walk, rollout: Rollout): Steps {
+function* jobSteps({ context, failed, options }: Walk, rollout: Rollout): Steps {
   yield* ask("begin", rollout);
   let error: unknown;
   try {
-    yield* rolloutSteps(context.signal, rollout);
+    yield* options.adopt ? adoptSteps(rollout) : rolloutSteps(context.signal, rollout);
   } catch (cause) {
     error = cause;
     failed.add(rollout.plan.job.name);
   }
   yield* ask("end", { rollout, error });
-}
-
-/**
- * The steps that roll out one job (hook-runtime.md, Deploy order 4 and 5): stage, sync, then batch after batch lifecycle
- * (its own hooks for job_control, where it has some), hooks, promotion and gate, then post_deploy, the promotion of what
- * needs no lifecycle, and a last sync. What was promoted stays promoted when a later step fails.
- * Throws the first failure that stops the job; the rollout's states tell how far each allocation came.
- */
-function* rolloutSteps(signal: AbortSignal, rollout: Rollout): Steps {
-  const { plan, states } = rollout;
-  const byHost = new Map(states.map((state) => [state.plan.allocation.worker, state]));
-  const changing = states.filter(isChanging);
-  const part = (which: readonly AllocationState[]) => ({ rollout, states: which.filter(isSound) });
-  try {
-    // Where a deploy has not come to its end, any of its files may be there.
-    yield* ask("checkDrift", part(changing.filter((state) => !state.plan.promoted.unfinished)));
-    yield* openGateSteps(rollout);
-    // A worker that fails here, or has failed before, fails in its batch.
-    yield* ask("sync", part(changing));
-    if (plan.refused !== undefined) throw new Failure("failed", plan.refused);
-    for (const phase of plan.phases)
-      for (const batch of phase.batches) {
-        throwIfCancelled(signal);
-        const ofBatch = batch.workers.map((host) => byHost.get(host) as AllocationState);
-        yield* batchSteps(signal, { rollout, states: ofBatch }, phase, batch);
-      }
-    const workers = workersOf(states.filter(isSound));
-    yield* ask("hooks", { rollout, states: [], pass: { kind: "post_deploy", job: plan.job, workers } });
-    const rest = changing.filter((state) => !runsTarget(state.plan.decision.action));
-    yield* ask("promote", part(rest));
-    soundOf({ rollout, states: rest });
-    yield* ask("status", rollout);
-    yield* ask("syncAgain", part(changing));
-    soundOf({ rollout, states: changing });
-  } finally {
-    yield* ask("note", rollout);
-  }
-}
-
-/** A gate that an earlier deploy left open comes first, and nothing is restarted for it (decisions: Rulings). */
-function* openGateSteps(rollout: Rollout): Steps {
-  const open = rollout.states.filter((state) => hasOpenGate(state.plan) && !isChanging(state));
-  if (open.length === 0) return;
-  const job = rollout.plan.job.name;
-  yield* ask("say", `${job}: a gate is still open on ${hostsOf(open)}: it comes first`);
-  yield* gateSteps({ rollout, states: open });
-  for (const state of open) state.passedGate = true;
-}
-
-/** One batch: lifecycle, hooks, promotion, gate. The next batch begins only where this one succeeded. */
-function* batchSteps(signal: AbortSignal, part: RolloutPart, phase: Phase, batch: Batch): Steps {
-  const { rollout } = part;
-  yield* ask("batch", { ...part, phase, batch });
-  try {
-    const taken = yield* phase.phase === "job_control" ? controlSteps(part, batch) : targetSteps(part, phase, batch);
-    if (taken.length > 0) yield* promoteAndGate(signal, { rollout, states: taken });
-  } finally {
-    yield* ask("note", rollout);
-  }
-}
-
-/** Answers the allocations that have changed. */
-function* targetSteps({ rollout, states }: RolloutPart, { phase }: Phase, batch: Batch): Steps<AllocationState[]> {
-  yield* ask("lifecycle", { rollout, states: states.filter(isSound) });
-  const reached = soundOf({ rollout, states });
-  if (reached.length === 0) return [];
-  const kind = phase === "new" ? "started" : "updated";
-  const pass = { kind, job: rollout.plan.job, batch: { ...batch, workers: workersOf(reached) } } as const;
-  yield* ask("hooks", { rollout, states: reached, pass });
-  return reached;
-}
-
-/** A batch of a job with hooks for job_control, which run instead of the targets: unchanged workers take part, too. */
-function* controlSteps({ rollout, states }: RolloutPart, batch: Batch): Steps<AllocationState[]> {
-  const reached = soundOf({ rollout, states });
-  if (reached.length === 0) return [];
-  const changed = reached.filter(({ plan }) => runsTarget(plan.decision.action));
-  const variables = controlVariables(rollout.states.filter(isSound));
-  const taken = { ...batch, workers: workersOf(reached) };
-  const pass = { kind: "deploy_control", job: rollout.plan.job, batch: taken, variables } as const;
-  try {
-    yield* ask("hooks", { rollout, states: reached, pass });
-  } catch (error) {
-    gradeScripts(reached, error);
-    throw error;
-  }
-  return changed;
-}
-
-function* promoteAndGate(signal: AbortSignal, { rollout, states }: RolloutPart): Steps {
-  const { job } = rollout.plan;
-  yield* ask("promote", { rollout, states, gate: hasGate(job) ? "pending" : "" });
-  try {
-    yield* gateSteps({ rollout, states });
-  } catch (failure) {
-    if (job.onFailure !== "restore" || signal.aborted) throw failure;
-    throw yield* ask("restore", { rollout, states, waiting: rollout.states.filter(isWaiting), failure });
-  }
-}
-
-/** Checks all that should run by now; the outcome counts for these allocations. Goes on without tolerated workers. */
-function* gateSteps({ rollout, states }: RolloutPart): Steps {
-  const { job } = rollout.plan;
-  if (!hasGate(job) || states.length === 0) return;
-  const ready = rollout.states
-    .filter(isSound)
-    .filter((state) => state.plan.allocation.disabled || state.done || !isChanging(state));
-  const probed = workersOf(ready.filter(({ plan }) => !plan.allocation.disabled));
-  try {
-    yield* ask("gate", { rollout, states, gated: { probed, hooked: workersOf(ready) } });
-  } catch (error) {
-    const troubles = [...gateTroubles(error).values()];
-    if (troubles.length === 0 || !troubles.every((one) => isTolerated(one, rollout.states, job))) throw error;
-    yield* gateSteps({ rollout, states: states.filter(isSound) });
-  }
-}
-
-/** The allocations that are sound. Throws where one has a trouble that is not tolerated. */
-function soundOf({ rollout, states }: RolloutPart): AllocationState[] {
-  const { job } = rollout.plan;
-  const bad = states.filter(({ trouble }) => trouble && !isTolerated(trouble, rollout.states, job));
-  if (bad.length === 0) return states.filter(isSound);
-  const causes = causesOf(new Map(bad.map(({ plan, trouble }) => [plan.allocation.worker, trouble as Trouble])));
-  throw new Failure("failed", `job ${job.name} failed on ${counted(bad.length, "worker")}: ${causes.join("; ")}`);
 }

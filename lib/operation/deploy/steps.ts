@@ -6,6 +6,8 @@ import type { Gated } from "../health/gate.ts";
 import type { HookPass } from "../hooks/hooks.ts";
 import type { Due, JobPlan } from "../plan/plan-job.ts";
 import type { AllocationState, Rollout } from "../plan/rollout-state.ts";
+import type { Looked } from "./adoption.ts";
+import type { FoundPair } from "./found-pairs.ts";
 
 /** Some allocations of a rollout. What goes wrong at one of them becomes its trouble, and the others go on. */
 export interface RolloutPart {
@@ -39,6 +41,10 @@ export interface Driver {
   raiseSequence(of: { seq: number; jobs: string[] }): Awaitable<number>;
   /** Brings the workers' own files up to date. Answers what went wrong, by worker: nothing may run there. */
   workerFiles(of: { hosts: string[]; updateSeq: number }): Awaitable<ReadonlyMap<string, Trouble>>;
+  /** In an adoption: how the files of allocations that may be adopted lie on their workers. */
+  look(plans: readonly JobPlan[]): Awaitable<Looked>;
+  /** In an adoption: makes these pairs the bucket's own. */
+  takePairs(pairs: readonly FoundPair[]): Awaitable<void>;
   /** The rollout of a job begins. */
   begin(rollout: Rollout): Awaitable<void>;
   /** The rollout of a job has ended: well where there is no error. */
@@ -48,6 +54,8 @@ export interface Driver {
 
   /** Throws where a bound plan is carried out and files were changed by hand since it was made. */
   checkDrift(part: RolloutPart): Awaitable<void>;
+  /** Takes over the files that lie there as the promoted ones. */
+  adopt(part: RolloutPart): Awaitable<void>;
   /** Stages and syncs the files. */
   sync(part: RolloutPart): Awaitable<void>;
   /** Tells something in Activity. */

@@ -5,8 +5,16 @@ import { allocationsNamed, jobsNamed } from "../../bucket/catalog/choices.ts";
 import { type Promotion, promotionsOf } from "../../bucket/catalog/promotions.ts";
 import { type StagedTree, stageAllocation } from "../../bucket/catalog/staging.ts";
 import { monitoringFor } from "../../bucket/prometheus/monitoring.ts";
-import { type ChangeOptions, type Decision, decide, isComplete, isGateOpen, type Target } from "../../plan/changes.ts";
-import { type PlannedAllocation, plannedFiles } from "../../plan/deploy-plan.ts";
+import {
+  type ChangeOptions,
+  type Decision,
+  decide,
+  decideAdoption,
+  isComplete,
+  isGateOpen,
+  type Target,
+} from "../../plan/changes.ts";
+import { type PlannedAllocation, type PlannedFile, plannedFiles } from "../../plan/deploy-plan.ts";
 import { type Phase, rolloutPhases } from "../../plan/rollout.ts";
 import type { OperationContext } from "../base/context.ts";
 import type { Fleet } from "../base/fleet.ts";
@@ -23,6 +31,8 @@ export interface AllocationPlan {
   /** The value of `.UpdateSeq` in its files. */
   updateSeq: number;
   decision: Decision;
+  /** In an adoption: the files that differ on the worker, from those there to the wanted ones. */
+  differs?: PlannedFile[];
 }
 
 /** What a deploy means to do with one job. */
@@ -40,8 +50,9 @@ export interface JobPlan {
 /**
  * Plans a job from the catalog and what was promoted: renders these allocations and decides what happens to each. An
  * allocation is rendered with the update sequence of its last sync, and with `updateSeq` only where it changes then. Else
- * files that show the sequence would differ in every deploy. Nothing is read from `tmp/`, and nothing is written. Throws
- * `failed` for a template that cannot be rendered.
+ * files that show the sequence would differ in every deploy. What may be adopted is rendered as it would be when the
+ * version is promoted. Nothing is read from `tmp/`, and nothing is written. Throws `failed` for a template that cannot be
+ * rendered.
  */
 export function planJob(
   by: { context: OperationContext; fleet: Fleet; options: ChangeOptions },
@@ -54,12 +65,14 @@ export function planJob(
   const given = { upstream: upstreamOf(job), kv: context.kv, monitoring: monitoringFor(context.db, context.kv, job, files) };
   const promotionOf = promotionsOf(context.db, job.name);
   const planWith = (allocation: CatalogAllocation, promoted: Promotion, updateSeq: number) => {
-    const fields = templateFields(by, allocation, promoted, updateSeq);
+    const rendered = options.adopt ? { ...promoted, version: allocation.newVersion } : promoted;
+    const fields = templateFields(by, allocation, rendered, updateSeq);
     const tree = stageAllocation(files, { fields, ...given }, job.secretMode);
     const target = { hash: tree.hash, version: allocation.newVersion, files: tree.digests };
     const force = options.force && (options.forced?.has(allocation.id) ?? true);
     const state = { disabled: allocation.disabled, promoted, target };
-    const decision = decide(state, job, { ...options, force });
+    const isKnown = promoted.synced !== "" || promoted.unfinished;
+    const decision = options.adopt ? decideAdoption({ ...state, isKnown }) : decide(state, job, { ...options, force });
     return { allocation, promoted, tree, target, updateSeq, decision };
   };
   const plans = allocations.map((allocation): AllocationPlan => {
@@ -69,7 +82,7 @@ export function planJob(
     const changes = plan.decision.action !== "skip" && last !== updateSeq;
     return changes ? planWith(allocation, promoted, updateSeq) : plan;
   });
-  const needsWork = plans.some((plan) => plan.decision.action !== "skip" || hasOpenGate(plan));
+  const needsWork = plans.some((plan) => plan.decision.action !== "skip" || (!options.adopt && hasOpenGate(plan)));
   return { job, allocations: plans, needsWork, ...phasesOf(context, job, plans, options) };
 }
 
@@ -92,16 +105,23 @@ function phasesOf(
 
 /** An allocation's part of a plan. */
 export function plannedFrom(plan: AllocationPlan): PlannedAllocation {
-  const { allocation, decision, promoted, target } = plan;
+  const { allocation, decision, differs, promoted, target } = plan;
   return {
     worker: allocation.worker,
-    ...decision,
+    reason: decision.reason,
+    action: plannedAction(plan),
     is_gate_open: hasOpenGate(plan),
     from: { hash: promoted.hash, version: promoted.version },
     to: { hash: target.hash, version: target.version },
-    files: plannedFiles(promoted.files, target.files),
+    files: differs ?? plannedFiles(promoted.files, target.files),
     drift: null,
   };
+}
+
+/** What a plan says of an allocation. An adoption leaves it alone where files differ; without an answer nothing is known. */
+function plannedAction({ decision: { action }, differs }: AllocationPlan): PlannedAllocation["action"] {
+  if (differs !== undefined && differs.length > 0) return "leave";
+  return action === "adopt" && differs === undefined ? "unknown" : action;
 }
 
 /** True for an active allocation that is complete but for its gate. */
@@ -138,10 +158,10 @@ export function deployScope({ db }: OperationContext, wanted: string[] | undefin
  */
 export function changeOptionsOf(
   { allocations, jobs }: DeployScope,
-  asked: { force: boolean; force_only?: string[] | undefined; sync_only: boolean },
+  asked: { force: boolean; force_only?: string[] | undefined; sync_only: boolean; adopt?: boolean | undefined },
 ): ChangeOptions {
-  const { force, force_only: names, sync_only: syncOnly } = asked;
-  if (names === undefined) return { force, syncOnly };
+  const { force, force_only: names, sync_only: syncOnly, adopt = false } = asked;
+  if (names === undefined) return { force, syncOnly, adopt };
   const forced = new Set(allocationsNamed(allocations, jobs, names, "force_only").map(({ id }) => id));
   return { force: true, forced, syncOnly };
 }

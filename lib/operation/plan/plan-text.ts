@@ -5,10 +5,11 @@ import { textOfFile, unifiedDiff } from "../../codec/diff.ts";
 import { Failure } from "../../core/errors.ts";
 import { counted } from "../../core/plain-text.ts";
 import { Redactor } from "../../core/redact.ts";
+import type { ChangeOptions } from "../../plan/changes.ts";
 import type { DeployPlan, PlannedAllocation, PlannedFile, PlannedJob } from "../../plan/deploy-plan.ts";
 import type { OperationContext } from "../base/context.ts";
 import { describeDrift, isForceable, MOST_EDITS } from "../reach/tree-drift.ts";
-import type { AllocationPlan } from "./plan-job.ts";
+import { type AllocationPlan, type JobPlan, plannedFrom } from "./plan-job.ts";
 
 /** The most files of an allocation that are named, and the most workers of a file. */
 const MOST_LISTED = 20;
@@ -25,32 +26,64 @@ const OUTCOMES = { roll_out: "deploy required", skip: "skip", failed: "would fai
  * A plan in lines for people: what would be done to which allocation and why, what was changed by hand there, and the
  * changes of files as `diff -u` shows them.
  */
-export function describePlan({ reconcile, waves }: DeployPlan): string[] {
+export function describePlan({ options: { adopt = false }, reconcile, waves }: DeployPlan): string[] {
   const jobs = waves.flatMap((wave) => wave.jobs);
   const working = jobs.filter(({ outcome }) => outcome === "roll_out").length;
-  const room = { lines: MOST_DIFF_LINES };
+  const room = { lines: MOST_DIFF_LINES, adopt };
   return [
     ...reconcile.map(describeStop),
     ...waves.flatMap((wave) => [
       `wave ${wave.seq}`,
-      ...wave.jobs.flatMap((job) => [...describeJob(job), ...describeFiles(job, room)]),
+      ...wave.jobs.flatMap((job) => [...describeJob(job, adopt), ...describeFiles(job, room)]),
     ]),
     ...(room.lines > 0 ? [] : ["more diffs are in plan.json"]),
-    `${working} of ${counted(jobs.length, "job")} ${jobs.length === 1 ? "needs" : "need"} work`,
+    adopt ? adoptable(jobs) : `${working} of ${counted(jobs.length, "job")} ${jobs.length === 1 ? "needs" : "need"} work`,
   ];
+}
+
+function adoptable(jobs: readonly PlannedJob[]): string {
+  const all = jobs.flatMap(({ allocations }) => allocations);
+  const count = all.filter(({ action }) => action === "adopt").length;
+  return `${count} of ${counted(all.length, "allocation")} can be adopted`;
+}
+
+/** What an adoption does to the allocations of a job and why, and the differences of the files that are in its way. */
+export function describeAdoption(plan: JobPlan): string[] {
+  const { name: job, version } = plan.job;
+  const outcome = plan.needsWork ? "roll_out" : "skip";
+  const allocations = plan.allocations.map(plannedFrom);
+  const planned: PlannedJob = {
+    job,
+    version,
+    outcome,
+    reason: reasonFor(plan, { adopt: true }),
+    hooks: [],
+    phases: [],
+    allocations,
+  };
+  return [...describeJob(planned, true), ...describeFiles(planned, { lines: MOST_DIFF_LINES, adopt: true })];
+}
+
+/** Why a job rolls out or is skipped, in a few words. */
+export function reasonFor({ allocations, needsWork }: JobPlan, { adopt = false }: Pick<ChangeOptions, "adopt">): string {
+  if (allocations.length === 0) return "no allocations";
+  const adopted = allocations.filter(({ decision }) => decision.action === "adopt").length;
+  if (adopt) return needsWork ? `${adopted} of ${counted(allocations.length, "allocation")}` : "nothing to adopt";
+  return needsWork ? "needs work" : "already promoted";
 }
 
 function describeStop({ job, worker, action, hooks }: DeployPlan["reconcile"][number]): string {
   return `reconcile: ${action} ${job} on ${worker}${hooks.length > 0 ? `, then ${hooks.join(", ")}` : ""}`;
 }
 
-function describeJob(job: PlannedJob): string[] {
+function describeJob(job: PlannedJob, adopt: boolean): string[] {
+  const outcome = adopt && job.outcome === "roll_out" ? "adopt" : OUTCOMES[job.outcome];
   const hooks = job.hooks.map(({ event, names }) => `  ${job.job}: hooks for ${event}: ${names.join(", ")}`);
   const batches = job.phases.flatMap(({ action, batches }) =>
     batches.map((workers, index) => `  ${job.job}: ${action}, batch ${index + 1} of ${batches.length}: ${workers.join(", ")}`),
   );
   return [
-    `  ${job.job} ${job.version}: ${OUTCOMES[job.outcome]}, ${job.reason}`,
+    `  ${job.job} ${job.version}: ${outcome}, ${job.reason}`,
     ...(job.outcome === "roll_out" ? [...hooks, ...batches] : []),
     ...job.allocations.flatMap(describeAllocation),
   ];
@@ -59,8 +92,8 @@ function describeJob(job: PlannedJob): string[] {
 function describeAllocation(one: PlannedAllocation): string[] {
   const { worker, action, reason, is_gate_open, files, drift } = one;
   const gate = is_gate_open ? ", its health check comes first" : "";
-  const names = files.map(({ path, change }) => `${MARKS[change]}${path}`);
-  const list = files.length === 0 ? "" : `: ${named(names, " ")}`;
+  const names = action === "leave" ? [] : files.map(({ path, change }) => `${MARKS[change]}${path}`);
+  const list = names.length === 0 ? "" : `: ${named(names, " ")}`;
   const changes = action === "skip" && !is_gate_open ? [] : [`    ${worker}: ${action}, ${reason}${gate}${list}`];
   const isLeft = action === "skip" && drift?.outcome === "drifted";
   const force = drift?.files.every(isForceable) ? ": only --force puts it back" : "";
@@ -70,25 +103,29 @@ function describeAllocation(one: PlannedAllocation): string[] {
 }
 
 /** Each change of a file once, with all its workers. */
-function describeFiles({ job, allocations }: PlannedJob, room: { lines: number }): string[] {
+function describeFiles({ job, allocations }: PlannedJob, room: { lines: number; adopt: boolean }): string[] {
   const changes = allocations.flatMap(({ worker, files }) => files.map((file) => ({ worker, file })));
   const same = Map.groupBy(changes, ({ file: { path, from, to } }) => JSON.stringify([path, from, to]));
   return [...same.values()].flatMap((all) => {
     const { file } = all[0] as { file: PlannedFile };
     const workers = all.map(({ worker }) => worker);
-    const lines = fileLines(job, file, named(workers, ", "));
+    const lines = fileLines(job, file, { workers: named(workers, ", "), before: room.adopt ? "there" : "promoted" });
     if (room.lines <= 0) return [];
     room.lines -= lines.length;
     return lines;
   });
 }
 
-function fileLines(job: string, { path, from, to, diff, note }: PlannedFile, workers: string): string[] {
-  const about = `    ${job}/${path} on ${workers}`;
-  if (diff === undefined) return note === undefined ? [] : [`${about}: ${note}`];
+function fileLines(
+  job: string,
+  { path, from, to, diff, note }: PlannedFile,
+  { workers, before }: { workers: string; before: string },
+): string[] {
+  const about = `    ${job}/${path} on ${workers}:`;
+  if (diff === undefined) return note === undefined ? [] : [`${about} ${note}`];
   const side = (digest: string | null, which: string) => (digest === null ? "/dev/null" : `jobs/${job}/${path}\t${which}`);
   return [
-    ...[`${about}:`, `--- ${side(from, "promoted")}`, `+++ ${side(to, "planned")}`],
+    ...[note === undefined ? about : `${about} ${note}`, `--- ${side(from, before)}`, `+++ ${side(to, "planned")}`],
     ...diff.replace(/\n$/, "").split("\n"),
   ];
 }

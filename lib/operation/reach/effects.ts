@@ -8,13 +8,13 @@ import { mapAll } from "../../core/async.ts";
 import type { FileDigests } from "../../plan/changes.ts";
 import { type ProbeResult, probe } from "../../transport/ask/probes.ts";
 import { jobsJson, type LastTarget, lastTarget, RUNNER_PATH, runnerText, workerJson } from "../../transport/ask/runner.ts";
-import { type SyncFile, type SyncResult, syncTree, WORKER_TREE } from "../../transport/files/sync.ts";
+import { adoptTree, type SyncFile, type SyncResult, syncTree, WORKER_TREE } from "../../transport/files/sync.ts";
 import type { OperationContext } from "../base/context.ts";
 import { collectEvidence, type Evidence } from "../base/evidence.ts";
 import type { Fleet } from "../base/fleet.ts";
 import type { HookPass, HookSession, ScriptResult } from "../hooks/hooks.ts";
 import { makeTarget, type WantedTarget } from "./target.ts";
-import { type DriftEffects, driftEffects, type Place } from "./tree-drift.ts";
+import { type DriftEffects, driftEffects, driftIgnored, isOfOps, type Place } from "./tree-drift.ts";
 
 /** The limit of each of the two steps of a sync: asking for the digests, and sending the files that differ. */
 const SYNC_LIMIT_MS = 900_000;
@@ -35,6 +35,8 @@ export interface Effects extends DriftEffects {
    * its content is there: its rights may be other ones.
    */
   sync(place: Place, tree: StagedTree | undefined, before: FileDigests): Promise<SyncResult>;
+  /** Makes ops own the files of a job that lie on a worker, and brings its {@link isOfOps} alone. See {@link adoptTree}. */
+  adopt(place: Place, tree: StagedTree): Promise<void>;
   /** The last target of the job that succeeded on the worker since the worker's start. */
   lastTarget(place: Place): Promise<LastTarget | undefined>;
   /** Runs a target to its end; throws when it fails. */
@@ -54,7 +56,8 @@ export function effectsOf(
   hooks: HookSession,
   allocations: readonly CatalogAllocation[],
 ): Effects {
-  const { layout, progress, signal, run } = context;
+  const { db, layout, progress, signal, run } = context;
+  const isOwn = driftIgnored(db);
   const syncing = async (place: Place, name: string, folder: string, files: readonly SyncFile[]) => {
     const transport = await fleet.reach(place.worker);
     const work = syncTree(transport, { name, folder, files }, { signal, timeoutMs: SYNC_LIMIT_MS });
@@ -76,6 +79,14 @@ export function effectsOf(
         isRewritten: before[file.path] !== undefined && before[file.path] !== tree?.digests[file.path],
       }));
       return syncing(place, place.job, `jobs/${place.job}`, wanted);
+    },
+    async adopt(place, { files }) {
+      const transport = await fleet.reach(place.worker);
+      const wanted = files.map((file) => syncFile(file.path, file.mode, file.content, file.sha256));
+      const tree = { name: place.job, folder: `jobs/${place.job}`, files: wanted };
+      const rules = { isOwn: (path: string) => isOwn(place.job, path), isBrought: isOfOps };
+      const work = adoptTree(transport, tree, rules, { signal, timeoutMs: SYNC_LIMIT_MS });
+      await progress.during({ ...place, reason: "sync", detail: "adopt" }, SYNC_LIMIT_MS, work);
     },
     ...driftEffects(context, fleet),
     async lastTarget({ job, worker }) {
@@ -139,15 +150,22 @@ export function promotedTree({ db, kv }: OperationContext, { hash, files }: Prom
 export async function bringFiles(
   { context, effects, synced }: { context: OperationContext; effects: Effects; synced?: SyncedTree[] },
   allocation: CatalogAllocation,
-  { tree, updateSeq }: { tree: StagedTree; updateSeq: number },
+  rendered: { tree: StagedTree; updateSeq: number },
   before: FileDigests,
 ): Promise<SyncResult> {
+  const { tree } = rendered;
   await effects.stage(allocation, tree);
   const result = await effects.sync(allocation, tree, before);
-  const record = { id: allocation.id, hash: tree.hash, files: tree.digests, updateSeq };
+  const record = syncedTree({ allocation, ...rendered });
   if (synced) synced.push(record);
   else recordSynced(context.db, allocation.job, [record]);
   return result;
+}
+
+/** What is recorded of a tree that lies on its worker. */
+export function syncedTree(of: { allocation: CatalogAllocation; tree: StagedTree; updateSeq: number }): SyncedTree {
+  const { allocation, tree, updateSeq } = of;
+  return { id: allocation.id, hash: tree.hash, files: tree.digests, updateSeq };
 }
 
 /** `worker.json`, `jobs.json` and `bin/` of a worker; the runner goes by them (hook-runtime.md, Deploy order 3). */

@@ -1,4 +1,5 @@
 import { bytesOf } from "../../bucket/base/contents.ts";
+import type { Database } from "../../bucket/base/database.ts";
 import type { CatalogAllocation } from "../../bucket/base/model.ts";
 import { catalogJobs } from "../../bucket/catalog/catalog.ts";
 import { keptContent } from "../../bucket/catalog/contents.ts";
@@ -12,7 +13,7 @@ import type { OperationContext } from "../base/context.ts";
 import type { Fleet } from "../base/fleet.ts";
 
 /** The longest file, and the most files on a worker, that a diff is shown of. */
-const DIFF_BYTES = 64 * 1024;
+export const DIFF_BYTES = 64 * 1024;
 const DIFFS = 20;
 /** The most edits of a diff; see {@link unifiedDiff}. */
 export const MOST_EDITS = 400;
@@ -26,7 +27,11 @@ export interface Place {
 /** How files on workers are looked at; nothing is written there. */
 export interface DriftEffects {
   /** Compares the files of jobs on a worker with these, in one question; see {@link compareTrees}. */
-  drift(worker: string, wanted: ReadonlyMap<string, FileDigests>): Promise<Map<string, TreeDrift>>;
+  drift(
+    worker: string,
+    wanted: ReadonlyMap<string, FileDigests>,
+    folder?: "needed" | "optional",
+  ): Promise<Map<string, TreeDrift>>;
   /** The text of a file of a job there, of at most 64 KiB; undefined where it is none. */
   text(place: Place, path: string): Promise<string | undefined>;
 }
@@ -36,12 +41,12 @@ export interface DriftEffects {
  * promoted.
  */
 export function driftEffects({ db, signal }: OperationContext, fleet: Fleet): DriftEffects {
-  let ignored: Map<string, string[]> | undefined;
+  const isOwn = driftIgnored(db);
   return {
-    async drift(worker, wanted) {
-      const found = await compareTrees(await fleet.open(worker), wanted, signal);
-      ignored ??= new Map(catalogJobs(db).map(({ name, driftIgnore }) => [name, driftIgnore]));
-      for (const [job, tree] of found) tree.files = withoutIgnored(tree.files, ignored.get(job) ?? []);
+    async drift(worker, wanted, folder) {
+      const found = await compareTrees(await fleet.open(worker), wanted, signal, folder);
+      for (const [job, tree] of found)
+        tree.files = tree.files.filter(({ path, state }) => (state !== "changed" && state !== "missing") || !isOwn(job, path));
       return found;
     },
     async text({ job, worker }, path) {
@@ -50,9 +55,18 @@ export function driftEffects({ db, signal }: OperationContext, fleet: Fleet): Dr
   };
 }
 
-function withoutIgnored(files: FileDrift[], globs: readonly string[]): FileDrift[] {
-  const isOwn = (path: string) => globs.some((glob) => matchGlob(glob, path));
-  return files.filter(({ path, state }) => (state !== "changed" && state !== "missing") || !isOwn(path));
+/** True for a file of a job that no service reads: an adoption brings it, whatever the earlier system put in its place. */
+export function isOfOps(path: string): boolean {
+  return path === "manifest.json";
+}
+
+/** Tells which files of jobs their `drift_ignore` names: the jobs change these themselves. */
+export function driftIgnored(db: Database): (job: string, path: string) => boolean {
+  let ignored: Map<string, string[]> | undefined;
+  return (job, path) => {
+    ignored ??= new Map(catalogJobs(db).map(({ name, driftIgnore }) => [name, driftIgnore]));
+    return (ignored.get(job) ?? []).some((glob) => matchGlob(glob, path));
+  };
 }
 
 /** An allocation with its promoted files. */

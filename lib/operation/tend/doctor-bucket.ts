@@ -8,6 +8,7 @@ import { isStale, readLock } from "../../bucket/base/lock.ts";
 import type { CatalogWorker } from "../../bucket/base/model.ts";
 import { Problems, sentenceOf } from "../../bucket/base/problems.ts";
 import { loadKvKey, sealedValues } from "../../bucket/kv/kv-access.ts";
+import { isRekeying } from "../../bucket/kv/kv-rekey.ts";
 import { listRevisions } from "../../bucket/source/revisions.ts";
 import { type OpsConf, readOpsConf } from "../../bucket/workspace/settings.ts";
 import { describeSshKey, sshKeyFile } from "../../bucket/workspace/ssh-key.ts";
@@ -188,6 +189,8 @@ function hostNames(worker: CatalogWorker, settings: OpsConf): string[] {
 
 async function judgeSealed(layout: Layout, db: Database): Promise<Judgement> {
   const { sealed, unreadable } = sealedValues(db, await loadKvKey(layout));
+  if (unreadable.length === 0 && (await isRekeying(layout)))
+    return warning("its change has not ended: the key before opens too", "go on with `ops kv rekey`");
   if (unreadable.length === 0) return ok(`it opens all ${sealed} sealed values`);
   const message = `it does not open ${unreadable.length} of ${sealed} sealed values: ${listed(unreadable)}`;
   return problem(message, "bring the right secrets/kv.key back from a snapshot, or store the values anew");

@@ -7,7 +7,7 @@ import { json } from "../../http/message.ts";
 import { TIME } from "../../run/progress.ts";
 import { route } from "../context.ts";
 
-const SHOWN = object({
+const SHOWN_SESSION = object({
   id: withExample(string(), "q7Zr3mUe1Qm0yDq0b4Xv5A"),
   name: described(string(), "The name of the token that it was opened with"),
   address: described(string(), "From where it was opened"),
@@ -48,7 +48,7 @@ export const SESSION_ROUTES = [
     path: "/api/sessions",
     summary: "List the browser sessions, the oldest first",
     description: "One's own; of everybody for root and for admins of all buckets.",
-    answer: { status: 200, description: "The sessions that go on", shape: object({ items: list(SHOWN) }) },
+    answer: { status: 200, description: "The sessions that go on", shape: object({ items: list(SHOWN_SESSION) }) },
     async handle(_, { identity, sessions }) {
       const mine = sessions.list().filter((session) => mayEnd(identity, session));
       return json(200, { items: mine.map((session) => shownSession(session, identity)) });

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { AccessStore } from "../../auth/access-store.ts";
 import { Guard } from "../../auth/guard.ts";
 import { SecondFactor } from "../../auth/second-factor.ts";
-import { SESSION_COOKIE, SESSION_MS, Sessions, TOTP_COOKIE } from "../../auth/session.ts";
+import { SESSION_MS, type SessionCookie, Sessions, TOTP_COOKIE } from "../../auth/session.ts";
 import { TotpCodes } from "../../auth/totp.ts";
 import { accessFile } from "../../bucket/source/root.ts";
 import { messageOf } from "../../core/errors.ts";
@@ -13,12 +13,15 @@ import type { ServerConfig } from "../config.ts";
 const TOTP_SESSION_MS = 30 * 60_000;
 
 /** Who may call: tokens, sessions, TOTP and the guard. The key that signs the cookies lives as long as the server. */
-export async function signInOf({ root, token, tls, totp }: ServerConfig, log: Log, now: () => number) {
+export async function signInOf(
+  { root, token, tls, totp }: ServerConfig,
+  { cookie, log, now }: { cookie: SessionCookie; log: Log; now: () => number },
+) {
   const file = accessFile(root);
   const onTrouble = (error: unknown) => log(`warning: Cannot note in ${file} that a token is used: ${messageOf(error)}`);
   const access = await AccessStore.open(file, { now, onTrouble });
   const key = randomBytes(32);
-  const browser = { cookie: SESSION_COOKIE, lifetimeMs: SESSION_MS, secure: tls !== undefined } as const;
+  const browser = { cookie, lifetimeMs: SESSION_MS, secure: tls !== undefined };
   const verified = { cookie: TOTP_COOKIE, lifetimeMs: totp?.sessionMs ?? TOTP_SESSION_MS, secure: true } as const;
   const sessions = new Sessions(browser, key, now);
   const totpSessions = new Sessions(verified, key, now);

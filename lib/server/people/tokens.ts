@@ -24,7 +24,7 @@ const LONGEST_LIFETIME_S = 10 * 366 * 86_400;
 
 /** Tokens are for root and for admins of all buckets. */
 const ADMINS = { role: "admin", everywhere: true } as const;
-const SHOWN = { ...TOKEN_FIELDS, expired: described(boolean(), "Its time is over") };
+const SHOWN_TOKEN = { ...TOKEN_FIELDS, expired: described(boolean(), "Its time is over") };
 
 const NEW_TOKEN = object({
   name: TOKEN_NAME,
@@ -45,7 +45,7 @@ export const TOKEN_ROUTES = [
     path: "/api/tokens",
     summary: "List the tokens, the oldest first",
     description: "Never the tokens themselves: of each only its SHA-256 is kept, which is not shown.",
-    answer: { status: 200, description: "All tokens, 500 at most", shape: object({ items: list(object(SHOWN)) }) },
+    answer: { status: 200, description: "All tokens, 500 at most", shape: object({ items: list(object(SHOWN_TOKEN)) }) },
     async handle(_, { access }) {
       return json(200, { items: access.tokens.map((token) => shownToken(token, access)) });
     },
@@ -61,7 +61,7 @@ export const TOKEN_ROUTES = [
       status: 201,
       description: "The new token",
       shape: object({
-        ...SHOWN,
+        ...SHOWN_TOKEN,
         token: withExample(described(string(), "What goes into the Authorization header"), "ops_3f5b…"),
         totp_secret: described(nullable(string()), "In base32, for an authenticator; null unless it has one of its own"),
         totp_uri: described(nullable(string()), "The same as otpauth:// address"),

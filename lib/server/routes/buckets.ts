@@ -29,7 +29,7 @@ export const BUCKET_ROUTES = [
     async handle({ query }, services) {
       const ids = (await idsInReach(services)).filter((id) => id > (query.cursor ?? ""));
       const shown = ids.slice(0, query.limit);
-      const buckets = shown.flatMap((id) => unlessGone(services.root, id) ?? []);
+      const buckets = shown.flatMap((id) => unlessGone(services, id) ?? []);
       const items = await Promise.all(buckets.map((bucket) => shownBucket(bucket, services)));
       return json(200, { items, next_cursor: ids.length > shown.length ? shown.at(-1) : null });
     },
@@ -41,10 +41,10 @@ export const BUCKET_ROUTES = [
     summary: "Show all buckets at a glance: counts, problems, runs",
     description: `The first ${MOST_SHOWN} buckets, by id. A bucket that cannot be read says why.`,
     answer: { status: 200, description: "The buckets", shape: component("BucketGlances") },
-    async handle(_, { root, beside, identity }) {
-      const ids = await idsInReach({ root, identity });
-      const buckets = ids.slice(0, MOST_SHOWN).flatMap((id) => unlessGone(root, id) ?? []);
-      const items = await Promise.all(buckets.map((bucket) => glanceAt(bucket, beside)));
+    async handle(_, services) {
+      const ids = await idsInReach(services);
+      const buckets = ids.slice(0, MOST_SHOWN).flatMap((id) => unlessGone(services, id) ?? []);
+      const items = await Promise.all(buckets.map((bucket) => glanceAt(bucket, services.beside)));
       return json(200, { items, cut: ids.length - Math.min(ids.length, MOST_SHOWN) });
     },
   }),
@@ -58,10 +58,9 @@ export const BUCKET_ROUTES = [
     answer: { status: 201, description: "The new bucket", shape: component("Bucket") },
     failures: ["invalid_bucket_id", "bucket_exists", "database_busy"],
     async handle({ body }, services) {
-      const { root, supervisor } = services;
-      const bucket = await createBucket(root, body, async (dir, id) => {
-        await initialised(supervisor, dir, id);
-      });
+      const { root, labels, supervisor } = services;
+      const initialise = async (dir: string, id: string) => void (await initialised(supervisor, dir, id));
+      const bucket = await createBucket(root, body, initialise, labels);
       return json(201, await shownBucket(bucket, services));
     },
   }),
@@ -132,8 +131,8 @@ export const BUCKET_ROUTES = [
 ];
 
 /** The ids of the buckets that the client may know of, sorted. */
-export async function idsInReach({ root, identity }: Pick<Context, "root" | "identity">): Promise<string[]> {
-  return (await bucketIds(root)).filter((id) => isInReach(identity, id));
+export async function idsInReach({ root, labels, identity }: Pick<Context, "root" | "labels" | "identity">): Promise<string[]> {
+  return (await bucketIds(root, labels)).filter((id) => isInReach(identity, id));
 }
 
 /** Makes or upgrades the database of a bucket. */
@@ -143,9 +142,9 @@ async function initialised(supervisor: Services["supervisor"], bucketDir: string
 }
 
 /** A bucket of a list; undefined where it was deleted meanwhile. */
-function unlessGone(root: string, id: string): RootBucket | undefined {
+function unlessGone({ root, labels }: Services, id: string): RootBucket | undefined {
   try {
-    return findBucket(root, id);
+    return findBucket(root, id, labels);
   } catch (error) {
     if (error instanceof Failure && error.code === "bucket_not_found") return undefined;
     throw error;

@@ -2,7 +2,7 @@ import type { Layout } from "../../bucket/base/layout.ts";
 import { Problems } from "../../bucket/base/problems.ts";
 import { catalogFile, hasCatalogJob, listCatalogFiles } from "../../bucket/catalog/catalog.ts";
 import { listSourceFiles, listTemplates, modeText, openSourceFile } from "../../bucket/source/source-view.ts";
-import { bucketConfView, jobResourcesView, opsConfView } from "../../bucket/workspace/bucket-conf.ts";
+import { BUCKET_CONF_FILE, jobResources, OPS_CONF_FILE, settingsView } from "../../bucket/workspace/bucket-conf.ts";
 import { readOpsConf } from "../../bucket/workspace/settings.ts";
 import { readWorkers, type Worker } from "../../bucket/workspace/workers.ts";
 import { Failure } from "../../core/errors.ts";
@@ -114,7 +114,7 @@ export const FILE_ROUTES = [
     summary: "Show ops.conf",
     answer: { status: 200, description: "The file", shape: component("Settings") },
     async handle({ bucket: { layout } }) {
-      return json(200, await opsConfView(layout));
+      return json(200, await settingsView(layout, OPS_CONF_FILE));
     },
   }),
   bucketRoute({
@@ -124,7 +124,7 @@ export const FILE_ROUTES = [
     summary: "Show workspace/bucket.conf",
     answer: { status: 200, description: "The file", shape: component("Settings") },
     async handle({ bucket: { layout } }) {
-      return json(200, await bucketConfView(layout));
+      return json(200, await settingsView(layout, BUCKET_CONF_FILE));
     },
   }),
   bucketRoute({
@@ -136,7 +136,7 @@ export const FILE_ROUTES = [
     answer: { status: 200, description: "The file", shape: component("Settings") },
     failures: ["file_not_found"],
     async handle({ params, bucket: { layout } }) {
-      return json(200, await jobResourcesView(layout, params.selector ?? ""));
+      return json(200, await settingsView(layout, jobResources(params.selector ?? "")));
     },
   }),
   bucketRoute({
@@ -152,16 +152,21 @@ export const FILE_ROUTES = [
       shape: component("WorkerDefinitions"),
     },
     async handle({ query, bucket: { layout } }) {
-      const problems = new Problems();
-      const workers = await readWorkers(layout, await readOpsConf(layout, problems), problems);
-      const shown = pageOf(workers.map(workerDefinition), offsetOf(query.cursor), query.limit);
-      return json(200, { ...shown, problems: problems.errors });
+      const { workers, problems } = await workerDefinitions(layout);
+      return json(200, { ...pageOf(workers, offsetOf(query.cursor), query.limit), problems });
     },
   }),
 ];
 
 async function sourceFile(layout: Layout, path: string, request: HttpRequest, type: string): Promise<Answer> {
   return downloadAnswer(request, await fileDownload(type, await openSourceFile(layout, path)));
+}
+
+/** The workers as workers.json defines them, and what is wrong with it or ops.conf; then there are none. */
+export async function workerDefinitions(layout: Layout) {
+  const problems = new Problems();
+  const workers = await readWorkers(layout, await readOpsConf(layout, problems), problems);
+  return { workers: workers.map(workerDefinition), problems: problems.errors };
 }
 
 function workerDefinition(worker: Worker) {

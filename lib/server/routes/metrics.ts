@@ -151,9 +151,9 @@ async function bucketMetrics(context: Context, signal: AbortSignal): Promise<str
 }
 
 /** The numbers of a bucket; undefined where the bucket was deleted meanwhile. */
-async function bucketRow({ root, beside, lines }: Services, id: string): Promise<BucketRow | undefined> {
+async function bucketRow({ root, labels: labelFile, beside, lines }: Services, id: string): Promise<BucketRow | undefined> {
   try {
-    const { layout, project, name }: RootBucket = findBucket(root, id);
+    const { layout, project, name }: RootBucket = findBucket(root, id, labelFile);
     const found = await beside.ask("numbers", layout, undefined).catch((error: unknown) => {
       if (error instanceof Failure) return undefined;
       throw error;

@@ -81,7 +81,8 @@ export const OPERATION_ROUTES = [
       "With `dry_run` the run's result is the plan: by wave, job, batch and worker the action, the reason, the hooks, each file " +
       "with a unified diff from the promoted one (secrets masked), changes by hand, and the workers that are " +
       "unreachable. `plan`, the id of a dry run, goes alone: the deploy carries out that plan. If the catalog, a key, or " +
-      "a promotion has changed since, the answer is 409 `plan_stale` and says what moved.",
+      "a promotion has changed since, the answer is 409 `plan_stale` and says what moved. `adopt` takes over what lies on the workers " +
+      "already, where it equals the rendered files; in its plan `files` go from what lies there, and `leave` is what differs.",
     failures: ["run_not_found", "plan_stale"],
   }),
   start("hooks", { description: "The hook must be on the event `cli`; without `job` exactly one job must have it." }),
@@ -102,6 +103,11 @@ export const OPERATION_ROUTES = [
       "worker that gives no answer is reported and skipped; the next gc tries it again.",
   }),
   start("snapshot_create"),
+  start("kv_rekey", {
+    description:
+      "Until the run has ended, the new key and the one before open. A run that was cut off loses nothing: the next one goes " +
+      "on. The result counts the `values` and `contents` that were sealed anew, and names as `unreadable` what no key opens.",
+  }),
   start("run_command", {
     description:
       "Without `workers` and `labels`: all workers of the catalog, in its order. The script runs in the bucket's folder " +

@@ -91,6 +91,21 @@ const CELL: Shape<string | number | boolean | null> = {
 };
 const ROW = { ...record(CELL), schema: { type: "object" } };
 
+const WORKER = object({
+  host: string(),
+  hostname: nullable(string()),
+  connection: oneOf("ssh", "local"),
+  root: described(string(), "The bucket's folder on the worker is `<root>/<bucket id>`"),
+  ssh_user: nullable(string()),
+  ssh_port: nullable(integer()),
+  ssh_jump: nullable(string()),
+  labels: list(string()),
+  memory_mb: described(anything({ type: "number" }), "0 where the file has none"),
+  cpu_mhz: described(anything({ type: "number" }), "0 where the file has none"),
+  tags: anything({ type: "object", additionalProperties: { type: "string" } }),
+  position: integer(),
+});
+
 const NEXT_CURSOR = described(nullable(string()), "null at the end of the list");
 
 /** The named schemas of openapi.yaml, of which answers are made. */
@@ -214,23 +229,9 @@ const SCHEMAS = {
     values: described(nullable(anything({ type: "object" })), "The values of the file; null where it has a mistake"),
     problem: described(nullable(string()), "The first thing that a build would refuse"),
   }),
+  WorkerDefinition: WORKER,
   WorkerDefinitions: object({
-    items: list(
-      object({
-        host: string(),
-        hostname: nullable(string()),
-        connection: oneOf("ssh", "local"),
-        root: described(string(), "The bucket's folder on the worker is `<root>/<bucket id>`"),
-        ssh_user: nullable(string()),
-        ssh_port: nullable(integer()),
-        ssh_jump: nullable(string()),
-        labels: list(string()),
-        memory_mb: described(anything({ type: "number" }), "0 where the file has none"),
-        cpu_mhz: described(anything({ type: "number" }), "0 where the file has none"),
-        tags: anything({ type: "object", additionalProperties: { type: "string" } }),
-        position: integer(),
-      }),
-    ),
+    items: list(WORKER),
     next_cursor: NEXT_CURSOR,
     problems: described(
       list(

@@ -9,6 +9,7 @@ import { json, requireMediaType } from "../../http/message.ts";
 import { ID, maskedText } from "../../run/record.ts";
 import { startShape } from "../../run/request.ts";
 import { bucketRoute } from "../context.ts";
+import { requireGoingOn } from "../people/permission.ts";
 import { encodedNote, startRun } from "../start.ts";
 import { APPROVAL_FAILURES, START_FAILURES, STARTS } from "./operations.ts";
 import { component, PAGE, page } from "./shapes.ts";
@@ -58,6 +59,8 @@ export const SOURCE_ROUTES = [
       return startRun(call, "push", context, async (runId, body) => {
         const gzip = requireMediaType(request, TAR, GZIP) === GZIP;
         const received = await receiveSource(bucket.layout, body, gzip, request.signal);
+        // An upload takes long enough for a token to be revoked.
+        requireGoingOn(context.identity);
         const said = await saidBy(call.headers, bucket.layout, context.identity.name);
         const { id, note, commit } = await acceptSource(bucket.layout, received, runId, said);
         return { revision: id, ...(note !== null && { note }), ...(commit !== null && { commit }) };

@@ -22,11 +22,18 @@ export const START_PATHS: Readonly<Record<RunKind, string>> = {
   gc: "/gc",
   snapshot_create: "/snapshots",
   snapshot_restore: "/snapshots/{name}/restore",
+  kv_rekey: "/kv/rekey",
   run_command: "/run_command",
   worker_trust: "/workers/trust",
   worker_facts: "/workers/facts",
   worker_uptime: "/workers/uptime",
   worker_sysstat: "/workers/sysstat",
+};
+
+/** A change of a key is for administrators; what it would do may be asked by who may look at workers. */
+const CHANGE_OF_KEY: Needs<{ body: unknown }, unknown> = {
+  role: "admin",
+  or: { role: "operate", says: "for a dry run", when: isPlainDryRun },
 };
 
 /** Which role a start of each kind needs. A dry run that runs nothing of the bucket's is a reading. */
@@ -47,6 +54,7 @@ export const START_ROLES: Readonly<Record<RunKind, Needs<{ body: unknown }, unkn
   gc: "admin",
   snapshot_create: "admin",
   snapshot_restore: "admin",
+  kv_rekey: CHANGE_OF_KEY,
   run_command: "deploy",
   worker_trust: "admin",
   worker_facts: "operate",

@@ -1,7 +1,7 @@
 import { toYaml } from "../../codec/config/yaml.ts";
 import { json, raw } from "../../http/message.ts";
 import { PROPOSAL_ROUTES } from "../approval/routes.ts";
-import { route, type ServerRoute } from "../context.ts";
+import { type RouteGroups, route, type ServerRoute } from "../context.ts";
 import { openApiDocument } from "../openapi.ts";
 import { SESSION_ROUTES } from "../people/sessions.ts";
 import { TOKEN_ROUTES } from "../people/tokens.ts";
@@ -18,7 +18,7 @@ import { SNAPSHOT_ROUTES } from "./snapshots.ts";
 import { SOURCE_ROUTES } from "./source.ts";
 
 /** All routes of the server in groups: the source of the router, of the checks of requests and of openapi.yaml. */
-export const ROUTE_GROUPS: Readonly<Record<string, readonly ServerRoute[]>> = {
+export const ROUTE_GROUPS: RouteGroups = {
   "Sign-in": AUTH_ROUTES,
   People: [...TOKEN_ROUTES, ...SESSION_ROUTES],
   Buckets: BUCKET_ROUTES,
@@ -31,13 +31,14 @@ export const ROUTE_GROUPS: Readonly<Record<string, readonly ServerRoute[]>> = {
   Runs: [...RUN_ROUTES, ...LOG_ROUTES],
   Catalog: CATALOG_ROUTES,
   Metrics: METRIC_ROUTES,
-  "This description": descriptionRoutes(),
+  "This description": descriptionRoutes(() => openApiDocument(ROUTE_GROUPS)),
 };
 
 /** All routes as one list, in which the router takes the first match. */
 export const ROUTES: readonly ServerRoute[] = Object.values(ROUTE_GROUPS).flat();
 
-function descriptionRoutes(): readonly ServerRoute[] {
+/** The routes that serve the description of a route table, as YAML and as JSON. */
+export function descriptionRoutes(description: () => object): readonly ServerRoute[] {
   return [
     route({
       method: "GET",
@@ -46,7 +47,7 @@ function descriptionRoutes(): readonly ServerRoute[] {
       summary: "This description, as YAML",
       answer: { status: 200, description: "OpenAPI 3.1", type: "application/yaml" },
       async handle() {
-        return raw("application/yaml; charset=utf-8", toYaml(openApiDocument(ROUTE_GROUPS)));
+        return raw("application/yaml; charset=utf-8", toYaml(description()));
       },
     }),
     route({
@@ -56,7 +57,7 @@ function descriptionRoutes(): readonly ServerRoute[] {
       summary: "This description, as JSON",
       answer: { status: 200, description: "OpenAPI 3.1", type: "application/json" },
       async handle() {
-        return json(200, openApiDocument(ROUTE_GROUPS));
+        return json(200, description());
       },
     }),
   ];

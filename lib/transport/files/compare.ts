@@ -18,6 +18,8 @@ export interface FileDrift {
   state: "changed" | "missing" | "extra" | "link";
   /** The SHA-256 on the worker, for a promoted path with a regular file; else null. */
   sha256: string | null;
+  /** The mode on the worker, where `sha256` is known. */
+  mode: number | null;
   /** A regular file with other content is in the place of the promoted one. */
   hasOtherContent: boolean;
 }
@@ -34,19 +36,20 @@ const READ_LIMIT_MS = 60_000;
 
 /**
  * Compares the files of jobs on a worker with the files that they are to have, in one question. No file is written;
- * where no file is wanted, the bucket's folder may be missing. Throws `unreachable`, `cancelled`, `timeout` after five
+ * where no file is wanted, or it is `optional`, the bucket's folder may be missing. Throws `unreachable`, `cancelled`, `timeout` after five
  * minutes, or `failed` with what the worker said.
  */
 export async function compareTrees(
   transport: Transport,
   wanted: ReadonlyMap<string, WantedFiles>,
   signal: AbortSignal,
+  folder: "needed" | "optional" = "needed",
 ): Promise<Map<string, TreeDrift>> {
   const question = {
     trees: [...wanted.keys()],
     lines: [...wanted].flatMap(([job, files]) => linesAbout(job, Object.keys(files))),
   };
-  const isFolderOptional = [...wanted.values()].every((files) => Object.keys(files).length === 0);
+  const isFolderOptional = folder === "optional" || [...wanted.values()].every((files) => Object.keys(files).length === 0);
   const doing = `Cannot compare the files on ${transport.worker.host}`;
   const options = { isFolderOptional, timeoutMs: COMPARE_LIMIT_MS, signal };
   const found = await lookAtFiles(transport, question, doing, options);
@@ -62,7 +65,7 @@ function linesAbout(job: string, paths: readonly string[]): string[] {
 
 function treeDrift(job: string, wanted: WantedFiles, found: FoundFiles, entries: readonly string[]): TreeDrift {
   const folder = `jobs/${job}`;
-  const nothing = { sha256: null, hasOtherContent: false };
+  const nothing = { sha256: null, mode: null, hasOtherContent: false };
   const blocked = new Map<string, FileDrift>();
   for (const above of foldersAbove(Object.keys(wanted).map((path) => `${folder}/${path}`))) {
     const state = found.link.has(above) ? "link" : entries.includes(above) ? "changed" : undefined;
@@ -90,11 +93,11 @@ function fileDrift(folder: string, path: string, digest: string, found: FoundFil
   const file = found.files.get(place);
   if (!file) {
     const state = found.other.has(place) ? "changed" : "missing";
-    return [{ path, state, sha256: null, hasOtherContent: false }];
+    return [{ path, state, sha256: null, mode: null, hasOtherContent: false }];
   }
   const hasOtherContent = file.sha256 !== sha256;
-  const isSame = !hasOtherContent && (file.isExecutable || !isExecutable(Number.parseInt(mode, 8)));
-  return isSame ? [] : [{ path, state: "changed", sha256: file.sha256, hasOtherContent }];
+  const isSame = !hasOtherContent && (isExecutable(file.mode) || !isExecutable(Number.parseInt(mode, 8)));
+  return isSame ? [] : [{ path, state: "changed", ...file, hasOtherContent }];
 }
 
 /**

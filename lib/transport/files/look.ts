@@ -5,7 +5,8 @@ import type { ScriptOptions, Transport } from "../base/transport.ts";
 
 /** A regular file on a worker; `sha256` is null where the worker could not tell. */
 export interface WorkerFile {
-  isExecutable: boolean;
+  /** Without the file's type. */
+  mode: number;
   sha256: string | null;
 }
 
@@ -107,7 +108,7 @@ function noteListed(found: FoundFiles, line: string): void {
 
 function noteMode(found: FoundFiles, line: string): void {
   const [, mode = "", file = ""] = /^([0-9a-f]+) \.\/(.+)$/.exec(line) ?? [];
-  found.files.set(file, { isExecutable: isExecutable(Number.parseInt(mode, 16)), sha256: null });
+  found.files.set(file, { mode: Number.parseInt(mode, 16) & 0o7777, sha256: null });
 }
 
 /** sha256sum of GNU doubles backslashes in names, and says so by a backslash in front. */

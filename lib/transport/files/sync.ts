@@ -73,8 +73,48 @@ export async function syncTree(
   const isListed = found.listHead.startsWith(head);
   const change = { tree: tree.name, wanted, isListed, made, changed, removed, doing };
   const sentBytes = isListed && changed.length === 0 ? 0 : await sendChange(transport, change, found.listHead, options);
-  const below = (file: string) => file.slice(tree.folder === "." ? 0 : tree.folder.length + 1);
+  const below = (file: string) => belowFolder(tree, file);
   return { changed: changed.map(below), removed: removed.map(below), sentBytes };
+}
+
+/** Which files of a tree need not lie on the worker as they are wanted, by their path below the tree's folder. */
+interface AdoptedFiles {
+  /** Changed by the job itself: left as they are. */
+  isOwn(path: string): boolean;
+  /** Read by nobody but ops: brought where they differ. */
+  isBrought(path: string): boolean;
+}
+
+/**
+ * Makes sync own the files of a tree that lie on a worker already, from wherever they came: but for the files that are
+ * brought, only the list in `.sync` is written. Throws `failed`, having written nothing, where another file has other
+ * content than is wanted, else as {@link syncTree} does.
+ */
+export async function adoptTree(
+  transport: Transport,
+  tree: SyncTree,
+  { isOwn, isBrought }: AdoptedFiles,
+  { timeoutMs = TREE_LIMIT_MS, signal }: Partial<SyncOptions> = {},
+): Promise<void> {
+  const doing = `Cannot adopt ${tree.name} on ${transport.worker.host}`;
+  const options = { timeoutMs, signal };
+  const wanted = wantedFiles(tree);
+  const head = listHead(wanted.keys());
+  const found = await lookWhenSettled(transport, doing, { tree: tree.name, head, paths: [...wanted.keys()] }, options);
+  const isThere = (path: string, file: SyncFile) => found.files.get(path)?.sha256 === file.sha256;
+  const others = [...wanted].filter(([path, file]) => !isThere(path, file)).map(([path]) => path);
+  const [changed = [], rest = []] = [true, false].map((is) => others.filter((path) => isBrought(belowFolder(tree, path)) === is));
+  const wrong = rest.map((path) => belowFolder(tree, path)).filter((path) => !isOwn(path));
+  if (wrong.length > 0) throw new Failure("failed", `${doing}: files have changed meanwhile: ${wrong.join(", ")}`);
+  const isListed = found.listHead.startsWith(head);
+  if (isListed && changed.length === 0) return;
+  const change = { tree: tree.name, wanted, isListed, made: found.listed.folder, changed, removed: [], doing };
+  await sendChange(transport, change, found.listHead, options);
+}
+
+/** A path of the bucket's folder, as one of the tree's folder. */
+function belowFolder({ folder }: Pick<SyncTree, "folder">, file: string): string {
+  return file.slice(folder === "." ? 0 : folder.length + 1);
 }
 
 /** The files by their path below the bucket's folder, sorted. */
@@ -107,7 +147,7 @@ function isOfTree({ folder }: Pick<SyncTree, "folder">, place: string): boolean 
 }
 
 function isDifferent({ sha256, mode, isRewritten = false }: SyncFile, found: WorkerFile | undefined): boolean {
-  return isRewritten || found?.sha256 !== sha256 || found.isExecutable !== isExecutable(mode);
+  return isRewritten || found?.sha256 !== sha256 || isExecutable(found.mode) !== isExecutable(mode);
 }
 
 /** Looks at a tree until no other sync of the tree is at work, after one that was cut off was brought to its end. */

@@ -318,7 +318,7 @@ test("kv.key is 32 random bytes, readable by its owner only, and never replaced"
   const key = readFileSync(layout.kvKey);
   assert.equal(key.length, 32);
   assert.equal(statSync(layout.kvKey).mode & 0o777, 0o600);
-  await createKvKey(layout);
+  await createKvKey(layout.kvKey);
   assert.deepEqual(readFileSync(layout.kvKey), key);
 });
 

@@ -49,7 +49,7 @@ test("commands are completed word by word, without those that the program calls 
 test("flags of a command are completed, but for those that were given", () => {
   assert.deepEqual(words("build", "--p"), ["--purge-job-kv"]);
   const given = words("build", "--purge-job-kv", "--json", "");
-  assert.deepEqual(given.slice(0, 4), ["--bucket-dir", "--wait", "--detach", "--server"]);
+  assert.deepEqual(given.slice(0, 4), ["--bucket-dir", "--wait", "--break-glass", "--detach"]);
   assert.deepEqual(words("gc", "-"), words("gc", "--"));
   assert.ok(words("server", "").includes("--root") && words("server", "").includes("install"));
 });

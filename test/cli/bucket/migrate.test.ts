@@ -10,6 +10,7 @@ import { carryOutMigration, planMigration } from "../../../lib/bucket/earlier/mi
 import { PROGRAM_ROOT } from "../../../lib/core/self.ts";
 import { ops, PROGRAM } from "../../../scripts/local-server.ts";
 import { blocksOf } from "../../../scripts/page.ts";
+import { EarlierAuthority } from "../../helpers/earlier.ts";
 import { plays } from "../../helpers/pages.ts";
 import { seeded } from "../../helpers/random.ts";
 import { temporaryFolder, until } from "../../helpers/temporary.ts";
@@ -125,11 +126,56 @@ test("a migrated workspace builds to the same catalog, and its files differ in t
   assert.equal(shown(after, "app/app.conf"), `port 30000\nbucket ${ID}\nindex 0\nseat store maand\n`);
 });
 
-test("docs/migrate.md: every command does what the page says", async (t) => {
+/** What the earlier system has put on its worker, and what runs there; answers what tells that nobody touched a service. */
+function earlierWorker(t: TestContext, dir: string, workers: string): () => unknown {
+  const authority = new EarlierAuthority(t);
+  const rendered: Record<string, string> = {
+    "store/conf": "port 30000\n",
+    "app/app.conf": `port 30000\nbucket ${ID}\nindex ada\nseat store maand\n`,
+    "app/README.md": "Runs with maand.\n",
+  };
+  const jobs = path.join(workers, ID, "jobs");
+  for (const job of ["app", "store"]) {
+    mkdirSync(path.join(jobs, job, "data"), { recursive: true });
+    writeFileSync(path.join(jobs, job, "data", "history"), "start\n");
+    for (const name of ["Makefile", "manifest.json"])
+      cpSync(path.join(dir, "workspace/jobs", job, name), path.join(jobs, job, name));
+  }
+  for (const [file, text] of Object.entries(rendered)) writeFileSync(path.join(jobs, file), text, { mode: 0o755 });
+  authority.put(path.join(jobs, "app"), "server", authority.issue("app", "IP:127.0.0.1"));
+  authority.put(path.join(jobs, "store"), "none", authority.issue("none", "IP:127.0.0.1"));
+  writeFileSync(path.join(workers, ID, "worker.json"), '{"worker_id": "9a0364b9e99bb480dd25e1f0284c8555", "update_seq": 41}\n');
+  mkdirSync(path.join(dir, "secrets"));
+  writeFileSync(path.join(dir, "secrets", "ca.crt"), authority.certificate);
+  writeFileSync(path.join(dir, "secrets", "ca.key"), authority.key);
+  const isOfService = (file: string) => !/manifest\.json \d+ /.test(file);
+  return () => treeOf(jobs).filter(isOfService);
+}
+
+test("docs/migrate.md: every command does what the page says, and what ran before is taken over as it is", async (t) => {
   const folder = temporaryFolder(t);
   const page = blocksOf(path.join(PROGRAM_ROOT, "docs", "migrate.md"));
-  const settings = `export EARLIER=${earlier(t, path.join(folder, "workers"))} BUCKET_ID=${ID} JOB=app\n`;
-  await plays(folder, page, settings);
+  const workers = path.join(folder, "workers");
+  const dir = earlier(t, workers);
+  const manifest = path.join(dir, APP, "manifest.json");
+  const certs = { server: { subject: { common_name: "app" } } };
+  writeFileSync(manifest, JSON.stringify({ ...JSON.parse(readFileSync(manifest, "utf8")), certs }));
+  writeFileSync(path.join(dir, APP, "app.conf.tpl"), SHOWN.replace('"index"', '"owner"'));
+  const services = earlierWorker(t, dir, workers);
+  const before = services();
+  await plays(folder, page, `export EARLIER=${dir} BUCKET_ID=${ID} JOB=app\n`);
+  assert.deepEqual(services(), before);
+  const shop = path.join(folder, "home", "shop");
+  const { stdout } = await works(shop, "cat", "deployments", "--json");
+  const items = JSON.parse(stdout) as { job: string; rollout: string; last_action: string }[];
+  assert.deepEqual(
+    items.map(({ job, rollout, last_action }) => [job, rollout, last_action]),
+    [
+      ["app", "promoted", "adopt"],
+      ["store", "promoted", "adopt"],
+    ],
+  );
+  assert.match((await works(shop, "deploy")).stdout, /jobs: 0 deployed, 2 skipped/);
 });
 
 test("a migration that is killed at any moment leaves whole files and no other ones", async (t) => {

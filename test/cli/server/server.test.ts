@@ -56,7 +56,7 @@ test("CP-372 a second server on a root refuses to start and names host and proce
   const second = await ops(["server", "--root", root, "--addr", "127.0.0.1:0"], { env: { OPS_SERVE_TOKEN: "token" } });
   assert.equal(second.code, 1);
   const holder = `held by server .* on ${hostname()}, process ${first.process.pid}, since `;
-  assert.match(second.stderr, new RegExp(`Cannot serve ${root}: ${holder}.*; give each server a root of its own`));
+  assert.match(second.stderr, new RegExp(`Cannot take the root ${root}: ${holder}.*; give each server a root of its own`));
   assert.equal((await first.call("GET", "/api/buckets")).status, 200);
 });
 

@@ -246,6 +246,7 @@ test("with --log-format json every line of the log is an object, those of reques
     path: "/api/buckets",
     status: 400,
     authenticated: "bearer+totp",
+    name: "root",
     size_bytes: Number(reply.headers.get("content-length")),
   });
   assert.match(lines.at(-1).message, /^stopping: /);
@@ -260,6 +261,6 @@ test("in text every line of the log begins with its time", async (t) => {
   const [line = ""] = server.log.split("\n");
   assert.match(
     line,
-    /^\d{4}-\d\d-\d\dT[\d:.]+Z GET \/api\/buckets 200 bytes=\d+ ms=\d+ auth=bearer peer=127\.0\.0\.1 request=\S+$/,
+    /^\d{4}-\d\d-\d\dT[\d:.]+Z GET \/api\/buckets 200 bytes=\d+ ms=\d+ auth=bearer name=root peer=127\.0\.0\.1 request=\S+$/,
   );
 });

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { createHmac, createPrivateKey, generateKeyPairSync, X509Certificate } from "node:crypto";
+import { createHmac, createPrivateKey, generateKeyPairSync, hash, X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import { readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:https";
@@ -10,6 +10,7 @@ import { catalogView, type ViewQuery } from "../../../lib/bucket/catalog/views.t
 import { KvStore } from "../../../lib/bucket/kv/kv.ts";
 import { loadKvKey } from "../../../lib/bucket/kv/kv-access.ts";
 import { initBucket } from "../../../lib/bucket/workspace/init.ts";
+import { sealingKey } from "../../../lib/codec/crypto/seal.ts";
 import { selfSigned } from "../../../lib/codec/crypto/x509.ts";
 import { type BuildResult, build } from "../../../lib/operation/build/build.ts";
 import { Deploys, HOSTS } from "../../helpers/deploys.ts";
@@ -106,16 +107,22 @@ for (const [name, san, option] of [
     assert.equal(altNamesOf(pem), `IP Address:127.0.0.1, DNS:localhost, IP Address:10.0.0.1, ${san}`);
   });
 
-test("a certificate from before its common name was among its names stays until it is renewed anyway", async (t) => {
+test("a certificate whose row an earlier version has written, or from before its common name was among its names, stays", async (t) => {
   const bucket = await makeBucket(t);
   const request = { name: "server", pkcs8: false, one: false, key: "ec", commonName: "web", altNames: [] };
   await run(bucket, { server: {} }, { workers: ["10.0.0.1"] });
-  const ca = bucket.db.get<{ request: string }>("SELECT request FROM job_certs WHERE job = ''")?.request;
-  const asBefore = createHmac("sha256", await loadKvKey(bucket.layout))
-    .update(JSON.stringify([ca, request, []]))
+  const [serial] = serials(bucket, "server", ["10.0.0.1"]);
+  const requestOf = (job: string) =>
+    bucket.db.get<{ request: string }>("SELECT request FROM job_certs WHERE job = ?", job)?.request ?? assert.fail();
+  const inputs = JSON.stringify([requestOf(""), request, []]);
+  assert.equal(requestOf("web"), `sha256:${hash("sha256", inputs)}`);
+  const asBefore = createHmac("sha256", sealingKey(await loadKvKey(bucket.layout)))
+    .update(inputs)
     .digest("hex");
-  const row = bucket.db.get<{ request: string }>("SELECT request FROM job_certs WHERE job = 'web'");
-  assert.equal(row?.request, asBefore);
+  bucket.db.run("UPDATE job_certs SET request = ? WHERE job = 'web'", asBefore);
+  await run(bucket, { server: {} }, { workers: ["10.0.0.1"] });
+  assert.deepEqual(serials(bucket, "server", ["10.0.0.1"]), [serial]);
+  assert.equal(requestOf("web"), `sha256:${hash("sha256", inputs)}`);
 });
 
 test("keys are written in the form that the manifest asks for, and openssl reads each", async (t) => {

@@ -23,7 +23,7 @@ test("a plan is carried out as it is, with the options it was made with", async 
   assert.deepEqual(outcomes(run), { web: "deployed" }, "only what was planned");
   assert.deepEqual(deploys.targets("web", A), ["start"], "nothing is restarted, as it was planned");
   assert.equal(readFileSync(path.join(deploys.folder(A), "jobs/web/conf/a"), "utf8"), "2");
-  assert.deepEqual((run.result as { plan: unknown }).plan, { force: false, sync_only: true, differences: [] });
+  assert.deepEqual((run.result as { plan: unknown }).plan, { force: false, sync_only: true, adopt: false, differences: [] });
   const again = await deploys.deploy({ plan: idOf(plan) });
   assert.equal(again.error?.code, "plan_stale", "a plan is carried out once");
   for (const id of [idOf(run), "../../../../../../../../etc/hostname", "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70"])

@@ -9,7 +9,7 @@ const PLANS = 10;
 test("HR-119 T-39 gate, tolerance, width, waves, promotion, skip, starts, restore, job control and convergence hold over any order of failures, lost workers, cancels and kills", async (t) => {
   const bucket = await SimulatedDeploys.bucket(t);
   const tally = await SimulatedDeploys.runAll(bucket, SEED, SEEDS);
-  assert.ok(tally.controlled > 0 && tally.settled > 0);
+  assert.ok(tally.controlled > 0 && tally.settled > 0 && tally.adopted > 0);
   t.diagnostic(`seeds ${SEED} to ${SEED + SEEDS - 1}: ${JSON.stringify(tally)}`);
 });
 

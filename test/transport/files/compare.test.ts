@@ -65,7 +65,7 @@ describe("compareTrees", { concurrency: 2 }, () => {
     await rm(folder, { recursive: true });
     const trees = new Map([["web", { a: digest("644", "1") }]]);
     const { files } = (await compareTrees(transport, trees, signal)).get("web") ?? {};
-    assert.deepEqual(files, [{ path: "a", state: "missing", sha256: null, hasOtherContent: false }]);
+    assert.deepEqual(files, [{ path: "a", state: "missing", sha256: null, mode: null, hasOtherContent: false }]);
     assert.equal(await readText(transport, { job: "web", path: "a", bytes: 10 }, signal), "");
   });
 

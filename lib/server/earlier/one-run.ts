@@ -1,0 +1,49 @@
+import { Failure } from "../../core/errors.ts";
+import { Supervisor } from "../../run/supervisor.ts";
+
+/** The run that holds all buckets; without an id until its bucket is taken. */
+interface Holder {
+  bucketId: string;
+  runId?: string;
+  /** From then on the supervisor knows when it is over. */
+  started: boolean;
+}
+
+/** A supervisor with at most one run at a time in all buckets together (control-plane.md, Earlier variant 4). */
+export class OneRunSupervisor extends Supervisor {
+  #holder: Holder | undefined;
+
+  /** Throws `busy` while a run is active in any bucket, else like the supervisor. */
+  override async reserve(...[layout, bucketId, kind]: Parameters<Supervisor["reserve"]>): ReturnType<Supervisor["reserve"]> {
+    if (this.#holder && (!this.#holder.started || this.activeRun(this.#holder.bucketId) !== null)) throw busy(this.#holder);
+    const holder: Holder = { bucketId, started: false };
+    this.#holder = holder;
+    const giveUp = () => {
+      this.#holder = undefined;
+    };
+    try {
+      const { runId, start, release } = await super.reserve(layout, bucketId, kind);
+      holder.runId = runId;
+      return {
+        runId,
+        async start(params, by) {
+          await start(params, by);
+          holder.started = true;
+        },
+        async release() {
+          giveUp();
+          await release();
+        },
+      };
+    } catch (error) {
+      giveUp();
+      throw error;
+    }
+  }
+}
+
+function busy({ bucketId, runId }: Holder): Failure {
+  const what = runId === undefined ? "a start" : `run ${runId}`;
+  const message = `busy with ${what} of environment ${bucketId}: there is one run at a time in all environments`;
+  return new Failure("busy", message, { details: { env_id: bucketId, ...(runId !== undefined && { run_id: runId }) } });
+}
