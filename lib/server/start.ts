@@ -132,7 +132,8 @@ class Start {
       });
       return reservation.runId;
     } catch (error) {
-      await taken?.giveBack();
+      // Where not even that can be written, the approval is used up without a run.
+      await taken?.giveBack().catch(() => {});
       await reservation.release();
       throw error;
     }

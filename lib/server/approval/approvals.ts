@@ -60,7 +60,7 @@ interface Wish {
 }
 
 /**
- * The proposals of the buckets, and what they are good for (control-plane.md, Approval). The changes of one bucket come one
+ * The proposals of the buckets, and what they are good for (control-plane.md, What holds a start back 2). The changes of one bucket come one
  * after the other; each is on the disk before it holds.
  */
 export class Approvals {
@@ -232,9 +232,9 @@ export class Approvals {
     return { revision: await currentRevision(layout), ...JSON.parse(Buffer.from(found).toString()) };
   }
 
-  /** Nobody gives up in the middle of a change. */
+  /** Nobody gives up in the middle of a change. No key of a start, whose name begins with the bucket, has this name. */
   async #alone<T>({ id }: RootBucket, work: () => Promise<T>): Promise<T> {
-    return await this.#own.lines.alone(`${id} proposals`, NEVER, work);
+    return await this.#own.lines.alone(`proposals of ${id}`, NEVER, work);
   }
 }
 

@@ -32,7 +32,7 @@ const FAILURES: readonly FailureCode[] = [
 const PROPOSAL = component("Proposal");
 const REASON = described(LABEL, "One line of at most 200 characters");
 
-/** What is proposed in a bucket, and who approves it (control-plane.md, Approval). */
+/** What is proposed in a bucket, and who approves it (control-plane.md, What holds a start back 2). */
 export const PROPOSAL_ROUTES = [
   bucketRoute({
     method: "GET",

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { copyFileSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { layoutOf, runLayout } from "../../../lib/bucket/base/layout.ts";
@@ -217,6 +217,21 @@ test("CP-527 a key, a place in line, a retry and a restart of the server are no 
   await server.stop();
   await server.open();
   assert.deepEqual(refusal(await keyed({ proposal: id }, "a-third-key")), LACKING);
+});
+
+test("CP-523 CP-527 a start that leaves no run leaves its approval, whatever its key is called", async (t) => {
+  const { as, approved, ended, layout } = await approvalServer(t);
+  const { id } = await approved("run_command", COMMAND);
+  const start = () => as("ada", "POST", "/run_command", { proposal: id }, { headers: { "Idempotency-Key": "proposals" } });
+  const aside = `${layout.runs}.aside`;
+  renameSync(layout.runs, aside);
+  writeFileSync(layout.runs, "in the way");
+  assert.equal((await start()).status, 500);
+  rmSync(layout.runs);
+  renameSync(aside, layout.runs);
+  const { status, body } = await start();
+  assert.equal(status, 202, body.message);
+  assert.equal((await ended(body.run_id)).status, "succeeded");
 });
 
 test("CP-527 a start that waits in line is judged when its turn comes", async (t) => {
