@@ -20,7 +20,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   run: ["core", "codec", "bucket"],
   auth: ["core", "codec", "http"],
   hook: ["core", "http", "bucket", "plan"],
-  server: ["core", "codec", "audit", "http", "auth", "bucket", "run"],
+  server: ["core", "codec", "audit", "http", "auth", "bucket", "plan", "run"],
   operation: ["core", "codec", "bucket", "plan", "transport", "hook", "run/protocol.ts", "run/progress.ts"],
   cli: ["core", "codec", "audit", "auth", "bucket", "run", "operation", "server", "transport/ssh/keeper.ts"],
 };
@@ -32,7 +32,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
 const ROOMS: Record<string, readonly string[]> = {
   bucket: ["base", "kv", "source", "earlier", "workspace", "catalog", "prometheus", "snapshots"],
   cli: ["base", "server", "bucket", "state", "remote", "approval", "commands", "main"],
-  codec: ["uuid", "version", "glob", "diff", "config", "archive", "crypto", "qr", "template"],
+  codec: ["uuid", "version", "glob", "diff", "config", "calendar", "archive", "crypto", "qr", "template"],
   operation: ["base", "hooks", "reach", "build", "health", "plan", "tend", "control", "keys", "deploy", "index"],
   transport: ["base", "ssh", "files", "ask", "trust"],
 };

@@ -23,6 +23,7 @@ import { RUN_COMMANDS } from "./commands/runs.ts";
 import { SERVER_COMMANDS } from "./commands/server.ts";
 import { STATE_COMMANDS } from "./commands/state.ts";
 import { UPKEEP_COMMANDS } from "./commands/upkeep.ts";
+import { WATCH_COMMANDS } from "./commands/watch.ts";
 
 const VERSION: Command = {
   name: "version",
@@ -70,6 +71,7 @@ export const COMMANDS: readonly Command[] = [
   ...APPROVAL_COMMANDS,
   ...READING_COMMANDS,
   ...UPKEEP_COMMANDS,
+  ...WATCH_COMMANDS,
   ...KEY_COMMANDS,
   ...SERVER_COMMANDS,
   ...COMPLETION,

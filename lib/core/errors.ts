@@ -10,6 +10,7 @@ type AccessCode =
   | "rate_limited";
 type Missing = "not_found" | `${"bucket" | "run" | "file" | "revision" | "snapshot" | "proposal"}_not_found`;
 type StateCode =
+  | "frozen"
   | "bucket_busy"
   | "busy"
   | "bucket_exists"

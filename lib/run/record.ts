@@ -22,7 +22,8 @@ import {
   type Shape,
   string,
 } from "../core/shape.ts";
-import { NO_DEPLOY, type Progress, TIME } from "./progress.ts";
+import { RUN_APPROVAL, type RunApproval } from "./approval/proposal.ts";
+import { TIME } from "./progress.ts";
 import { RUN_KINDS, RUN_STATUS, RUNS, type RunKind, type RunParams } from "./protocol.ts";
 
 /** The id of a bucket, a run or a revision. */
@@ -33,17 +34,17 @@ export const ID: Shape<string> = {
 
 /** Who asked for something. */
 export interface Actor {
-  /** The name of the token; undefined on the command line and in earlier records. */
+  /** The name of the token or of the schedule; undefined on the command line and in earlier records. */
   name?: string | undefined;
   address: string;
-  via: "bearer" | "session" | "cli";
+  via: "bearer" | "session" | "cli" | "schedule";
 }
 
 /** The shape of {@link Actor}. */
 export const ACTOR: Shape<Actor> = object({
   name: described(optional(string()), "The name of the token; missing on the command line and in earlier records"),
   address: string(),
-  via: oneOf("bearer", "session", "cli"),
+  via: oneOf("bearer", "session", "cli", "schedule"),
 });
 
 /** An action on a run: what, when and by whom. */
@@ -54,23 +55,26 @@ const AUDIT_ENTRY = object({
   request_id: nullable(string()),
 });
 
+/** The schedule that a run is of, and how the run compares with the one before. */
+const OF_SCHEDULE = object({
+  name: string(),
+  due: TIME,
+  sum: described(nullable(string()), "Equal for runs that ended the same way; null until the run has ended"),
+  repeats: described(integer({ min: 0 }), "How many runs before it, one after the other, ended the same way"),
+  since: described(TIME, "When the first of them began"),
+});
+/** The value of {@link OF_SCHEDULE}. */
+export type OfSchedule = Infer<typeof OF_SCHEDULE>;
+
 /** The kind of a run; `unknown` only where the record is damaged. */
 export const RUN_KIND = described(oneOf(...RUN_KINDS, "unknown"), "`unknown` where the record is damaged");
-
-/** Who has approved a run. */
-const RUN_APPROVAL = object({
-  proposal: ID,
-  required: described(integer({ min: 0 }), "How many approvals the bucket asked for"),
-  by: described(list(string()), "The names of those who approved it"),
-});
-/** The value of {@link RUN_APPROVAL}. */
-export type RunApproval = Infer<typeof RUN_APPROVAL>;
 
 /** The fields of `server-run.json` (control-plane.md, Runs 5), the durable truth about a run. */
 export const RUN_FIELDS = {
   id: ID,
   bucket_id: ID,
-  origin: oneOf("server", "cli"),
+  origin: described(oneOf("server", "cli", "schedule"), "schedule: the server began it by itself"),
+  schedule: described(nullable(OF_SCHEDULE), "Of a run that a schedule began; null of all others"),
   kind: RUN_KIND,
   approval: described(nullable(RUN_APPROVAL), "The proposal that the run has used; null where it needed none"),
   break_glass: described(nullable(string()), "Why an admin went past an approval or a freeze; null where nobody did"),
@@ -98,6 +102,7 @@ export interface AskedFor {
   actor: Actor;
   requestId: string | null;
   start_key?: StartKey;
+  schedule?: Pick<OfSchedule, "name" | "due">;
   breakGlass?: string | undefined;
   approval?: RunApproval | undefined;
 }
@@ -105,16 +110,16 @@ export interface AskedFor {
 /** `server-run.json`. The key stands in the record so that one write decides: no run without its key, no key without its run. */
 export type RunRecord = { [K in keyof typeof RUN_FIELDS]: Infer<(typeof RUN_FIELDS)[K]> } & { start_key?: StartKey };
 
-/** Who asked for a run, and who approved it, in words. */
+/** Who asked for a run, and who approved it, in words. Records of earlier versions have no approval. */
 export function askedBy({ audit, approval }: Pick<RunRecord, "audit" | "approval">): string {
-  // Records of earlier versions have no approval.
   const approved = approval?.by.length ? `, approved by ${approval.by.join(" and ")}` : "";
   return actorText(audit[0]?.actor ?? { address: "", via: "cli" }) + approved;
 }
 
-/** `ada, session from 192.0.2.7`; in records of earlier programs without the name. */
+/** `ada, session from 192.0.2.7`, or `schedule:nightly`; in records of earlier programs without the name. */
 export function actorText({ name, via, address }: Actor): string {
   if (via === "cli") return `${address} on the command line`;
+  if (via === "schedule") return String(name);
   return `${name === undefined ? "" : `${name}, `}${via} from ${address}`;
 }
 
@@ -131,10 +136,12 @@ export async function createRecord(
   layout: Layout,
   start: Pick<RunRecord, "id" | "bucket_id" | "origin" | "params"> & { kind: RunKind } & AskedFor,
 ): Promise<RunRecord & { kind: RunKind }> {
-  const { actor, requestId, breakGlass, approval = null, ...given } = start;
+  const { actor, requestId, schedule, breakGlass, approval = null, ...given } = start;
   const now = new Date().toISOString();
   const record: RunRecord & { kind: RunKind } = {
     ...given,
+    origin: schedule ? "schedule" : given.origin,
+    schedule: schedule ? { ...schedule, sum: null, repeats: 0, since: now } : null,
     // These come before the result, like the key of the start: a reader of the head reads no further.
     approval,
     break_glass: breakGlass === undefined ? null : await maskedReason(layout, breakGlass),
@@ -286,6 +293,7 @@ function damagedRecord(layout: Layout, id: string, text: string): RunRecord {
     bucket_id: path.basename(layout.root),
     origin: "server",
     approval: null,
+    schedule: null,
     break_glass: null,
     params: {},
     revision: null,
@@ -339,10 +347,4 @@ export function readRecordHead(layout: Layout, id: string): RunRecord | undefine
 /** How many milliseconds a run took, or has taken until now. */
 export function durationOf({ created_at, finished_at }: RunRecord): number {
   return Math.max(0, (finished_at === null ? Date.now() : Date.parse(finished_at)) - Date.parse(created_at));
-}
-
-/** The progress of a run that waits for a free slot. */
-export function queuedSince(since: string): Progress {
-  const slot = { on: "a free slot", since, until: null, reason: "slot", job: null, worker: null, detail: "" } as const;
-  return { phase: "queued", done: 0, total: 0, waiting: [slot], ...NO_DEPLOY, cancel: null };
 }

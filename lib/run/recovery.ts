@@ -18,10 +18,12 @@ import {
   readRecord,
   readRecordHead,
   runIds,
+  runNotFound,
   SERVER_RESTARTED,
   saveRecord,
   settle,
 } from "./record.ts";
+import { compareWithLast } from "./repeats.ts";
 
 /**
  * Takes the lock of a bucket for a run and settles what a killed process left there: the run whose lock was taken over
@@ -70,7 +72,7 @@ async function settleRun(layout: Layout, id: string): Promise<string[]> {
   // The id may come from a lock file, which could hold anything.
   const record = isUuid(id) ? readRecord(layout, id) : undefined;
   if (record?.status !== "running") return [];
-  const reason = record.origin === "server" ? SERVER_RESTARTED : COMMAND_ENDED;
+  const reason = record.origin === "cli" ? COMMAND_ENDED : SERVER_RESTARTED;
   const outcome = readOutcome(layout, id);
   settle(record, { exitCode: null, signal: null, outcome }, reason);
   await saveRecord(layout, record);
@@ -116,6 +118,7 @@ export async function finishRun(layout: Layout, record: RunRecord): Promise<void
   } finally {
     log.close();
   }
+  await compareWithLast(layout, record);
   await pruneRuns(layout, settings.logRunRetentionCount, settings.logRunRetentionDays);
 }
 
@@ -139,4 +142,14 @@ export async function pruneRuns(layout: Layout, count: number, days: number): Pr
     const isKept = record !== undefined && (record.status === "running" || (index < MOST_KEYS && hasFreshKey(record)));
     if (!isKept) await remove(runLayout(layout, id).folder);
   }
+}
+
+/** The failure of a cancel: why the run is none that this server carries out now. */
+export function notActive(layout: Layout, runId: string): Failure {
+  const record = readRecord(layout, runId);
+  if (!record) return runNotFound(runId);
+  if (record.status !== "running") return new Failure("run_not_active", `run ${runId} has already ended: ${record.status}`);
+  if (record.origin !== "cli") return new Failure("run_not_active", `run ${runId} is just ending`);
+  const { actor } = record.audit[0] ?? { actor: { address: "an unknown process" } };
+  return new Failure("run_not_active", `run ${runId} was started on the command line by ${actor.address}; stop it there`);
 }

@@ -12,7 +12,7 @@ import { faultPoint, selfArguments } from "../core/self.ts";
 import type { Channel, Launcher } from "../core/spawn.ts";
 import { lackingApproval, needsApproval } from "./approval/proposal.ts";
 import { EventLog } from "./events.ts";
-import type { Progress } from "./progress.ts";
+import { type Progress, queuedSince } from "./progress.ts";
 import { CANCEL_WAIT_MS, type FromWorker, type OutcomeMessage, type RunKind, type RunParams, type Task } from "./protocol.ts";
 import {
   type Actor,
@@ -21,15 +21,13 @@ import {
   askedBy,
   createRecord,
   isCancelled,
-  queuedSince,
   type RunRecord,
-  readRecord,
-  runNotFound,
   SERVER_RESTARTED,
   saveRecord,
   settle,
 } from "./record.ts";
-import { finishRun, recoverBucket, takeBucket } from "./recovery.ts";
+import { finishRun, notActive, recoverBucket, takeBucket } from "./recovery.ts";
+import { saveEnd } from "./repeats.ts";
 
 const CRASH_GRACE_MS = 2_000;
 const TASK_LIMIT_MS = 80_000;
@@ -323,7 +321,7 @@ export class Supervisor {
     faultPoint("run: unlocked");
     this.#active.delete(record.id);
     // On a full disk the record would stay `running` for good: it is saved again until there is room or the server stops.
-    while (!(await this.#attempt(run, () => saveRecord(layout, record))) && !this.#stopping) await sleep(SAVE_AGAIN_MS);
+    while (!(await this.#attempt(run, () => saveEnd(layout, record))) && !this.#stopping) await sleep(SAVE_AGAIN_MS);
     this.events.add("ended", record);
     run.hasEnded();
   }
@@ -343,13 +341,4 @@ export class Supervisor {
     run.saved = run.saved.catch(() => {}).then(() => saveRecord(run.layout, run.record));
     return run.saved;
   }
-}
-
-function notActive(layout: Layout, runId: string): Failure {
-  const record = readRecord(layout, runId);
-  if (!record) return runNotFound(runId);
-  if (record.status !== "running") return new Failure("run_not_active", `run ${runId} has already ended: ${record.status}`);
-  if (record.origin === "server") return new Failure("run_not_active", `run ${runId} is just ending`);
-  const { actor } = record.audit[0] ?? { actor: { address: "an unknown process" } };
-  return new Failure("run_not_active", `run ${runId} was started on the command line by ${actor.address}; stop it there`);
 }

@@ -25,6 +25,9 @@ import { Readers } from "./reading.ts";
 import { ROUTES } from "./routes/table.ts";
 import { RunList } from "./run-list.ts";
 import { StaticFiles } from "./static.ts";
+import { Pulse } from "./watch/pulse.ts";
+import { LockedRuns } from "./watch/scheduled-runs.ts";
+import { Scheduler } from "./watch/scheduler.ts";
 
 /** How long open requests may take to finish when the server stops. The creation of a bucket takes longest. */
 const CLOSE_WAIT_MS = 15_000;
@@ -68,33 +71,26 @@ export async function startServer(
   const [readers, beside, runList, logReadings] = [new Readers(), new ReadThread(), new RunList(), new LogReadings(launcher)];
   const lines = new Lines();
   const approvals = new Approvals({ access: signIn.access, lines, beside, now });
+  const watch = new AbortController();
+  const runs = new LockedRuns({ supervisor, lines, beside, signal: watch.signal });
+  const pulse = new Pulse({ root, heartbeatUrl: config.heartbeatUrl, log });
+  const scheduler = new Scheduler({ root, labels, readers, runs, log, now });
   // No request is answered before the server listens.
   const load = () => listener.load();
-  const services = {
-    load,
-    root,
-    labels,
-    supervisor,
-    lines,
-    approvals,
-    launcher,
-    readers,
-    beside,
-    runList,
-    logReadings,
-    ...signIn,
-  };
+  const reading = { readers, beside, runList, logReadings };
+  const services = { load, root, labels, supervisor, lines, approvals, launcher, scheduler, ...reading, ...signIn };
   const listener = await listen({
     host,
     port,
     ...(tls && { tls }),
     caps: { ...CONNECTION_CAPS, onMet: log },
-    handle: (request) => answer(request, { routes, files, guard, services }),
+    handle: (request) => answer(request, { routes, files, guard, pulse, services }),
     explain: (error, request) => explain(error, request, { root, routes }),
     onExchange: (exchange) => logExchange(log, exchange),
     onDefect: (id, error) => log(`request=${id} failed: ${error instanceof Error ? error.stack : error}`),
   });
   void files.compress("gzip");
+  const watched = Promise.all([scheduler.run(watch.signal, { pulse, isIdle: config.earlier === true }), pulse.run(watch.signal)]);
   const lock = taken.move();
   return {
     url: listener.url,
@@ -108,7 +104,10 @@ export async function startServer(
       }
     },
     async stop() {
+      pulse.stop();
+      watch.abort();
       await Promise.all([listener.close(CLOSE_WAIT_MS), supervisor.stop()]);
+      await watched;
       await logReadings.closed();
       readers.close();
       beside.close();
@@ -141,11 +140,17 @@ interface Offered {
   routes: readonly ServerRoute[];
   files: StaticFiles;
   guard: Guard;
+  pulse: Pulse;
   services: Services;
 }
 
-/** Answers a request in the order that HTTP conventions say. Only the files of the sign-in page are public. */
+/** Answers a request in the order that HTTP conventions say. Public are only the files of the sign-in page, and that the server lives. */
 function answer(request: HttpRequest, own: Offered): Answer | Promise<Answer> {
+  const sign = own.pulse.answer(request);
+  if (sign) {
+    request.noted.route = request.path;
+    return sign;
+  }
   const isFile = own.files.has(request.path);
   const found = isFile ? undefined : routeOf(own.routes, request);
   request.noted.route = isFile ? request.path : found?.route.path;

@@ -25,6 +25,8 @@ export interface ServerConfig {
   readonly tls?: TlsFiles;
   /** Where it is set, requests need a TOTP code besides the token. */
   readonly totp?: { readonly secret: Uint8Array; readonly sessionMs: number };
+  /** What is called every minute, as long as the server lives. */
+  readonly heartbeatUrl?: string;
 }
 
 /** The flags of `ops server`, as typed, by name; those that were not given are missing. */
@@ -54,11 +56,18 @@ export async function serverConfig(flags: ServerFlags, env: NodeJS.ProcessEnv, e
       `--addr ${flags.addr} can be reached from other hosts: give --tls-cert and --tls-key, or a loopback address`,
     );
   const totp = await totpOf(flags, variables, tls);
+  const heartbeatUrl = await heartbeatOf(flags);
   const root = flags.root ?? variables.OPS_SERVE_ROOT ?? "";
   if (root === "") throw refusedStart("no root: give --root or set OPS_SERVE_ROOT to the folder of the buckets");
   await refuseUsedRoot(path.resolve(root), earlier ? "env.json" : "bucket.json");
   const config = { root: realPlace(root), host: address.host, port: address.port, token };
-  return Object.freeze({ ...config, ...(tls && { tls }), ...(totp && { totp }), ...(earlier && { earlier }) });
+  return Object.freeze({
+    ...config,
+    ...(tls && { tls }),
+    ...(totp && { totp }),
+    ...(heartbeatUrl && { heartbeatUrl }),
+    ...(earlier && { earlier }),
+  });
 }
 
 type OwnVariables = Partial<Record<(typeof OWN_VARIABLES)[number], string>>;
@@ -101,6 +110,16 @@ async function tlsOf({ "tls-cert": cert, "tls-key": key }: ServerFlags): Promise
   const files = Object.freeze({ certFile: path.resolve(cert), keyFile: path.resolve(key) });
   await readTlsPair(files);
   return files;
+}
+
+/** The address of the heartbeat. It may hold a secret, and so it stands in a file. */
+async function heartbeatOf({ "heartbeat-url-file": file }: ServerFlags): Promise<string | undefined> {
+  if (file === undefined) return undefined;
+  const text = (await readNamedFile("--heartbeat-url-file", file, NOT_FOR_OTHERS)).trim();
+  const { protocol, hostname } = URL.canParse(text) ? new URL(text) : { protocol: "", hostname: "" };
+  const isHere = hostname === "localhost" || isLoopback(hostname.replace(/^\[|\]$/g, ""));
+  if (protocol === "https:" || (protocol === "http:" && isHere)) return text;
+  throw refusedStart(`--heartbeat-url-file ${file}: expected an address with https://, or with http:// on this host`);
 }
 
 /** The TOTP settings. A server that was meant to have TOTP never starts without it. */

@@ -15,6 +15,7 @@ import type { LogReadings } from "./log-readings.ts";
 import { type Needs, requireExactly } from "./people/permission.ts";
 import type { Readers } from "./reading.ts";
 import type { RunList } from "./run-list.ts";
+import type { Scheduler } from "./watch/scheduler.ts";
 
 /** The services that the handlers of routes use. */
 export interface Services {
@@ -41,6 +42,7 @@ export interface Services {
   load: Listener["load"];
   /** For logs, which processes of their own read. */
   logReadings: LogReadings;
+  scheduler: Scheduler;
 }
 
 /** The services, and the identity behind the request. */

@@ -31,6 +31,12 @@ async function untilFree<T>(work: () => T): Promise<T> {
   }
 }
 
+/** What is another one after each transaction: SQLite writes it to one of the two files. */
+export function databaseVersion({ database }: Layout): string {
+  const states = [database, `${database}-wal`].map((file) => statSync(file, { bigint: true, throwIfNoEntry: false }));
+  return states.map((state) => `${state?.ino} ${state?.size} ${state?.mtimeNs}`).join(" ");
+}
+
 interface OpenDatabase {
   db: Database;
   /** The file that was opened: another file may take its place. */

@@ -1,10 +1,9 @@
 // Reads that may take long: they run in a thread beside the event loop of the server, which has this file as its program
 // (see beside.ts). An answer is JSON that is ready to be sent.
 
-import { statSync } from "node:fs";
 import { parentPort } from "node:worker_threads";
 import { type Layout, layoutOf } from "../bucket/base/layout.ts";
-import { knownFacts, validPlan } from "../bucket/catalog/info.ts";
+import { builtSchedules, knownFacts, validPlan } from "../bucket/catalog/info.ts";
 import { jobMap, mapCell } from "../bucket/catalog/map.ts";
 import { cursorOf, type PageOf } from "../bucket/catalog/pages.ts";
 import { bucketNumbers, bucketSummary } from "../bucket/catalog/summary.ts";
@@ -24,8 +23,9 @@ import type { RunKind, RunParams } from "../run/protocol.ts";
 import { readRecord, readRecordHead, runNotFound } from "../run/record.ts";
 import { requireNames } from "../run/request.ts";
 import { Drifts, firstDrifted, recentRuns } from "./glance.ts";
-import { Readers } from "./reading.ts";
+import { databaseVersion, Readers } from "./reading.ts";
 import { RunList, type RunQuery, shownRun } from "./run-list.ts";
+import { shownFreezes } from "./watch/freeze.ts";
 
 const readers = new Readers();
 const runList = new RunList();
@@ -80,6 +80,7 @@ export const READS = {
   async summary(layout: Layout, _: undefined) {
     const { last_drift, last_run: _newest, last_success: _success, ...runs } = await recentRuns(runList, layout);
     const found = await readers.read(layout, (db) => bucketSummary(db, runs.active_run?.id ?? null));
+    const { freeze } = await readers.read(layout, builtSchedules);
     // A list that is damaged is told where it is read.
     const revisions = await listRevisions(layout).catch((): Revision[] => []);
     const current = revisions.find((one) => one.current);
@@ -90,6 +91,7 @@ export const READS = {
       ...found,
       ...runs,
       totals: { ...found.totals, ...totals },
+      freezes: shownFreezes(freeze, Date.now()),
       revision: current ? shownRevision(current) : null,
       drift: drift && {
         ...last_drift,
@@ -104,7 +106,9 @@ export const READS = {
   async glance(layout: Layout, _: undefined) {
     const { last_drift, last_success: _success, ...runs } = await recentRuns(runList, layout);
     const found = await readers.read(layout, (db) => bucketSummary(db, runs.active_run?.id ?? null));
+    const { freeze } = await readers.read(layout, builtSchedules);
     return {
+      freezes: shownFreezes(freeze, Date.now()),
       workers: found.workers,
       jobs: found.jobs,
       counts: found.counts,
@@ -216,12 +220,6 @@ async function planAnswer(layout: Layout, id: string): Promise<PlanAnswer> {
     if (error instanceof Failure && error.code === "plan_stale") return { valid: false, reason: error.message };
     throw error;
   }
-}
-
-/** What is another one after each transaction: SQLite writes it to one of the two files. */
-function databaseVersion({ database }: Layout): string {
-  const states = [database, `${database}-wal`].map((file) => statSync(file, { bigint: true, throwIfNoEntry: false }));
-  return states.map((state) => `${state?.ino} ${state?.size} ${state?.mtimeNs}`).join(" ");
 }
 
 /** The type of {@link READS}. */

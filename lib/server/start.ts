@@ -20,7 +20,7 @@ const KEY = withExample(
   "0198f3a2-7b44-7c02-8e11-2a9d4c6b8f10",
 );
 /** How often the next in line looks whether its bucket is free. */
-const LOOK_MS = 200;
+export const LINE_LOOK_MS = 200;
 
 /** A header that holds a note: one line, percent-encoded, since headers are ASCII. */
 export function encodedNote(example: string): Shape<string> {
@@ -108,8 +108,10 @@ class Start {
   /** Starts the run, unless its bucket is busy or another start is next there. A start of the line leaves its `place`. */
   async once(key?: string, place?: Hold): Promise<string> {
     const { bucket, request } = this.#call;
-    const { supervisor, lines, identity, approvals } = this.#context;
+    const { supervisor, lines, identity, approvals, scheduler } = this.#context;
     await this.#requireDatabase();
+    const params = (this.#call.body ?? {}) as RunParams;
+    if (!this.#asked.isGlassBroken) await scheduler.requireThawed(bucket, { kind: this.#kind, params });
     await this.#requireApproval();
     const next = lines.next(bucket.id);
     if (place ? place.position !== 1 : next && next.key !== key) throw await this.#busy();
@@ -119,11 +121,15 @@ class Start {
       // Whoever gave the place up has been told that nothing starts.
       if (place?.leave() === false) throw busyFailure();
       requireGoingOn(identity);
-      const params = await this.#params(reservation.runId);
+      const prepared = await this.#params(reservation.runId);
       const start_key = key === undefined ? undefined : { key, sum: await this.#sum() };
-      taken = await approvals.take(bucket, { kind: this.#kind, params, runId: reservation.runId, by: identity }, this.#asked);
-      await this.#preparation.apply?.(params);
-      await reservation.start(params, {
+      taken = await approvals.take(
+        bucket,
+        { kind: this.#kind, params: prepared, runId: reservation.runId, by: identity },
+        this.#asked,
+      );
+      await this.#preparation.apply?.(prepared);
+      await reservation.start(prepared, {
         actor: actorOf(identity),
         requestId: request.id,
         ...(start_key && { start_key }),
@@ -168,7 +174,7 @@ class Start {
         if (!mayPass(error) || place.position === null || performance.now() >= until) throw withPosition(error, place);
       }
       const mustWait = async () => place.position !== 1 || (await heldBy(bucket.layout)) !== undefined;
-      do await sleep(LOOK_MS, request.signal);
+      do await sleep(LINE_LOOK_MS, request.signal);
       while (place.position !== null && performance.now() < until && (await mustWait()));
     }
   }
@@ -177,11 +183,13 @@ class Start {
     return this.#call.headers["Ops-Break-Glass"] as string | undefined;
   }
 
-  /** Whoever lacks an approval need not wait for the bucket to learn it. What a retry asks for is known only then. */
+  /** Whoever lacks an approval need not wait for the bucket to learn it, where the body tells what is asked for. */
   async #requireApproval(): Promise<void> {
     const { bucket, body = {} } = this.#call;
     const params = body as RunParams;
-    if (params.retry_of === undefined) await this.#context.approvals.require(bucket, this.#kind, params, this.#asked);
+    const isTold =
+      this.#asked.proposal !== undefined || (this.#kind === "deploy" ? "dry_run" in params : !("retry_of" in params));
+    if (isTold) await this.#context.approvals.require(bucket, this.#kind, params, this.#asked);
   }
 
   /** The parameters of the run: those that are proposed, or those of the request. */
@@ -231,7 +239,7 @@ class Start {
 }
 
 /** Failures that a start of the line waits out. A start whose client has left keeps its place, too. */
-function mayPass(error: unknown): boolean {
+export function mayPass(error: unknown): boolean {
   return error instanceof Failure && ["bucket_busy", "busy", "database_busy", "cancelled"].includes(error.code);
 }
 

@@ -16,6 +16,7 @@ async function stored(layout: Layout, kind: RunKind, more: Partial<RunRecord>): 
     id,
     bucket_id: uuidV7(),
     origin: "cli",
+    schedule: null,
     kind,
     approval: null,
     break_glass: null,

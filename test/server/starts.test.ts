@@ -274,7 +274,13 @@ test("CP-449 a start that is given up while it takes its bucket frees the bucket
   };
   const request = { method: "POST", path: "", signal: t.signal, longPoll() {} };
   const call = { bucket: { id, layout }, request, headers: { "Idempotency-Key": KEY, "Ops-Wait": 0 }, query: {}, body: {} };
-  const context = { lines, supervisor: { reserve }, readers: { read: async () => {} }, identity: { address: "", via: "bearer" } };
+  const context = {
+    lines,
+    supervisor: { reserve },
+    readers: { read: async () => {} },
+    scheduler: { requireThawed: async () => {} },
+    identity: { address: "", via: "bearer" },
+  };
   const [first, second] = [call as unknown as BucketCall, context as unknown as Context];
   const starting = startRun(first, "build", second, async () => ({}));
   await assert.rejects(starting, { code: "bucket_busy", details: { position: null } });

@@ -24,6 +24,8 @@ export function layoutOf(root: string, labels: LabelFile = "bucket.json") {
     templates: at("templates"),
     workersJson: at("workspace", "workers.json"),
     disabledJson: at("workspace", "disabled.json"),
+    /** What the server starts by itself, and when nothing is deployed. */
+    schedulesJson: at("workspace", "schedules.json"),
     /** What `ops run_command` runs where nothing is typed. */
     commandFile: at("workspace", "command.sh"),
     bucketConf: at("workspace", "bucket.conf"),
@@ -51,6 +53,8 @@ export function layoutOf(root: string, labels: LabelFile = "bucket.json") {
     proposals: at(".ops", "proposals"),
     revisionsFile: at(".ops", "revisions.json"),
     journal: at(".ops", "journal.json"),
+    /** What a server keeps of the schedules. */
+    scheduleStates: at(".ops", "schedules.json"),
     snapshots: at(".ops", "snapshots"),
     /** What was unpacked for a restore. */
     restores: at(".ops", "restores"),

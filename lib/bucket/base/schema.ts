@@ -2,7 +2,7 @@ import { LARGEST_ROW_BYTES } from "./contents.ts";
 import { ADD_STATES, ADD_TROUBLE } from "./states.ts";
 
 /** The schema this program writes. */
-export const SCHEMA_VERSION = 6;
+export const SCHEMA_VERSION = 7;
 
 /**
  * Each entry takes the schema from its index to the next version; all of them run in one transaction. `set_aside` puts
@@ -100,4 +100,6 @@ export const MIGRATIONS = [
   `,
   ADD_TROUBLE,
   `ALTER TABLE job ADD COLUMN after_jobs TEXT NOT NULL DEFAULT '[]'`,
+  // What schedules.json said in the last build.
+  `ALTER TABLE bucket ADD COLUMN schedules TEXT NOT NULL DEFAULT '{}'`,
 ];

@@ -116,6 +116,8 @@ export interface BuiltCatalog {
   changed: CatalogAllocation[];
   /** The allocations whose promoted state does not count any more: the next deploy starts them as new. */
   startAnew: CatalogAllocation[];
+  /** What schedules.json says, as JSON. */
+  schedules: string;
 }
 
 /**
@@ -134,7 +136,7 @@ export function saveCatalog(db: Database, { workers, jobs, ...built }: BuiltCata
   const changed = built.changed.map((allocation) => ({ ...rowOf(ALLOCATION, allocation), ...placed(allocation) }));
   writeRows(db, "allocations", changed);
   startAnew(db, built.startAnew);
-  db.run("UPDATE bucket SET build_seq = build_seq + 1, built_at = ?", now.toISOString());
+  db.run("UPDATE bucket SET build_seq = build_seq + 1, built_at = ?, schedules = ?", now.toISOString(), built.schedules);
 }
 
 /** The rows of each table about workers. */

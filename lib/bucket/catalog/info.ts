@@ -4,6 +4,7 @@ import { Failure, hasErrno } from "../../core/errors.ts";
 import { readRegularSync } from "../../core/files.ts";
 import type { Database, Row } from "../base/database.ts";
 import { type Layout, runLayout } from "../base/layout.ts";
+import { type Schedules, storedSchedules } from "../workspace/schedules.ts";
 import { catalogAllocations } from "./catalog.ts";
 import { type Listing, type PageKey, type PageOf, readPage } from "./pages.ts";
 import { promotionsOf } from "./promotions.ts";
@@ -32,6 +33,11 @@ export function bucketInfo(db: Database): BucketInfo {
       (SELECT version FROM schema_version) AS schema_version FROM bucket`,
   );
   return { ...(info as BucketInfo) };
+}
+
+/** What the last build found in schedules.json. */
+export function builtSchedules(db: Database): Schedules {
+  return storedSchedules(db.get<{ schedules: string }>("SELECT schedules FROM bucket")?.schedules ?? "{}");
 }
 
 // Each column for itself: to look for duplicates over all columns takes twice the time.

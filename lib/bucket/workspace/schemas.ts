@@ -1,5 +1,6 @@
 import type { Schema } from "../../core/shape.ts";
 import { MANIFEST_SCHEMA } from "./manifest.ts";
+import { SCHEDULES_SCHEMA } from "./schedules.ts";
 import { DISABLED_SCHEMA, WORKERS_SCHEMA } from "./workers.ts";
 
 const SCHEMAS = {
@@ -13,6 +14,11 @@ const SCHEMAS = {
     title: "What ops leaves out",
     ...DISABLED_SCHEMA,
     description: "workspace/disabled.json: the workers and allocations that are taken out of service.",
+  },
+  schedules: {
+    title: "What ops starts by itself",
+    ...SCHEDULES_SCHEMA,
+    description: "workspace/schedules.json: the runs that the server starts, and the windows in which nothing is deployed.",
   },
 } satisfies Record<string, Schema>;
 

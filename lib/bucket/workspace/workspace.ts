@@ -6,6 +6,7 @@ import { checkUnchanged, type SourceTree, scanSource } from "../source/source-ru
 import { readBucketConf, readJobSettings, warnAboutStrangers } from "./bucket-conf.ts";
 import { readJobs } from "./jobs.ts";
 import { checkPrometheus } from "./prometheus.ts";
+import { readSchedules } from "./schedules.ts";
 import { type OpsConf, readOpsConf } from "./settings.ts";
 import { readDisabled, readWorkers, type Worker, warnAboutDisabledStrangers } from "./workers.ts";
 
@@ -20,6 +21,7 @@ export async function readWorkspace(layout: Layout, problems: Problems, signal: 
   const bucketConf = await readBucketConf(layout, problems);
   const workers = await readWorkers(layout, settings, problems);
   const disabled = await readDisabled(layout, problems);
+  const schedules = await readSchedules(layout, problems);
   const { jobs, broken } = readJobs(layout, tree, problems, signal);
   checkPrometheus(jobs, problems);
   const jobSettings = await readJobSettings(layout, settings.jobConfigSelector, problems);
@@ -37,6 +39,7 @@ export async function readWorkspace(layout: Layout, problems: Problems, signal: 
     /** By position, then host: the order of deployment. */
     workers,
     disabled,
+    schedules,
     /** By name; the jobs whose manifest can be used, though they may have other problems. */
     jobs,
     /** The names of the other jobs. */
@@ -49,7 +52,7 @@ export async function readWorkspace(layout: Layout, problems: Problems, signal: 
 /** The files of `workspace/` that are read by name, and whose problems have codes of their own. */
 function ownFiles(layout: Layout, settings: OpsConf): string[] {
   const jobSettings = jobResourcesFile(layout, settings.jobConfigSelector);
-  return [layout.workersJson, layout.disabledJson, layout.bucketConf, jobSettings].map((file) =>
+  return [layout.workersJson, layout.disabledJson, layout.schedulesJson, layout.bucketConf, jobSettings].map((file) =>
     path.relative(layout.workspace, file),
   );
 }

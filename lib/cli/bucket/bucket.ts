@@ -3,6 +3,7 @@ import path from "node:path";
 import { isAuthorityCut } from "../../bucket/base/authority-change.ts";
 import { type Layout, layoutOf, runLayout } from "../../bucket/base/layout.ts";
 import { type BucketLock, heldBy } from "../../bucket/base/lock.ts";
+import { builtSchedules } from "../../bucket/catalog/info.ts";
 import { uuidV7 } from "../../codec/uuid.ts";
 import { sleep } from "../../core/async.ts";
 import { explain, Failure } from "../../core/errors.ts";
@@ -13,6 +14,7 @@ import type { OutcomeMessage, RunKind, RunParams } from "../../run/protocol.ts";
 import { type Actor, addAudit, askedBy, createRecord, isCancelled, saveRecord, settle } from "../../run/record.ts";
 import { finishRun, takeBucket } from "../../run/recovery.ts";
 import { requireNames } from "../../run/request.ts";
+import { requireThawed } from "../../server/watch/freeze.ts";
 import { bucketDir, EXIT, type Parsed, wantsJson, withoutServerVariables } from "../base/flags.ts";
 import { brokenGlass } from "../base/start-flags.ts";
 import { printJson, type StopRequest, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
@@ -74,7 +76,7 @@ export async function runInBucket(kind: RunKind, params: RunParams, dir: string,
   const id = uuidV7();
   await using lock = await lockInTime(layout, waitMs ?? 0, stop.signal, () => takeBucket(layout, id, kind));
   const actor: Actor = { address: `${userInfo().username}@${hostname()} (process ${process.pid})`, via: "cli" };
-  const bucket_id = await bucketIdFor(layout, kind, params);
+  const bucket_id = await bucketIdFor(layout, kind, params, breakGlass !== undefined);
   const start = { id, bucket_id, origin: "cli", kind, params, actor, requestId: null, breakGlass } as const;
   const record = await createRecord(layout, start);
   const outcome = await performHere({ layout, record, params, lock, stop, view });
@@ -156,15 +158,16 @@ function printError(error: unknown): void {
 
 /**
  * The id of the bucket that a run works on. Where the database is damaged and the run restores it, the id comes from the
- * bucket's own snapshot. Throws what {@link requireNames} throws, before there is a run.
+ * bucket's own snapshot. Throws `frozen`, and what {@link requireNames} throws, before there is a run.
  */
-async function bucketIdFor(layout: Layout, kind: RunKind, params: RunParams): Promise<string> {
+async function bucketIdFor(layout: Layout, kind: RunKind, params: RunParams, isForced: boolean): Promise<string> {
   const { bucketIdOf, isDamaged, openForReading } = await import("../../bucket/base/database.ts");
   const snapshot = String(params.snapshot);
   const isOwn = kind === "snapshot_restore" && path.dirname(snapshot) === layout.snapshots;
   if (isOwn && isDamaged(layout.database))
     return (await (await import("../../bucket/snapshots/snapshots.ts")).readManifest(snapshot)).bucket_id;
   using db = openForReading(layout.database);
+  if (!isForced) requireThawed(builtSchedules(db).freeze, { kind, params }, Date.now());
   if (params.retry_of === undefined) requireNames(db, kind, params);
   return bucketIdOf(db);
 }

@@ -30,6 +30,11 @@ const SERVING: Flag[] = [
   ...LISTENING,
   { name: "totp-session-ttl", value: "TIME", help: "How long a verified code counts, such as 90s or 1h30m (default 30m)" },
   ISSUER,
+  {
+    name: "heartbeat-url-file",
+    value: "FILE",
+    help: "File of an address that is called every minute, as long as the server lives; https, or http on this host",
+  },
   { name: "log-format", value: "FORMAT", choices: ["text", "json"], help: "Form of the log: text (default) or json" },
 ];
 

@@ -46,7 +46,8 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
   },
   {
     name: "fmt",
-    summary: "Format manifest.json of jobs and templates, workers.json and disabled.json, and print the files that change",
+    summary:
+      "Format manifest.json of jobs and templates, workers.json, disabled.json and schedules.json, and print the files that change",
     flags: [BUCKET_DIR, { name: "check", help: "Change nothing; exit with 1 where a file would change" }, AS_JSON],
     run: async (input) => (await import("../bucket/workspace.ts")).formatCommand(input),
   },

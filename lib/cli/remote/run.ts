@@ -16,6 +16,8 @@ interface RemoteRunOptions extends RunOptions {
   isDetached?: boolean;
   /** Gets the id of the run. */
   onStarted?: ((id: string) => void) | undefined;
+  /** How the run is asked for, where that is not the route of its kind. */
+  request?: StartRequest;
 }
 
 /**
@@ -26,7 +28,7 @@ export async function runOnServer(
   bucket: RemoteBucket,
   kind: RunKind,
   params: RunParams,
-  { view, waitMs, breakGlass, isDetached = false, onStarted }: RemoteRunOptions,
+  { view, waitMs, breakGlass, isDetached = false, onStarted, request }: RemoteRunOptions,
 ): Promise<number> {
   using stop = stopRequest(() => process.exit(EXIT.cancelled));
   const tell = (text: string) => toStderr(`${text}\n`);
@@ -39,7 +41,8 @@ export async function runOnServer(
     output: (text) => above(() => print(text)),
     progress: live && ((progress) => live.update(progress)),
   };
-  const id = await startOnServer(bucket, { ...(await startRequest(bucket, kind, params)), waitMs, breakGlass }, follower);
+  const asked = request ?? (await startRequest(bucket, kind, params));
+  const id = await startOnServer(bucket, { ...asked, waitMs, breakGlass }, follower);
   onStarted?.(id);
   if (isDetached && !stop.signal.aborted) {
     // Activity is aside where JSON was asked for.

@@ -93,7 +93,9 @@ export async function installedUnit(): Promise<{ text: string; settings: Service
 /** The steps before a start; `unit` is undefined where the right one is there. */
 function stepsOf(settings: ServiceSettings, program: Argv, unit: string | undefined): Step[] {
   const { user = SERVICE.user, root = SERVICE.root, "token-file": token = SERVICE.token, ...flags } = settings;
-  const readable = [settings["tls-cert"], settings["tls-key"]].filter((file) => file !== undefined);
+  const readable = [settings["tls-cert"], settings["tls-key"], settings["heartbeat-url-file"]].filter(
+    (file) => file !== undefined,
+  );
   return [
     { about: `the system user ${user}`, work: () => makeUser(user) },
     { about: `${token} (0600), the API token of ${TOKEN_BYTES * 8} bits`, work: () => makeToken(token) },

@@ -38,7 +38,7 @@ export type Summary = Awaited<ReturnType<Reads["summary"]>>;
 export interface WaitingStart {
   position: number;
   kind: string;
-  by: { address: string };
+  by: { name?: string | undefined; address: string };
   since: string;
 }
 /** What differs between two revisions. */
@@ -152,7 +152,7 @@ async function interrupt(layout: Layout, id: string): Promise<void> {
   if (!record) throw runNotFound(id);
   const refused = (why: string) => new Failure("run_not_active", `Cannot cancel run ${id}: ${why}`);
   if (record.status !== "running") throw new Failure("run_not_active", `run ${id} has already ended: ${record.status}`);
-  if (record.origin === "server") throw refused("a server carries it out: give --server with the server's address, and --bucket");
+  if (record.origin !== "cli") throw refused("a server carries it out: give --server with the server's address, and --bucket");
   const lock = await holderOf(layout, id);
   const [owner] = lock?.holders ?? [];
   if (!lock || !owner) throw refused("no process carries it out any more; the next run in the bucket settles it");

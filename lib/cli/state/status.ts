@@ -1,7 +1,7 @@
 import { counted } from "../../core/plain-text.ts";
 import { shortNames } from "../../core/short-names.ts";
 import { EXIT, type Parsed, wantsJson } from "../base/flags.ts";
-import { ago, factLines, printJson, shortId, spanOf, textTable, toStdout, visible } from "../base/terminal.ts";
+import { ago, factLines, printJson, shortId, shownTime, spanOf, textTable, toStdout, visible } from "../base/terminal.ts";
 import type { BucketAccess, Summary, WaitingStart } from "./access.ts";
 
 const LISTED_PROBLEMS = 10;
@@ -18,6 +18,7 @@ export async function statusCommand(bucket: BucketAccess, input: Parsed): Promis
       ["fleet", fleetText(summary)] as const,
       ["running", activeText(summary, holder)] as const,
       ["in line", lineText(waiting)] as const,
+      ["freeze", freezeText(summary)] as const,
       ["last deploy", runText(summary.last_deploy) || "none yet"] as const,
       ["drift", driftText(summary)] as const,
       ["certificates", certText(summary)] as const,
@@ -60,9 +61,18 @@ function lineText(waiting: readonly WaitingStart[]): string | null {
   const shown = waiting
     .slice(0, MOST_OTHERS)
     .map(
-      ({ position, kind, by, since }) => `${position}. ${kind} of ${by.address}, for ${spanOf(Date.now() - Date.parse(since))}`,
+      ({ position, kind, by, since }) =>
+        `${position}. ${kind} of ${by.name ?? by.address}, for ${spanOf(Date.now() - Date.parse(since))}`,
     );
   return [...shown, ...moreLine(waiting.length - shown.length)].join("\n");
+}
+
+function freezeText({ freezes }: Summary): string | null {
+  const shown = freezes.slice(0, MOST_OTHERS).map(({ from, to, reason }) => {
+    const isOn = Date.parse(from) <= Date.now();
+    return visible(isOn ? `on until ${shownTime(to)}: ${reason}` : `from ${shownTime(from)} to ${shownTime(to)}: ${reason}`);
+  });
+  return shown.length === 0 ? null : [...shown, ...moreLine(freezes.length - shown.length)].join("\n");
 }
 
 function runText(run: Summary["last_deploy"]): string {

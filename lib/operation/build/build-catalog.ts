@@ -12,6 +12,7 @@ import { messageOf } from "../../core/errors.ts";
 import { checkDemands, demandGraph, deploymentSequence } from "../../plan/demands.ts";
 import { allocate, checkCapacity, checkCounts, enabledAgain } from "./allocate.ts";
 import type { KvJob } from "./build-kv.ts";
+import { checkSchedules } from "./check-schedules.ts";
 
 /** The parts of the last build that the next build keeps. */
 interface LastBuild {
@@ -33,6 +34,7 @@ export interface Built extends BuiltCatalog {
  */
 export function buildCatalog(bucketId: string, workspace: Workspace, last: LastBuild, problems: Problems): Built {
   const jobs = buildJobs(bucketId, workspace, last.ports, problems);
+  checkSchedules(workspace, problems);
   const before = new Set(problems.errors.map(({ code }) => code));
   const ids = new Map(last.workers.map((worker) => [worker.host, worker.id]));
   const workers = workspace.workers.map((worker) => ({ ...worker, id: ids.get(worker.host) ?? randomUUID() }));
@@ -51,7 +53,7 @@ export function buildCatalog(bucketId: string, workspace: Workspace, last: LastB
   const known = new Set(last.allocations);
   const changed = allocations.filter((allocation) => !known.has(allocation));
   const placedAnew = jobsPlacedAnew(last.workers, workers, allocations, changed);
-  return { workers, jobs, allocations, changed, startAnew, placedAnew };
+  return { workers, jobs, allocations, changed, startAnew, placedAnew, schedules: workspace.schedules.text };
 }
 
 /**

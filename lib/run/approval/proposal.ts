@@ -69,6 +69,15 @@ export const PROPOSAL = object({
 /** The value of {@link PROPOSAL}. */
 export type Proposal = Infer<typeof PROPOSAL>;
 
+/** Who has approved a run. */
+export const RUN_APPROVAL = object({
+  proposal: string(),
+  required: described(integer({ min: 0 }), "How many approvals the bucket asked for"),
+  by: described(list(string()), "The names of those who approved it"),
+});
+/** The value of {@link RUN_APPROVAL}. */
+export type RunApproval = Infer<typeof RUN_APPROVAL>;
+
 /** What is known when it is asked how a proposal stands. */
 export interface Standing {
   /** Milliseconds since 1970. */

@@ -15,6 +15,7 @@ import {
   type Person,
   type Proposal,
   type ProposalBasis,
+  type RunApproval,
   requireApproved,
   type Standing,
   used,
@@ -28,7 +29,7 @@ import {
   sealedParams,
 } from "../../run/approval/store.ts";
 import type { RunKind, RunParams } from "../../run/protocol.ts";
-import { maskedText, type RunApproval, readRecord } from "../../run/record.ts";
+import { maskedText, readRecord } from "../../run/record.ts";
 import type { ReadThread } from "../beside.ts";
 import type { Lines } from "../line.ts";
 import { isInReach } from "../people/permission.ts";

@@ -18,6 +18,7 @@ import {
 import { TIME } from "../../run/progress.ts";
 import { RUN_STATUS } from "../../run/protocol.ts";
 import { ID, RUN_KIND } from "../../run/record.ts";
+import { FREEZES } from "../watch/freeze.ts";
 
 const COUNT = integer({ min: 0 });
 const SINCE = "Since when there was trouble all the time, whatever ran in between";
@@ -129,6 +130,7 @@ export const BUCKET_SUMMARY = object({
     }),
     "How much there is to list; of the keys those that are not deleted",
   ),
+  freezes: FREEZES,
   ...RUNS,
   drift: described(nullable(DRIFT), "The last drift run that has ended"),
   revision: described(
@@ -156,6 +158,7 @@ export const BUCKET_GLANCES = object({
       certs_soon: described(COUNT, "Certificates that have ended or are near their end"),
       next_cert: nullable(object({ ...CERT, status: oneOf("expired", "expiring", "ok") })),
       drifted: described(COUNT, "Allocations with changed files in the last drift run"),
+      freezes: FREEZES,
       last_run: RUN,
       ...RUNS,
     }),

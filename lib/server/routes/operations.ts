@@ -7,6 +7,7 @@ import { type ControlKind, isRepeatable, JOB_CONTROL, RUNS, type RunKind } from 
 import { canName, repeated, startShape } from "../../run/request.ts";
 import { bucketRoute, type ServerRoute } from "../context.ts";
 import { START_HEADERS, startRun } from "../start.ts";
+import { isHeldBack } from "../watch/freeze.ts";
 import { component } from "./shapes.ts";
 import { START_PATHS, START_ROLES } from "./start-paths.ts";
 
@@ -29,7 +30,8 @@ function startFailures(kind: RunKind): FailureCode[] {
   const ofNames: FailureCode[] = canName(kind) ? ["unknown_name"] : [];
   const ofRetry: FailureCode[] = isRepeatable(kind) ? ["run_not_found", "retry_impossible"] : [];
   const ofApproval = (APPROVED_KINDS as readonly RunKind[]).includes(kind) ? APPROVAL_FAILURES : [];
-  return [...ofNames, ...START_FAILURES, ...ofRetry, ...ofApproval];
+  const ofFreeze: FailureCode[] = isHeldBack(kind) ? ["frozen"] : [];
+  return [...ofNames, ...START_FAILURES, ...ofFreeze, ...ofRetry, ...ofApproval];
 }
 
 /** What every route that starts a run takes and answers, beside its own. */

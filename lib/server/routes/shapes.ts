@@ -1,4 +1,5 @@
 import { ROLES } from "../../auth/role.ts";
+import { SCHEDULED_KINDS } from "../../bucket/workspace/schedules.ts";
 import { Failure } from "../../core/errors.ts";
 import {
   anything,
@@ -29,6 +30,7 @@ import { PROGRESS, TIME } from "../../run/progress.ts";
 import { RUN_KINDS, RUN_STATUS } from "../../run/protocol.ts";
 import { ACTOR, ID, RUN_FIELDS, RUN_KIND } from "../../run/record.ts";
 import { SHOWN_PROPOSAL } from "../approval/shape.ts";
+import { LAST_DUE, PAUSED } from "../watch/schedule-state.ts";
 import { BUCKET_GLANCES, BUCKET_SUMMARY, JOB_MAP, MAP_CELL } from "./glance-shapes.ts";
 
 const CURSOR = "`next_cursor` of the last answer";
@@ -142,6 +144,20 @@ const SCHEMAS = {
     by: described(ACTOR, "Who asked for it"),
     since: TIME,
     connected: described(boolean(), "A client waits for this start. Without a client the start loses its place after 30 s"),
+  }),
+  Schedule: object({
+    name: string(),
+    kind: oneOf(...SCHEDULED_KINDS),
+    parameters: described(anything({ type: "object" }) as Shape<Record<string, unknown>>, "Of the run"),
+    every_seconds: described(nullable(integer({ min: 60 })), "null where it goes by cron"),
+    cron: nullable(string()),
+    timezone: described(nullable(string()), "The clock that cron goes by"),
+    jitter_seconds: described(integer({ min: 0 }), "It starts up to so much later, always by the same time"),
+    wait_seconds: described(integer({ min: 0 }), "How long it waits for a busy bucket"),
+    catch_up: boolean(),
+    next: described(nullable(TIME), "When it is due next; null while it is paused"),
+    last: described(nullable(LAST_DUE), "What became of the last due time; null before the first"),
+    paused: described(nullable(PAUSED), "Since when, and by whom"),
   }),
   LogChunk: LOG_CHUNK,
   Evidence: EVIDENCE,

@@ -35,7 +35,7 @@ export const SNAPSHOT_ROUTES = [
       "The result of the run names the source revision of the snapshot and the current revision.",
     body: object({}),
     ...STARTS,
-    failures: [...START_FAILURES, "snapshot_not_found"],
+    failures: [...START_FAILURES, "frozen", "snapshot_not_found"],
     async handle(call, context) {
       const snapshot = call.params.name ?? "";
       return startRun(call, "snapshot_restore", context, async () => {

@@ -112,7 +112,7 @@ export const SOURCE_ROUTES = [
     description: "The revision becomes the current one; no new revision is made. Nothing is deployed.",
     body: startShape("rollback", object({ revision_id: optional(described(ID, "Default: the last successful one")) })),
     ...STARTS,
-    failures: [...START_FAILURES, ...APPROVAL_FAILURES, "revision_not_found"],
+    failures: [...START_FAILURES, ...APPROVAL_FAILURES, "frozen", "revision_not_found"],
     async handle(call, context) {
       const { layout } = call.bucket;
       return startRun(call, "rollback", context, {

@@ -65,7 +65,8 @@ function allocation(name: string, host: string, more: Partial<CatalogAllocation>
 }
 
 function save({ db }: TestBucket, built: Partial<BuiltCatalog>): void {
-  const all = { workers: [], jobs: [], allocations: [], startAnew: [], changed: built.allocations ?? [], ...built };
+  const none = { workers: [], jobs: [], allocations: [], startAnew: [], schedules: "{}" };
+  const all = { ...none, changed: built.allocations ?? [], ...built };
   db.transaction(() => saveCatalog(db, all, new Date(0)));
 }
 

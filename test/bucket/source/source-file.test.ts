@@ -131,6 +131,7 @@ const TEXT_FILES: [file: string, code: string][] = [
   ["workspace/bucket.jobs.conf", "ErrInvalidBucketConf"],
   ["workspace/workers.json", "ErrInvalidWorkerJSON"],
   ["workspace/disabled.json", "ErrInvalidDisabledJSON"],
+  ["workspace/schedules.json", "ErrInvalidSchedules"],
   ["workspace/jobs/web/manifest.json", "ErrInvalidManifest"],
   ["workspace/jobs/web/vars.toml", "ErrInvalidJobVars"],
 ];

@@ -1,0 +1,38 @@
+import { AS_JSON, type Command, type Operand } from "../base/flags.ts";
+import { BREAK_GLASS_FLAG, DETACH_FLAG, RESULT_AS_JSON, WAIT_FLAG } from "../base/start-flags.ts";
+
+const SCHEDULE_NAME: Operand = { name: "name", help: "The schedule" };
+
+const LIST: Command = {
+  name: "schedules list",
+  summary: "Show what the server starts by itself: when it is due next, and what became of the last time",
+  flags: [AS_JSON],
+  remote: async (input, target) => (await import("../remote/schedules.ts")).listSchedules(input, target),
+};
+
+/** Commands about what a server does while nobody looks. */
+export const WATCH_COMMANDS: readonly Command[] = [
+  { ...LIST, name: "schedules" },
+  LIST,
+  {
+    name: "schedules run",
+    summary: "Start the run of a schedule now, and follow it",
+    operands: [SCHEDULE_NAME],
+    flags: [WAIT_FLAG, BREAK_GLASS_FLAG, DETACH_FLAG, RESULT_AS_JSON],
+    remote: async (input, target) => (await import("../remote/schedules.ts")).runSchedule(input, target),
+  },
+  {
+    name: "schedules pause",
+    summary: "Keep a schedule from starting, until it is resumed",
+    operands: [SCHEDULE_NAME],
+    flags: [AS_JSON],
+    remote: async (input, target) => (await import("../remote/schedules.ts")).changeSchedule("pause", input, target),
+  },
+  {
+    name: "schedules resume",
+    summary: "Let a paused schedule go on with its next due time",
+    operands: [SCHEDULE_NAME],
+    flags: [AS_JSON],
+    remote: async (input, target) => (await import("../remote/schedules.ts")).changeSchedule("resume", input, target),
+  },
+];

@@ -1,0 +1,77 @@
+/** Milliseconds of a minute, and of a day of 24 hours. */
+export const MINUTE_IN_MS = 60_000;
+/** See {@link MINUTE_IN_MS}. */
+export const DAY_IN_MS = 24 * 60 * MINUTE_IN_MS;
+/** Clocks are at most 14 hours before and 12 hours behind UTC. */
+const MOST_BEFORE_MS = 14 * 60 * MINUTE_IN_MS;
+const MOST_BEHIND_MS = 12 * 60 * MINUTE_IN_MS;
+const NAMED = /^[A-Za-z][A-Za-z0-9_+-]*(?:\/[A-Za-z0-9_+-]+)*$/;
+
+/** True for a timezone that is known by this name, such as `Europe/Berlin` or `UTC`; fixed offsets are none. */
+export function isTimezone(name: string): boolean {
+  if (!NAMED.test(name)) return false;
+  try {
+    return new Intl.DateTimeFormat("en-US", { timeZone: name }).formatToParts(0).length > 0;
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * The clocks on the walls of a timezone. What a clock shows is a number, too: the milliseconds since it showed 1970-01-01
+ * 00:00. A change of the clock happens within one hour at least of every other one.
+ */
+export class Zone {
+  readonly #format: Intl.DateTimeFormat;
+
+  /** `name` must be one that {@link isTimezone} knows. */
+  constructor(name: string) {
+    const digits = {
+      year: "numeric",
+      month: "numeric",
+      day: "numeric",
+      hour: "numeric",
+      minute: "numeric",
+      second: "numeric",
+    } as const;
+    this.#format = new Intl.DateTimeFormat("en-US", { ...digits, timeZone: name, hourCycle: "h23", calendar: "gregory" });
+  }
+
+  /** How far the clocks are before UTC at an instant, in milliseconds. */
+  offsetAt(instant: number): number {
+    const second = Math.floor(instant / 1_000) * 1_000;
+    const shown: Record<string, number> = {};
+    for (const { type, value } of this.#format.formatToParts(second)) shown[type] = Number(value);
+    const { year = 0, month = 1, day = 1, hour = 0, minute = 0, second: seconds = 0 } = shown;
+    return Date.UTC(year, month - 1, day, hour, minute, seconds) - second;
+  }
+
+  /** What the clocks show at an instant. */
+  wallAt(instant: number): number {
+    return instant + this.offsetAt(instant);
+  }
+
+  /**
+   * When the clocks show a time: the first time, where they show it twice. Where they skip it, the first instant after
+   * the gap.
+   */
+  instantOf(wall: number): number {
+    const [early, late] = [wall - MOST_BEFORE_MS, wall + MOST_BEHIND_MS];
+    const [before, after] = [this.offsetAt(early), this.offsetAt(late)];
+    if (before === after) return wall - before;
+    const shown = [wall - before, wall - after].filter((instant) => this.wallAt(instant) === wall);
+    return shown.length > 0 ? Math.min(...shown) : this.#changeBetween(early, late);
+  }
+
+  /** The first instant after the change of the clocks between two instants, which are whole minutes. */
+  #changeBetween(early: number, late: number): number {
+    const before = this.offsetAt(early);
+    let [low, high] = [early, late];
+    while (high - low > 1_000) {
+      const middle = Math.floor((low + high) / 2_000) * 1_000;
+      if (this.offsetAt(middle) === before) low = middle;
+      else high = middle;
+    }
+    return high;
+  }
+}

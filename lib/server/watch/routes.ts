@@ -1,0 +1,99 @@
+import type { RootBucket } from "../../bucket/source/root.ts";
+import { list, object } from "../../core/shape.ts";
+import { json } from "../../http/message.ts";
+import { parametersOf } from "../../run/protocol.ts";
+import { bucketRoute, type Context } from "../context.ts";
+import { START_FAILURES, STARTS } from "../routes/operations.ts";
+import { component } from "../routes/shapes.ts";
+import { startRun } from "../start.ts";
+
+const ONE = { status: 200, description: "The schedule", shape: component("Schedule") };
+
+/** What the server starts by itself in a bucket (docs/schedules.md). */
+export const SCHEDULE_ROUTES = [
+  bucketRoute({
+    role: "read",
+    method: "GET",
+    path: "/schedules",
+    summary: "List the schedules of a bucket, with what became of the last due time and when each is due next",
+    description: "Those that the last successful build found in workspace/schedules.json, in the order of the file.",
+    answer: { status: 200, description: "The schedules", shape: object({ items: list(component("Schedule")) }) },
+    failures: ["database_busy"],
+    async handle({ bucket }, { scheduler }) {
+      return json(200, { items: (await scheduler.list(bucket)).map(shownSchedule) });
+    },
+  }),
+  bucketRoute({
+    role: "deploy",
+    method: "POST",
+    path: "/schedules/{name}/run",
+    summary: "Start the run of a schedule now",
+    description:
+      "With the parameters of the schedule, also while it is paused. Its due times stay as they are. Whoever may push may " +
+      "start what is in the source.",
+    body: object({}),
+    ...STARTS,
+    failures: [...START_FAILURES, "frozen", "unknown_name", "not_found"],
+    async handle(call, context) {
+      const { kind, parameters } = await context.scheduler.find(call.bucket, call.params.name ?? "");
+      return startRun(call, kind, context, async () => {
+        const params = parametersOf(kind, parameters);
+        await context.beside.ask("startable", call.bucket.layout, { kind, params });
+        return params;
+      });
+    },
+  }),
+  bucketRoute({
+    role: "deploy",
+    method: "POST",
+    path: "/schedules/{name}/pause",
+    summary: "Keep a schedule from starting, until it is resumed",
+    body: object({}),
+    answer: ONE,
+    failures: ["not_found", "database_busy"],
+    async handle({ bucket, params: { name = "" } }, context) {
+      const { scheduler, identity } = context;
+      await scheduler.pause(bucket, name, identity.name);
+      return answerOf(bucket, name, context);
+    },
+  }),
+  bucketRoute({
+    role: "deploy",
+    method: "POST",
+    path: "/schedules/{name}/resume",
+    summary: "Let a paused schedule go on with its next due time",
+    description: "What was due while it was paused is not caught up.",
+    body: object({}),
+    answer: ONE,
+    failures: ["not_found", "database_busy"],
+    async handle({ bucket, params: { name = "" } }, context) {
+      await context.scheduler.pause(bucket, name, null);
+      return answerOf(bucket, name, context);
+    },
+  }),
+];
+
+async function answerOf(bucket: RootBucket, name: string, { scheduler }: Context) {
+  const all = await scheduler.list(bucket);
+  const found = all.find(({ schedule }) => schedule.name === name.toLowerCase());
+  return json(200, found && shownSchedule(found));
+}
+
+function shownSchedule({ schedule, state, next }: Awaited<ReturnType<Context["scheduler"]["list"]>>[number]) {
+  const { name, kind, parameters, rhythm, jitterMs, waitMs, catchUp } = schedule;
+  const { cron = null, timezone = null, everyMs = null } = rhythm as { cron?: string; timezone?: string; everyMs?: number };
+  return {
+    name,
+    kind,
+    parameters,
+    every_seconds: everyMs && everyMs / 1_000,
+    cron,
+    timezone,
+    jitter_seconds: jitterMs / 1_000,
+    wait_seconds: waitMs / 1_000,
+    catch_up: catchUp,
+    next,
+    last: state.last,
+    paused: state.paused,
+  };
+}

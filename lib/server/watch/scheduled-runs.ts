@@ -1,0 +1,80 @@
+import { busyFailure, heldBy } from "../../bucket/base/lock.ts";
+import type { RootBucket } from "../../bucket/source/root.ts";
+import type { Schedule } from "../../bucket/workspace/schedules.ts";
+import { sleep } from "../../core/async.ts";
+import { parametersOf, type RunStatus } from "../../run/protocol.ts";
+import { readRecordHead } from "../../run/record.ts";
+import { newestOfSchedules } from "../../run/repeats.ts";
+import type { Supervisor } from "../../run/supervisor.ts";
+import type { ReadThread } from "../beside.ts";
+import type { Hold, Lines } from "../line.ts";
+import { LINE_LOOK_MS, mayPass } from "../start.ts";
+import type { ScheduledRuns } from "./scheduler.ts";
+
+/** Starts the runs of schedules under the lock of their bucket and in its line, as requests do. */
+export class LockedRuns implements ScheduledRuns {
+  readonly #supervisor: Supervisor;
+  readonly #lines: Lines;
+  readonly #beside: ReadThread;
+  readonly #signal: AbortSignal;
+
+  /** Starts that wait end with `cancelled` when the signal is aborted. */
+  constructor(own: { supervisor: Supervisor; lines: Lines; beside: ReadThread; signal: AbortSignal }) {
+    this.#supervisor = own.supervisor;
+    this.#lines = own.lines;
+    this.#beside = own.beside;
+    this.#signal = own.signal;
+  }
+
+  async start(bucket: RootBucket, schedule: Schedule, due: number, check: () => Promise<void>): Promise<string> {
+    const until = performance.now() + schedule.waitMs;
+    const by = actorOfSchedule(schedule);
+    const waiting = { key: by.name, kind: schedule.kind, by, since: new Date().toISOString() };
+    using place = schedule.waitMs > 0 ? this.#lines.enter(bucket.id, waiting) : undefined;
+    const isIn = place?.position !== null;
+    for (;;) {
+      try {
+        await check();
+        return await this.#once(bucket, schedule, due, isIn ? place : undefined);
+      } catch (error) {
+        const isGivenUp = isIn && place?.position === null;
+        if (!mayPass(error) || isGivenUp || performance.now() >= until) {
+          place?.leave();
+          throw error;
+        }
+      }
+      await sleep(LINE_LOOK_MS, this.#signal);
+    }
+  }
+
+  recorded({ layout }: RootBucket): Promise<Map<string, { due: number; runId: string }>> {
+    return newestOfSchedules(layout);
+  }
+
+  statusOf({ id, layout }: RootBucket, runId: string): RunStatus | undefined {
+    return this.#supervisor.activeRun(id) === runId ? "running" : readRecordHead(layout, runId)?.status;
+  }
+
+  async #once({ id, layout }: RootBucket, schedule: Schedule, due: number, place: Hold | undefined): Promise<string> {
+    const { name, kind } = schedule;
+    const next = this.#lines.next(id);
+    if (place ? place.position !== 1 : next) throw busyFailure(await heldBy(layout));
+    const reservation = await this.#supervisor.reserve(layout, id, kind);
+    try {
+      if (place?.leave() === false) throw busyFailure();
+      const params = parametersOf(kind, schedule.parameters);
+      await this.#beside.ask("startable", layout, { kind, params });
+      const ofSchedule = { name, due: new Date(due).toISOString() };
+      await reservation.start(params, { actor: actorOfSchedule(schedule), requestId: null, schedule: ofSchedule });
+      return reservation.runId;
+    } catch (error) {
+      await reservation.release();
+      throw error;
+    }
+  }
+}
+
+/** Who asks for the runs of a schedule. */
+function actorOfSchedule({ name }: Schedule) {
+  return { name: `schedule:${name}`, address: "", via: "schedule" } as const;
+}

@@ -1,0 +1,132 @@
+import assert from "node:assert/strict";
+import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer, type RequestListener } from "node:http";
+import type { AddressInfo } from "node:net";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import type { HttpRequest } from "../../../lib/http/message.ts";
+import { serverConfig } from "../../../lib/server/config.ts";
+import { Pulse } from "../../../lib/server/watch/pulse.ts";
+import { TestServer } from "../../helpers/server.ts";
+import { temporaryFolder, until } from "../../helpers/temporary.ts";
+
+const get = (path: string) => ({ method: "GET", path }) as HttpRequest;
+
+/** A receiver of heartbeats on this host. */
+async function receiver(t: TestContext, answer: RequestListener) {
+  const calls: string[] = [];
+  const server = createServer((request, response) => {
+    calls.push(`${request.method} ${request.url}`);
+    answer(request, response);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/ping/secret`, calls };
+}
+
+/** A pulse that beats fast until the test ends. */
+function beating(t: TestContext, heartbeatUrl: string | undefined) {
+  const root = temporaryFolder(t);
+  mkdirSync(path.join(root, ".server"));
+  const log: string[] = [];
+  const pulse = new Pulse({ root, heartbeatUrl, log: (line) => log.push(line), beatMs: 20 });
+  const stop = new AbortController();
+  const over = pulse.run(stop.signal);
+  t.after(async () => {
+    stop.abort();
+    await over;
+  });
+  return { root, log, pulse };
+}
+
+test("CP-976 healthz and readyz answer ok without credentials, and nothing else; all other paths need them", async (t) => {
+  const server = await TestServer.start(t);
+  const ask = (method: string, target: string) => server.call(method, target, { authorization: null });
+  for (const target of ["/healthz", "/readyz"]) {
+    const { status, text, headers } = await ask("GET", target);
+    assert.deepEqual([status, text, headers.get("content-type")], [200, "ok\n", "text/plain; charset=utf-8"]);
+  }
+  for (const [method, target] of [
+    ["POST", "/healthz"],
+    ["GET", "/healthz/"],
+    ["GET", "/healthz/x"],
+  ] as const)
+    assert.equal((await ask(method, target)).status, 401, `${method} ${target}`);
+});
+
+test("CP-976 a server that stops, hangs or cannot write says that it is not ready", async (t) => {
+  let time = 0;
+  const root = temporaryFolder(t);
+  const pulse = new Pulse({ root, heartbeatUrl: undefined, log: () => {}, monotonic: () => time });
+  const ready = () => pulse.answer(get("/readyz"))?.status;
+  assert.equal(ready(), 200);
+  time += 180_001;
+  assert.deepEqual([ready(), pulse.answer(get("/healthz"))?.status], [503, 200]);
+  pulse.looked();
+  assert.equal(ready(), 200);
+  pulse.stop();
+  assert.equal(ready(), 503);
+  const broken = beating(t, undefined);
+  await until("it beats", () => existsSync(path.join(broken.root, ".server", "alive")));
+  rmSync(path.join(broken.root, ".server"), { recursive: true });
+  await until("it is not ready", () => broken.pulse.answer(get("/readyz"))?.status === 503);
+});
+
+test("CP-977 the server writes .server/alive", async (t) => {
+  const server = await TestServer.start(t);
+  const file = path.join(server.root, ".server", "alive");
+  await until("the file is there", () => existsSync(file));
+  assert.match(readFileSync(file, "utf8"), /^\d{4}-\d\d-\d\dT.*Z\n$/);
+});
+
+test("CP-977 the heartbeat calls its address again and again; a server that hangs calls nothing", async (t) => {
+  const { url, calls } = await receiver(t, (_, response) => response.end());
+  beating(t, url);
+  await until("three calls", () => calls.length >= 3);
+  assert.equal(calls[0], "GET /ping/secret");
+  let time = 0;
+  const other = await receiver(t, (_, response) => response.end());
+  const root = temporaryFolder(t);
+  const pulse = new Pulse({ root, heartbeatUrl: other.url, log: () => {}, beatMs: 20, monotonic: () => time });
+  time = 180_001;
+  const before = calls.length;
+  const stop = new AbortController();
+  const over = pulse.run(stop.signal);
+  await until("others go on", () => calls.length > before + 3);
+  stop.abort();
+  await over;
+  assert.deepEqual(other.calls, []);
+});
+
+test("CP-977 a call that fails is told once, without the address, and again when it is over; redirects are not followed", async (t) => {
+  const target = await receiver(t, (_, response) => response.end());
+  let isBad = true;
+  const { url, calls } = await receiver(t, (_, response) => {
+    response.writeHead(isBad ? 302 : 204, { location: target.url }).end();
+  });
+  const { log } = beating(t, url);
+  await until("three calls", () => calls.length >= 3);
+  isBad = false;
+  await until("it is over", () => log.length >= 2);
+  assert.deepEqual(log, ["Cannot call the heartbeat address: the answer is 302", "can call the heartbeat address again"]);
+  assert.deepEqual(target.calls, []);
+});
+
+test("CP-977 the address of the heartbeat is read from a file that others cannot read, and is https or on this host", async (t) => {
+  const folder = temporaryFolder(t);
+  const file = path.join(folder, "url");
+  const read = async (text: string, mode = 0o600) => {
+    writeFileSync(file, text);
+    chmodSync(file, mode);
+    const flags = { root: path.join(folder, "root"), token: "token-of-this-test", "heartbeat-url-file": file };
+    return (await serverConfig(flags, {})).heartbeatUrl;
+  };
+  for (const url of ["https://example.org/a?b", "http://127.0.0.1:1/x", "http://[::1]:1/", "http://localhost/"])
+    assert.equal(await read(`${url}\n`), url);
+  for (const url of ["http://example.org/", "ftp://127.0.0.1/", "", "nothing"])
+    await assert.rejects(read(url), /--heartbeat-url-file .*: expected an address with https:\/\//, url);
+  await assert.rejects(read("https://example.org/", 0o644), /--heartbeat-url-file .* cannot be used/);
+});

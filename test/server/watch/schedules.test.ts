@@ -1,0 +1,185 @@
+import assert from "node:assert/strict";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import { openDatabase } from "../../../lib/bucket/base/database.ts";
+import { layoutOf } from "../../../lib/bucket/base/layout.ts";
+import { TestServer } from "../../helpers/server.ts";
+import { until } from "../../helpers/temporary.ts";
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+
+/** A server with a bucket whose last build found these schedules; its clock stands a while before a full hour. */
+async function scheduled(t: TestContext, ...schedules: object[]) {
+  const server = await TestServer.start(t);
+  const bucket = await server.createBucket();
+  const store = (all: object[]) => {
+    using db = openDatabase(layoutOf(bucket.folder).database);
+    db.run("UPDATE bucket SET schedules = ?", JSON.stringify({ schedules: all }));
+  };
+  server.aheadMs = HOUR_MS - (Date.now() % HOUR_MS) + HOUR_MS - 20 * MINUTE_MS;
+  store(schedules);
+  const list = async () => (await server.call("GET", `${bucket.path}/schedules`)).body.items;
+  const one = async (name: string) => (await list()).find((found: { name: string }) => found.name === name);
+  // From then on its due times count.
+  await until("the server has seen the schedules", () => existsSync(layoutOf(bucket.folder).scheduleStates));
+  /** Puts the clock to an hour and minute after the first full hour. */
+  const begin = Date.now() + server.aheadMs + 20 * MINUTE_MS;
+  const full = begin - (begin % HOUR_MS);
+  const clock = (minutes: number) => {
+    server.aheadMs = full + minutes * MINUTE_MS + 1_000 - Date.now();
+  };
+  const at = (minutes: number) => new Date(full + minutes * MINUTE_MS).toISOString();
+  const last = async (name: string, minutes: number) => {
+    await until(`the decision about ${name} of ${minutes}`, async () => (await one(name))?.last?.due === at(minutes));
+    return (await one(name)).last;
+  };
+  const runs = async () => (await server.call("GET", `${bucket.path}/runs`)).body.items;
+  return { server, bucket, store, list, one, clock, at, last, runs };
+}
+
+const UPTIME = { name: "uptime", every: "1h", kind: "worker_uptime" };
+
+test("CP-962 CP-967 what is due starts as a run of its own: its origin, its actor, its schedule; the list tells how it went", async (t) => {
+  const { server, bucket, one, clock, at, last } = await scheduled(t, { ...UPTIME, kind: "snapshot_create", if_busy: "skip" });
+  assert.deepEqual([(await one("uptime")).last, (await one("uptime")).next], [null, at(0)]);
+  clock(0);
+  const { run_id, outcome, reason } = await last("uptime", 0);
+  assert.deepEqual([outcome, reason], ["started", null]);
+  const run = await server.ended(bucket.path, run_id);
+  assert.deepEqual([run.origin, run.kind, run.status], ["schedule", "snapshot_create", "succeeded"]);
+  assert.deepEqual(run.audit[0].actor, { name: "schedule:uptime", address: "", via: "schedule" });
+  assert.deepEqual([run.schedule.name, run.schedule.due, run.schedule.repeats], ["uptime", at(0), 0]);
+  assert.match(readFileSync(path.join(bucket.folder, "logs", "runs", run_id, "activity.log"), "utf8"), /by schedule:uptime/);
+  await until("the status is noted", async () => (await one("uptime")).last.status === "succeeded");
+  assert.equal((await one("uptime")).next, at(60));
+});
+
+test("CP-968 runs of a schedule that end the same way fold: the first stays, and the last one counts", async (t) => {
+  const { server, bucket, clock, last, runs } = await scheduled(t, UPTIME);
+  const ids: string[] = [];
+  for (const minutes of [0, 60, 120, 180]) {
+    clock(minutes);
+    const { run_id } = await last("uptime", minutes);
+    ids.push(run_id);
+    await server.ended(bucket.path, run_id);
+  }
+  await until("the runs are folded", async () => (await runs()).length === 2);
+  const [newest, first] = await runs();
+  assert.deepEqual([newest.id, first.id], [ids[3], ids[0]]);
+  assert.deepEqual([newest.schedule.repeats, newest.schedule.since], [3, first.created_at]);
+});
+
+test("CP-969 a busy bucket: a schedule that waits stands in line, one that does not is skipped with the reason", async (t) => {
+  const { server, bucket, clock, last, one } = await scheduled(
+    t,
+    { ...UPTIME, name: "patient", if_busy: "1h" },
+    { ...UPTIME, name: "hasty", if_busy: "skip" },
+  );
+  server.hold();
+  const { run_id } = (await server.call("POST", `${bucket.path}/snapshots`, { body: {} })).body;
+  clock(0);
+  const { outcome, reason } = await last("hasty", 0);
+  assert.equal(outcome, "skipped");
+  assert.match(reason, /^bucket busy: .*; held by snapshot_create/);
+  const queue = async () => (await server.call("GET", `${bucket.path}/queue`)).body.items;
+  await until("it stands in line", async () => (await queue()).length === 1);
+  const [waiting] = await queue();
+  assert.deepEqual([waiting.key, waiting.kind, waiting.by.name], ["schedule:patient", "worker_uptime", "schedule:patient"]);
+  assert.equal((await one("patient")).last, null);
+  server.release();
+  await server.ended(bucket.path, run_id);
+  assert.equal((await last("patient", 0)).outcome, "started");
+});
+
+test("CP-969 a start in line that somebody gives up is skipped", async (t) => {
+  const { server, bucket, clock, last } = await scheduled(t, { ...UPTIME, if_busy: "1h" });
+  server.hold();
+  await server.call("POST", `${bucket.path}/snapshots`, { body: {} });
+  clock(0);
+  const leave = () => server.call("DELETE", `${bucket.path}/queue/schedule:uptime`);
+  await until("it stands in line", async () => (await leave()).status === 204);
+  assert.equal((await last("uptime", 0)).outcome, "skipped");
+});
+
+test("CP-965 never two runs of one schedule: what is due while its run goes on is skipped", async (t) => {
+  const { server, bucket, clock, last, at } = await scheduled(t, UPTIME);
+  server.hold();
+  clock(0);
+  const { run_id } = await last("uptime", 0);
+  clock(60);
+  const { outcome, reason } = await last("uptime", 60);
+  assert.deepEqual([outcome, reason], ["skipped", `its run of ${at(0)} has not ended`]);
+  server.release();
+  await server.ended(bucket.path, run_id);
+});
+
+test("CP-964 what was due while the server was away starts once with catch_up, and is missed without", async (t) => {
+  const { server, bucket, clock, last, runs } = await scheduled(t, { ...UPTIME, catch_up: true }, { ...UPTIME, name: "strict" });
+  await server.stop();
+  clock(185);
+  await server.open();
+  assert.equal((await last("strict", 180)).outcome, "missed");
+  const { outcome, run_id } = await last("uptime", 180);
+  assert.equal(outcome, "started");
+  await server.ended(bucket.path, run_id);
+  assert.equal((await runs()).length, 1);
+});
+
+test("CP-963 a run whose start the killed server could not note any more is not started again", async (t) => {
+  const { server, bucket, clock, last, at, runs } = await scheduled(t, UPTIME);
+  const states = layoutOf(bucket.folder).scheduleStates;
+  const before = readFileSync(states);
+  clock(0);
+  const { run_id } = await last("uptime", 0);
+  await server.ended(bucket.path, run_id);
+  await server.stop();
+  // As if the process had died between the record of the run and the note about it.
+  writeFileSync(states, before);
+  await server.open();
+  const { due, run_id: adopted } = await last("uptime", 0);
+  assert.deepEqual([due, adopted, (await runs()).length], [at(0), run_id, 1]);
+});
+
+test("CP-970 a paused schedule starts nothing, goes on with its next due time, and can be started by hand", async (t) => {
+  const { server, bucket, clock, last, one, at } = await scheduled(t, UPTIME, { ...UPTIME, name: "other" });
+  const post = (name: string, what: string) => server.call("POST", `${bucket.path}/schedules/${name}/${what}`, { body: {} });
+  const paused = (await post("uptime", "pause")).body;
+  assert.deepEqual([paused.paused.by, paused.next], ["root", null]);
+  assert.deepEqual((await post("uptime", "pause")).body.paused, paused.paused);
+  clock(0);
+  await last("other", 0);
+  assert.equal((await one("uptime")).last, null);
+  await server.stop();
+  await server.open();
+  assert.equal((await one("uptime")).paused.by, "root");
+  const { run_id } = (await post("Uptime", "run")).body;
+  const run = await server.ended(bucket.path, run_id);
+  assert.deepEqual([run.kind, run.origin, run.schedule], ["worker_uptime", "server", null]);
+  const resumed = (await post("uptime", "resume")).body;
+  assert.deepEqual([resumed.paused, resumed.last, resumed.next], [null, null, at(60)]);
+  clock(60);
+  assert.equal((await last("uptime", 60)).outcome, "started");
+  for (const what of ["run", "pause", "resume"]) assert.equal((await post("nope", what)).body.error, "not_found");
+});
+
+test("CP-971 a run that cannot be started is refused with the reason, and the schedule goes on", async (t) => {
+  const { clock, last } = await scheduled(t, { ...UPTIME, kind: "health_check", parameters: { jobs: ["gone"] } });
+  for (const minutes of [0, 60]) {
+    clock(minutes);
+    const { outcome, reason } = await last("uptime", minutes);
+    assert.equal(outcome, "refused");
+    assert.match(reason, /there is no job "gone"/);
+  }
+});
+
+test("CP-971 a schedule with another rhythm begins anew; one that is gone is not listed", async (t) => {
+  const { store, clock, last, list, at, one } = await scheduled(t, UPTIME);
+  clock(0);
+  await last("uptime", 0);
+  store([{ ...UPTIME, every: "30m" }]);
+  await until("the new rhythm is read", async () => (await one("uptime")).next === at(30));
+  store([]);
+  await until("the schedule is gone", async () => (await list()).length === 0);
+});
