@@ -8,6 +8,7 @@ import { fileURLToPath } from "node:url";
 import { within } from "../lib/core/async.ts";
 import { LIMITS } from "../lib/http/node-server.ts";
 import { badWorkers } from "../test/helpers/bad-workers.ts";
+import { caKillRounds } from "../test/helpers/ca-rotations.ts";
 import { cutConnections, killClients, MOMENTS } from "../test/helpers/client-kills.ts";
 import { contend } from "../test/helpers/contention.ts";
 import { fewDescriptors } from "../test/helpers/few-descriptors.ts";
@@ -72,7 +73,8 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
   },
   async keys() {
     const rekeys = await cleanly((t) => rekeyKillRounds(t, 200, SEED));
-    return `seed ${SEED}: ${rekeys.hits} changes of kv.key killed at work, everything readable after each, ${rekeys.rekeyed} came to their end`;
+    const cas = await cleanly((t) => caKillRounds(t, 200, SEED));
+    return `seed ${SEED}: ${rekeys.hits} changes of kv.key killed at work, everything readable after each, ${rekeys.rekeyed} came to their end; ${cas.hits} steps and deploys of rotations of the CA killed, every job trusted every other after each, ${cas.rotated} came to their end`;
   },
   async hooks(folder) {
     const { writes, killed, flushes } = await stressHooks(folder, { allocations: 64, rounds: 80, kills: 300 });

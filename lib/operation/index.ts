@@ -36,6 +36,7 @@ const OPERATIONS: Record<RunKind, () => Promise<Operation>> = {
   snapshot_create: async () => (await import("./tend/snapshots.ts")).takeSnapshot,
   snapshot_restore: async () => (await import("./tend/snapshots.ts")).restoreSnapshot,
   kv_rekey: async () => (await import("./keys/kv-rekey.ts")).rekey,
+  ca_rotate: async () => (await import("./keys/ca-rotate.ts")).rotateAuthority,
   run_command: async () => (await import("./control/run-command.ts")).runCommand,
   worker_trust: async () => (await import("./base/workers.ts")).trust,
   worker_facts: async () => (await import("./tend/readings.ts")).facts,

@@ -145,6 +145,10 @@ export const RUNS = {
     summary: "Change the key that secrets are sealed with, and seal all of them anew",
     parameters: object({ dry_run: flag("Change nothing: say what would be sealed anew") }),
   },
+  ca_rotate: {
+    summary: "Take the next step of a rotation of the CA: begin, issue, drop; a build and a deploy come after each",
+    parameters: object({ dry_run: flag("Change nothing: show the steps, and what the next one waits for") }),
+  },
   run_command: {
     summary: "Run a shell script on workers, batch after batch",
     parameters: object(
@@ -184,7 +188,7 @@ export const RUNS = {
 export type RunKind = keyof typeof RUNS;
 /** The names of {@link RUNS}. */
 export const RUN_KINDS = Object.keys(RUNS) as RunKind[];
-const REPEATABLE = ["deploy", "health_check", "run_command", "kv_rekey"] as const;
+const REPEATABLE = ["deploy", "health_check", "run_command", "kv_rekey", "ca_rotate"] as const;
 /** The kinds of runs that can be repeated where they failed (`run/request.ts`). */
 export type RepeatableKind = ControlKind | Extract<RunKind, `worker_${string}`> | (typeof REPEATABLE)[number];
 /** True for a {@link RepeatableKind}. */

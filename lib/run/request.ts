@@ -35,6 +35,8 @@ const REMAINING: Record<RepeatableKind, Remaining> = {
   deploy: remainingJobs,
   // A change of a key that has a result has come to its end.
   kv_rekey: () => undefined,
+  // A step that could not be taken yet.
+  ca_rotate: (params, { taken }) => (taken === false && params.dry_run !== true ? params : undefined),
   job_start: remainingAllocations,
   job_stop: remainingAllocations,
   job_restart: remainingAllocations,

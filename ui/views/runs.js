@@ -10,7 +10,7 @@ import { aboutOf, byOf, nameOf } from "../run/words.js";
 const PAGE_RUNS = 50;
 const RUN_KINDS = (
   "push rollback build deploy drift health_check gc run_command hooks worker_trust worker_facts worker_uptime " +
-  "worker_sysstat job_start job_stop job_restart job_reload job_status job_run snapshot_create snapshot_restore kv_rekey"
+  "worker_sysstat job_start job_stop job_restart job_reload job_status job_run snapshot_create snapshot_restore kv_rekey ca_rotate"
 ).split(" ");
 const FILTERS = { kind: RUN_KINDS, status: ["running", "succeeded", "failed", "cancelled"] };
 

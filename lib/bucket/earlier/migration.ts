@@ -1,21 +1,12 @@
 import { existsSync } from "node:fs";
-import { chown, rename, stat } from "node:fs/promises";
+import { rename, stat } from "node:fs/promises";
 import path from "node:path";
 import { textOfFile, unifiedDiff } from "../../codec/diff.ts";
-import { hasErrno } from "../../core/errors.ts";
-import {
-  exists,
-  flushFolder,
-  namesIn,
-  readBounded,
-  readRegularSync,
-  remove,
-  requireFolder,
-  writeAtomic,
-} from "../../core/files.ts";
+import { exists, flushFolder, namesIn, readBounded, readRegularSync } from "../../core/files.ts";
 import { isObject } from "../../core/shape.ts";
 import { readFound, walk } from "../../core/walk.ts";
 import { type Layout, SKIPPED_FOLDERS } from "../base/layout.ts";
+import { type SourceEdit, writeEdits } from "../source/edits.ts";
 import { SOURCE_FILE_BYTES } from "../source/source-file.ts";
 import { type KnownHooks, migratedText } from "./texts.ts";
 
@@ -28,7 +19,7 @@ interface Look {
 
 /** How the source of a bucket comes from the earlier form to the present one. All paths are below the bucket. */
 export interface Migration {
-  edits: { file: string; before: string; after: string; mode: number }[];
+  edits: (SourceEdit & { before: string })[];
   /** Files first, then folders. */
   renames: { from: string; to: string }[];
   looks: Look[];
@@ -43,8 +34,6 @@ interface SourceFile {
 const OLD_CONF = "maand.conf";
 /** What gets another name, at the beginning of a file's path. */
 const OLD_PLACE = /^maand\.conf$|^(?:workspace\/jobs|templates)\/[^/]+\/_modules(?=\/)/;
-/** In workspace/, in templates/ or beside ops.conf: what lies beside a file of a job would be a file of the job. */
-const TEMPORARY = ".ops-migrate.tmp";
 const HELPER_COPY = /\/(_modules|_hooks)\/maand\.(py|ts|js)$/;
 
 /** Finds what there is to change, and changes nothing. */
@@ -120,37 +109,14 @@ export function migrationDiff({ edits, renames }: Migration): string {
 }
 
 /**
- * Carries the changes out: each file at once, with its owner where that can be, then the renames. A kill in between leaves
- * whole files and at most one temporary file, which belongs to no job; another migration takes it away and does the rest.
- * Throws where a file cannot be written.
+ * Carries the changes out: the edits as {@link writeEdits} does, then the renames. A kill in between leaves whole files;
+ * another migration does the rest.
  */
-export async function carryOutMigration({ root }: Layout, { edits, renames }: Migration): Promise<void> {
-  const placeOf = (file: string) => path.join(root, file.includes("/") ? (file.split("/")[0] as string) : "");
-  for (const place of new Set(edits.map(({ file }) => placeOf(file))))
-    for (const name of await namesIn(place)) if (name.startsWith(`.${TEMPORARY}`)) await remove(path.join(place, name));
-  for (const { file, after, mode } of edits) {
-    const temporary = path.join(placeOf(file), TEMPORARY);
-    try {
-      await replaceFile(path.join(root, file), temporary, { after, mode });
-    } catch (error) {
-      await remove(temporary);
-      throw error;
-    }
-  }
+export async function carryOutMigration(layout: Layout, { edits, renames }: Migration): Promise<void> {
+  const { root } = layout;
+  await writeEdits(layout, edits);
   for (const { from, to } of renames) {
     await rename(path.join(root, from), path.join(root, to));
     await flushFolder(path.dirname(path.join(root, to)));
   }
-}
-
-async function replaceFile(file: string, temporary: string, { after, mode }: { after: string; mode: number }): Promise<void> {
-  const { uid, gid } = await stat(file);
-  await writeAtomic(temporary, after, mode);
-  await chown(temporary, uid, gid).catch((error: unknown) => {
-    if (!hasErrno(error, "EPERM")) throw error;
-  });
-  const folder = path.dirname(file);
-  await requireFolder(folder);
-  await rename(temporary, file);
-  await flushFolder(folder);
 }

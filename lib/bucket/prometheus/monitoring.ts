@@ -1,6 +1,6 @@
 import { hash } from "node:crypto";
 import { readFileSync } from "node:fs";
-import { parseYaml, toYaml, type YamlPlaces } from "../../codec/config/yaml.ts";
+import { parseYaml, readableYaml, toYaml, type YamlPlaces } from "../../codec/config/yaml.ts";
 import { escapeHtml, firstHeading, markdownToHtml } from "../../codec/markdown.ts";
 import { PROGRAM_ROOT } from "../../core/self.ts";
 import { isObject } from "../../core/shape.ts";
@@ -79,7 +79,7 @@ function rulesOfJob(job: string, files: Files, pages: string | undefined): Stage
  * where the rule has a `runbook_url` of its own or none is known. Answers undefined where no rule changes.
  */
 function withRunbookUrls(given: string, urlOf: (runbook: string) => string | undefined): string | undefined {
-  const text = given.replace(/^\ufeff/, "").replaceAll("\r\n", "\n");
+  const text = readableYaml(given);
   const places: YamlPlaces = new Map();
   const value = parseYaml(text, places) as { groups: { rules: { annotations?: Record<string, string> }[] }[] };
   let made = "";

@@ -73,10 +73,14 @@ export function scrapeConfigs(
 
 /**
  * The entries of {@link PROMETHEUS_NAMESPACE}: the scrape configurations as they are written, with `<secret>` for each
- * secret. A job whose template asks for a key that is missing is left out and given to `onMissing`. Throws like
- * {@link scrapeConfigs} else.
+ * secret; and by job the first of its scrape names. A job whose template asks for a key that is missing is left out and
+ * given to `onMissing`. Throws like {@link scrapeConfigs} else.
  */
-export function scrapeEntries(db: Database, kv: KvStore, onMissing: (failure: Failure) => void): Map<string, string> {
+export function scrapeEntries(
+  db: Database,
+  kv: KvStore,
+  onMissing: (failure: Failure) => void,
+): { entries: Map<string, string>; scrapeNames: Map<string, string> } {
   const names = new Map<string, string>();
   const found = catalogJobs(db).flatMap((job): [string, ScrapeConfig[]][] => {
     try {
@@ -88,12 +92,13 @@ export function scrapeEntries(db: Database, kv: KvStore, onMissing: (failure: Fa
       return [];
     }
   });
-  return new Map([
+  const entries = new Map([
     ["scrape_configs", JSON.stringify(found.flatMap(([, configs]) => configs))],
     ["scrape_jobs", found.map(([job]) => job).join(",")],
     ["scrape_jobs_length", String(found.length)],
     ...found.map(([job, configs]): [string, string] => [`scrape/${job}`, JSON.stringify(configs)]),
   ]);
+  return { entries, scrapeNames: new Map([...names].map(([name, job]): [string, string] => [job, name]).reverse()) };
 }
 
 /** What may be told of the scrape configurations of several jobs. */

@@ -2,6 +2,7 @@ import { stat } from "node:fs/promises";
 import path from "node:path";
 import { type Layout, layoutOf } from "../../bucket/base/layout.ts";
 import { Problems } from "../../bucket/base/problems.ts";
+import { writeEdits } from "../../bucket/source/edits.ts";
 import { parseSourceJson, readSource, relative } from "../../bucket/source/source-file.ts";
 import { createJob, writeOwnMetrics } from "../../bucket/workspace/job-template.ts";
 import { placedProblems } from "../../bucket/workspace/places.ts";
@@ -169,7 +170,7 @@ export async function formatCommand(input: Parsed): Promise<number> {
       const before = readRegularSync(file);
       const after = formatJson(before);
       if (after === before) continue;
-      if (!isCheck) await writeAtomic(file, after, (await stat(file)).mode & 0o777);
+      if (!isCheck) await writeEdits(layout, [{ file: relative(layout, file), after, mode: (await stat(file)).mode & 0o777 }]);
     } catch (error) {
       found.error("", messageOf(error));
       continue;

@@ -4,6 +4,7 @@ import { runCommand } from "./run-command.ts";
 /** Commands that change the keys of a bucket. */
 export const KEY_COMMANDS: readonly Command[] = [
   runCommand("kv_rekey", { name: "kv rekey", short: { dry_run: "n" } }),
+  runCommand("ca_rotate", { name: "ca rotate", short: { dry_run: "n" } }),
   {
     name: "ca import",
     summary: "Make an existing certificate authority, with its key, that of the bucket",

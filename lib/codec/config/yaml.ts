@@ -39,11 +39,16 @@ const MOST_YAML_CHARACTERS = 1024 * 1024;
 export function parseYaml(text: string, places?: YamlPlaces): YamlValue {
   if (text.length > MOST_YAML_CHARACTERS)
     throw new Failure("failed", `it has ${text.length} characters, at most ${MOST_YAML_CHARACTERS} are read`);
-  return new YamlReader(text.replaceAll("\r\n", "\n").replace(/^\ufeff/, ""), places).read();
+  return new YamlReader(readableYaml(text), places).read();
 }
 
 /** The entries of a mapping by key. */
 type Entries = Map<string, { value: YamlValue; place: readonly [start: number, end: number] }>;
+
+/** The text that places are counted in. */
+export function readableYaml(text: string): string {
+  return text.replaceAll("\r\n", "\n").replace(/^\ufeff/, "");
+}
 
 class YamlReader {
   readonly #text: string;

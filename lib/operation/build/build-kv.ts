@@ -122,7 +122,11 @@ function writeWorkers(kv: KvStore, { workers, allocations }: KvInput, labels: Ho
 
 function writeJob(kv: KvStore, job: KvJob, allocations: readonly CatalogAllocation[]): void {
   const hosts = allocations.filter(isActive).map((one) => one.worker);
-  kv.sync(`ops/job/${job.name}`, jobEntries(job, hosts));
+  const entries = jobEntries(job, hosts);
+  // Written later in the build, where the job is scraped.
+  const scrapeName = kv.get(`ops/job/${job.name}`, "job_name");
+  if (scrapeName !== undefined) entries.set("job_name", scrapeName);
+  kv.sync(`ops/job/${job.name}`, entries);
   kv.sync(`vars/bucket/job/${job.name}`, job.settings);
   for (const [key, value] of job.vars) kv.put(`vars/job/${job.name}`, key, value);
 }

@@ -111,7 +111,13 @@ function writeScrapes({ db, kv, log }: OperationContext, { jobs }: Built, proble
     log.warn(sentenceOf(warning));
   };
   const isWanted = jobs.some(({ files }) => isPrometheus(files));
-  kv.sync(PROMETHEUS_NAMESPACE, isWanted ? scrapeEntries(db, kv, warn) : new Map());
+  const { entries = new Map(), scrapeNames } = isWanted ? scrapeEntries(db, kv, warn) : {};
+  kv.sync(PROMETHEUS_NAMESPACE, entries);
+  for (const { name } of jobs) {
+    const scrapeName = scrapeNames?.get(name);
+    if (scrapeName === undefined) kv.delete(`ops/job/${name}`, "job_name");
+    else if (kv.get(`ops/job/${name}`, "name") !== undefined) kv.put(`ops/job/${name}`, "job_name", scrapeName);
+  }
   kv.flush();
 }
 

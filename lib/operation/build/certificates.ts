@@ -180,7 +180,7 @@ function warnAboutEnds(
   problems: Problems,
 ): void {
   if (ca.expiringFrom <= now) {
-    const advice = "put a new pair there and in ca.key, then build and deploy";
+    const advice = "replace it with `ops ca rotate`";
     problems.warn("secrets/ca.crt", "", `the CA ends on ${utc(ca.notAfter)}: ${advice}`);
   }
   for (const [{ name }, pairs] of Map.groupBy(kept, ({ pair }) => pair.request)) {
@@ -201,7 +201,7 @@ function ended(ca: IssuedCert): Failure {
   const end = utc(ca.notAfter);
   return new Failure(
     "failed",
-    `Cannot issue certificates: the CA in secrets/ca.crt ended on ${end}; put a new pair there and in ca.key`,
+    `Cannot issue certificates: the CA in secrets/ca.crt ended on ${end}; replace it with \`ops ca import --replace\``,
   );
 }
 

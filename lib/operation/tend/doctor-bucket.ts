@@ -1,12 +1,14 @@
 import { lstat } from "node:fs/promises";
 import { hostname } from "node:os";
 import path from "node:path";
+import { readRotation } from "../../bucket/base/authority-change.ts";
 import { certKey, issuedCerts, loadAuthority, utc } from "../../bucket/base/certificates.ts";
 import { type Database, largeContents, lostContents, schemaVersion } from "../../bucket/base/database.ts";
 import type { Layout } from "../../bucket/base/layout.ts";
 import { isStale, readLock } from "../../bucket/base/lock.ts";
 import type { CatalogWorker } from "../../bucket/base/model.ts";
 import { Problems, sentenceOf } from "../../bucket/base/problems.ts";
+import { authorityUse } from "../../bucket/catalog/authority-use.ts";
 import { loadKvKey, sealedValues } from "../../bucket/kv/kv-access.ts";
 import { isRekeying } from "../../bucket/kv/kv-rekey.ts";
 import { listRevisions } from "../../bucket/source/revisions.ts";
@@ -118,6 +120,7 @@ export async function examineBucket(
     await check("schema", restore, () => ok(`version ${schemaVersion(db)}`)),
     await check("contents", restore, () => judgeContents(db)),
     await check("kv.key", "bring secrets/kv.key back from a snapshot", () => judgeSealed(layout, db)),
+    ...(await rotationFinding(layout, db, check)),
     await check("certificates", "build again", () => judgeCertificates(db)),
     await check("build", "bring .ops/revisions.json back", () => judgeBuild(layout, db)),
     await check("deploy", restore, () => judgeDeployed(db)),
@@ -196,6 +199,16 @@ async function judgeSealed(layout: Layout, db: Database): Promise<Judgement> {
   return problem(message, "bring the right secrets/kv.key back from a snapshot, or store the values anew");
 }
 
+async function rotationFinding(layout: Layout, db: Database, check: ReturnType<typeof checksOf>): Promise<Finding[]> {
+  const rotation = await readRotation(layout);
+  if (!rotation) return [];
+  const { pem } = await loadAuthority(layout);
+  const { isBuilt, waiting } = authorityUse(db, pem);
+  const message = `in the phase ${rotation.phase} since ${rotation.since}`;
+  const deploy = isBuilt && waiting.length === 0 ? "" : `deploy with a build (${waiting.length} allocations wait), then `;
+  return [await check("CA rotation", "", () => warning(message, `${deploy}\`ops ca rotate\``))];
+}
+
 function judgeContents(db: Database): Judgement {
   const lost = lostContents(db);
   if (lost.length === 0) return ok(`${largeContents(db).size} large files lie beside the database`);
@@ -209,7 +222,7 @@ function judgeCertificates(db: Database): Judgement {
   const near = certs.filter(({ expiringFrom }) => expiringFrom <= now);
   const over = near.filter(({ notAfter }) => notAfter <= now);
   const told = listed((over.length > 0 ? over : near).map((cert) => `${nameOf(cert)} (${utc(cert.notAfter)})`));
-  const advice = "build, then deploy; a CA is replaced as docs/workspace.md says (Certificates)";
+  const advice = "build, then deploy; a CA is replaced by `ops ca rotate`";
   if (over.length > 0) return problem(`expired: ${told}`, advice);
   return near.length > 0 ? warning(`near their end: ${told}`, advice) : ok(`${certs.length} are valid for a while`);
 }

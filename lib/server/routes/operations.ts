@@ -110,6 +110,11 @@ export const OPERATION_ROUTES = [
       "Until the run has ended, the new key and the one before open. A run that was cut off loses nothing: the next one goes " +
       "on. The result counts the `values` and `contents` that were sealed anew, and names as `unreadable` what no key opens.",
   }),
+  start("ca_rotate", {
+    description:
+      "Each run takes one step: `begin`, `issue`, `drop`. The run fails, and changes nothing, while running allocations are not " +
+      "deployed with what the step before has changed; `waiting` in the result names them.",
+  }),
   start("run_command", {
     description:
       "Without `workers` and `labels`: all workers of the catalog, in its order. The script runs in the bucket's folder " +

@@ -251,9 +251,14 @@ test("ops/prometheus has what is to be scraped as it is written; without a Prome
     scrape_jobs: "web",
     scrape_jobs_length: "1",
   });
+  const { version: before } = bucket.kv().entry("ops/job/web", "job_name") ?? {};
+  await build(bucket.context(), {});
+  const names = ["web", "prometheus"].map((job) => bucket.kv().get(`ops/job/${job}`, "job_name"));
+  assert.deepEqual([names, bucket.kv().entry("ops/job/web", "job_name")?.version], [["web", undefined], before]);
   makeWorkspace(bucket.dir, { ...SPEC, files: { ...FILES, [`${JOBS}/prometheus/prometheus.yml.tpl`]: null } });
   await build(bucket.context(), {});
   assert.equal(bucket.kv().entries("ops/prometheus").size, 0);
+  assert.equal(bucket.kv().get("ops/job/web", "job_name"), undefined);
 });
 
 test("templates of all jobs may read ops/prometheus, but only a Prometheus has the two functions", async (t) => {

@@ -42,6 +42,15 @@ test("CP-111 the scrape configurations name each active allocation with its port
   assert.throws(() => scraped(bucket, { jobs: ["other"] }), { code: "unknown_name" });
 });
 
+test("a label keeps the text that is written, as Prometheus reads it", async (t) => {
+  const labels = '{a: 1.10, b: "2.0", c: 0x1F, d: True, e: 1e3, f: 007, "g": 1.0 }';
+  const text = `\ufeff- job_name: a\r\n  static_configs: [{targets: [x], labels: ${labels}}]\r\n- job_name: b\n  static_configs:\n    - targets: [x]\n      labels:\n        v: 1.10 # as it is\n`;
+  const configs = scraped(await built(t, { ...SPEC, files: { [`${OF}/scrape.yaml`]: text } }));
+  const [flow, block] = configs.flatMap(({ static_configs: groups }) => groups as { labels: object }[]);
+  assert.deepEqual(flow?.labels, { a: "1.10", b: "2.0", c: "0x1F", d: "True", e: "1e3", f: "007", g: "1.0" });
+  assert.deepEqual(block?.labels, { v: "1.10" });
+});
+
 test("_implicit means the job's own metrics port where the job has one", async (t) => {
   const ports = { metrics_port: 9100, web_tls_metrics_port: 9300, other_metrics_port: 9400 };
   const manifest = { selectors: ["worker"], resources: { ports } };

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { chmodSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
@@ -101,9 +101,13 @@ test("fmt formats the JSON files of a workspace, keeps their modes, and refuses 
   assert.deepEqual([checked.code, checked.stdout, checked.stderr], [1, files, broken]);
   assert.equal(readFileSync(manifest, "utf8"), '{"version":"1","selectors":["web"]}');
   writeFileSync(path.join(dir, "workspace/disabled.json"), "{}\n");
+  const left = [".ops-edit.tmp", "..ops-edit.tmp.0123456789ab.tmp"].map((name) => path.join(dir, "workspace", name));
+  for (const file of left) writeFileSync(file, "what a kill has left");
   const written = await ops(["fmt"], { cwd: dir });
   assert.deepEqual([written.code, written.stdout, written.stderr], [0, files, ""]);
   assert.equal(readFileSync(manifest, "utf8"), '{\n  "version": "1",\n  "selectors": ["web"]\n}\n');
   assert.equal(statSync(manifest).mode & 0o777, 0o640);
+  assert.deepEqual(left.filter(existsSync), []);
+  assert.deepEqual(readdirSync(path.dirname(manifest)).sort(), ["Makefile", "manifest.json"], "nothing is written beside it");
   assert.deepEqual(await ops(["fmt", "--check"], { cwd: dir }), { code: 0, stdout: "", stderr: "" });
 });

@@ -186,7 +186,7 @@ test("a migration that is killed at any moment leaves whole files and no other o
     mkdirSync(path.join(one, APP, "conf"));
     for (const file of files) writeFileSync(path.join(one, file), '{{ get "maand/bucket" "x" }}\n');
   }
-  const own = (one: string) => treeOf(path.join(one, "workspace")).filter((file) => !/^\.+ops-migrate\.tmp/.test(file));
+  const own = (one: string) => treeOf(path.join(one, "workspace")).filter((file) => !/^\.+ops-edit\.tmp/.test(file));
   const sources = (one: string) => own(one).map((file) => file.replaceAll("_modules", "_hooks"));
   const before = sources(dir);
   assert.equal((await ops(["migrate", whole, "--write"])).code, 0);
@@ -231,7 +231,7 @@ test("a file is written below its own mount, keeps its owner, and nothing is lef
   if (isRoot) chownSync(file, 1234, 2345);
   const owner = statSync(file);
   // Where the bucket's folder itself is used, the file cannot take this name.
-  mkdirSync(path.join(dir, ".ops-migrate.tmp", "taken"), { recursive: true });
+  mkdirSync(path.join(dir, ".ops-edit.tmp", "taken"), { recursive: true });
   const plan = await planMigration(layoutOf(dir));
   const edits = plan.edits.filter((one) => one.file.startsWith("workspace/"));
   await carryOutMigration(layoutOf(dir), { edits, renames: [], looks: [] });
@@ -239,7 +239,7 @@ test("a file is written below its own mount, keeps its owner, and nothing is lef
   assert.deepEqual([statSync(file).uid, statSync(file).gid], [owner.uid, owner.gid]);
   const wrong = [{ file: `${STORE}/_modules`, before: "", after: "x", mode: 0o644 }];
   await assert.rejects(carryOutMigration(layoutOf(dir), { edits: wrong, renames: [], looks: [] }), { code: /EISDIR|ENOTEMPTY/ });
-  assert.ok(!readdirSync(path.join(dir, "workspace")).some((name) => name.includes("ops-migrate")));
+  assert.ok(!readdirSync(path.join(dir, "workspace")).some((name) => name.includes("ops-edit")));
 });
 
 test("migrate names what it leaves alone: both folders, both files, a copied helper, links, files that are no text", async (t) => {

@@ -292,7 +292,7 @@ test("near the end of the CA certificates end with it, are not renewed at every 
   await replaceAuthority(bucket, 10);
   const conf = "certs_ttl = 60\ncerts_renewal_buffer = 30\n";
   const { warnings } = await run(bucket, { server: {} }, { conf });
-  assert.match(warnings[0] ?? "", /^secrets\/ca\.crt: the CA ends on 20\d\d-.*Z: put a new pair there/);
+  assert.match(warnings[0] ?? "", /^secrets\/ca\.crt: the CA ends on 20\d\d-.*Z: replace it with `ops ca rotate`$/);
   const end = new X509Certificate(certificate(bucket, "10.0.0.1")).validToDate;
   assert.deepEqual(end, new X509Certificate(caOf(bucket)).validToDate);
   const before = serials(bucket);
@@ -303,7 +303,7 @@ test("near the end of the CA certificates end with it, are not renewed at every 
   assert.deepEqual(serials(bucket), before, "there is nothing better");
   await assert.rejects(run(bucket, { server: {}, more: {} }, { conf }), {
     code: "failed",
-    message: /^Cannot issue certificates: the CA in secrets\/ca\.crt ended on .*; put a new pair there/,
+    message: /^Cannot issue certificates: the CA in secrets\/ca\.crt ended on .*; replace it with `ops ca import --replace`$/,
   });
   await replaceAuthority(bucket, 1_000);
   await run(bucket, { server: {}, more: {} }, { conf });

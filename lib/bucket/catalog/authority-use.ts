@@ -1,0 +1,29 @@
+import { hash } from "node:crypto";
+import type { Database } from "../base/database.ts";
+
+/** Which running allocations have a text as their `certs/ca.crt`. */
+export interface AuthorityUse {
+  /** The last build knows the text, and tells it to jobs. */
+  isBuilt: boolean;
+  /** How many allocations run, the removed ones left out: those are only to be stopped. */
+  running: number;
+  /** `<job>@<worker>` of those that have another text, or whose files are not whole. */
+  waiting: string[];
+}
+
+const BUILT = "SELECT value FROM key_value WHERE namespace = 'ops/worker' AND key = 'certs/ca.crt' ORDER BY version DESC LIMIT 1";
+// A digest is `<mode>:<SHA-256>`.
+const ALLOCATIONS = `SELECT a.job || '@' || a.worker_ip AS place,
+    h.unfinished OR COALESCE(json_extract(h.previous_files, '$."certs/ca.crt"'), '') NOT LIKE '%:' || ? AS waits
+  FROM allocations a JOIN hash h ON h.namespace = a.job || '_allocation' AND h.key = a.alloc_id
+  WHERE a.runs AND NOT a.removed ORDER BY a.job, a.position, a.worker_ip`;
+
+/** How far the text of ca.crt has come: built, and deployed to which allocations. */
+export function authorityUse(db: Database, text: string): AuthorityUse {
+  const rows = db.all<{ place: string; waits: number }>(ALLOCATIONS, hash("sha256", text));
+  return {
+    isBuilt: db.get<{ value: string }>(BUILT)?.value === text,
+    running: rows.length,
+    waiting: rows.filter(({ waits }) => waits === 1).map(({ place }) => place),
+  };
+}

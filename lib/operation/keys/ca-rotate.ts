@@ -1,0 +1,108 @@
+import {
+  beginRotation,
+  dropOldAuthority,
+  issueFromNext,
+  type Rotation,
+  readRotation,
+} from "../../bucket/base/authority-change.ts";
+import { loadAuthority, makePair } from "../../bucket/base/certificates.ts";
+import { type AuthorityUse, authorityUse } from "../../bucket/catalog/authority-use.ts";
+import { Failure, throwIfCancelled } from "../../core/errors.ts";
+import { counted, countOf } from "../../core/plain-text.ts";
+import { parametersOf } from "../../run/protocol.ts";
+import type { Operation, OperationContext } from "../base/context.ts";
+
+/** The steps of a rotation, in their order; a deploy comes after each. */
+const STEPS = {
+  begin: "make the next CA, for jobs to trust beside the present one",
+  issue: "let the next CA sign: the next build issues all certificates anew, and jobs trust the CA before beside it",
+  drop: "drop the CA before, which no certificate in use is of",
+} as const;
+type RotationStep = keyof typeof STEPS;
+
+/** The step that a rotation in this phase takes next. */
+const NEXT: Record<Rotation["phase"] | "none", RotationStep> = { none: "begin", trust: "issue", issue: "drop" };
+
+/** The result of a step; of a dry run, of the step that would be taken. */
+interface RotateResult {
+  step: RotationStep;
+  taken: boolean;
+  /** The phase of the rotation now: none without one. */
+  phase: Rotation["phase"] | "none";
+  /** What the step waits for: the allocations, as `<job>@<worker>`, that are not deployed with what the step before needs. */
+  waiting: string[];
+  /** One sentence: what is to be done next. */
+  next: string;
+}
+
+const DEPLOY = "build and deploy (`ops deploy --build`)";
+
+/**
+ * Takes the next step of a rotation of the CA (docs/keys.md): begin, issue, drop. The last two are taken only when every
+ * running allocation has been deployed with what the step before has changed. Throws `failed` before that, with the result in
+ * the details: nothing has changed then.
+ */
+export const rotateAuthority: Operation = async (context, params) => {
+  const { dry_run } = parametersOf("ca_rotate", params);
+  const { db, layout, log, progress, signal } = context;
+  const rotation = await readRotation(layout);
+  const phase: RotateResult["phase"] = rotation?.phase ?? "none";
+  const step = NEXT[phase];
+  const use = authorityUse(db, (await loadAuthority(layout)).pem);
+  const { running, waiting, isBuilt } = use;
+  progress.report({ phase: step, done: running - waiting.length, total: running });
+  const isDue = step === "begin" || (isBuilt && waiting.length === 0);
+  const result = {
+    step,
+    taken: false,
+    phase,
+    waiting: step === "begin" ? [] : waiting,
+    next: isDue ? "`ops ca rotate`" : DEPLOY,
+  };
+  if (dry_run) {
+    tellPlan(context, step, use);
+    return result satisfies RotateResult;
+  }
+  if (!isDue) throw new Failure("failed", `Cannot ${STEPS[step]}: ${whyNot(use)}`, { details: result });
+  throwIfCancelled(signal);
+  const after = await TAKE[step](context, rotation as Rotation);
+  log.info(`done: ${STEPS[step]}; next: ${after.next}`);
+  return { ...result, taken: true, waiting: [], ...after } satisfies RotateResult;
+};
+
+type After = Pick<RotateResult, "phase" | "next">;
+
+const TAKE: Record<RotationStep, (context: OperationContext, rotation: Rotation) => Promise<After>> = {
+  async begin({ layout, run }) {
+    const { phase } = await beginRotation(layout, await makePair(run.bucketId));
+    return { phase, next: `${DEPLOY}, then \`ops ca rotate\`` };
+  },
+  async issue({ layout }, rotation) {
+    const { phase } = await issueFromNext(layout, rotation);
+    return { phase, next: `${DEPLOY}, then \`ops ca rotate\`` };
+  },
+  async drop({ layout }, rotation) {
+    await dropOldAuthority(layout, rotation);
+    return { phase: "none", next: DEPLOY };
+  },
+};
+
+function whyNot({ isBuilt, waiting, running }: AuthorityUse): string {
+  if (!isBuilt) return `no build knows the present ca.crt; ${DEPLOY}`;
+  const most = 10;
+  const more = waiting.length > most ? ` and ${waiting.length - most} more` : "";
+  const places = `${waiting.slice(0, most).join(", ")}${more}`;
+  return `${countOf(waiting.length, running, "running allocation")} not deployed with the present ca.crt: ${places}; ${DEPLOY}`;
+}
+
+/** All steps, with what is done and what the next one waits for. */
+function tellPlan({ log }: OperationContext, next: RotationStep, use: AuthorityUse): void {
+  const steps = Object.keys(STEPS) as RotationStep[];
+  for (const step of steps) {
+    const at = steps.indexOf(step) - steps.indexOf(next);
+    const waits = step === next && step !== "begin" && (!use.isBuilt || use.waiting.length > 0);
+    const state = at < 0 ? "done" : at > 0 ? "later" : waits ? `waits: ${whyNot(use)}` : "next";
+    log.info(`${step}: ${STEPS[step]} (${state})`);
+  }
+  log.info(`after each step a build and a deploy; ${counted(use.running, "allocation")} run`);
+}
