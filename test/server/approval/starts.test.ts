@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { copyFileSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
+import { openDatabase } from "../../../lib/bucket/base/database.ts";
 import { layoutOf, runLayout } from "../../../lib/bucket/base/layout.ts";
 import { APPROVAL_MS } from "../../../lib/run/approval/proposal.ts";
 import { approvalServer, refusal, sourceOf } from "../../helpers/approval.ts";
@@ -217,6 +218,20 @@ test("CP-527 a key, a place in line, a retry and a restart of the server are no 
   await server.stop();
   await server.open();
   assert.deepEqual(refusal(await keyed({ proposal: id }, "a-third-key")), LACKING);
+});
+
+test("CP-527 what a schedule starts lacks an approval like anything else, be it started by hand", async (t) => {
+  const { as, layout, run } = await approvalServer(t);
+  const schedules = [
+    { name: "tidy", every: "1h", kind: "run_command", parameters: COMMAND },
+    { name: "look", every: "1h", kind: "deploy", parameters: { dry_run: true } },
+  ];
+  {
+    using db = openDatabase(layout.database);
+    db.run("UPDATE bucket SET schedules = ?", JSON.stringify({ schedules }));
+  }
+  assert.deepEqual(refusal(await as("ada", "POST", "/schedules/tidy/run", {})), LACKING);
+  assert.equal((await run("ada", "/schedules/look/run")).approval, null);
 });
 
 test("CP-523 CP-527 a start that leaves no run leaves its approval, whatever its key is called", async (t) => {
