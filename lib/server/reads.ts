@@ -6,8 +6,9 @@ import { type Layout, layoutOf } from "../bucket/base/layout.ts";
 import { builtSchedules, knownFacts, validPlan } from "../bucket/catalog/info.ts";
 import { jobMap, mapCell } from "../bucket/catalog/map.ts";
 import { cursorOf, type PageOf } from "../bucket/catalog/pages.ts";
-import { bucketNumbers, bucketSummary } from "../bucket/catalog/summary.ts";
+import { bucketNumbers, bucketSummary, fitting } from "../bucket/catalog/summary.ts";
 import { catalogView, type ViewName, type ViewQuery } from "../bucket/catalog/views.ts";
+import { type HealthWanted, healthChanges, healthRecords, notWellNow } from "../bucket/health/health-history.ts";
 import { KvStore } from "../bucket/kv/kv.ts";
 import { fingerprintsOf, loadKvKey } from "../bucket/kv/kv-access.ts";
 import { prometheusRows, scrapeConfigs } from "../bucket/prometheus/scrape.ts";
@@ -81,6 +82,7 @@ export const READS = {
     const { last_drift, last_run: _newest, last_success: _success, ...runs } = await recentRuns(runList, layout);
     const found = await readers.read(layout, (db) => bucketSummary(db, runs.active_run?.id ?? null));
     const { freeze } = await readers.read(layout, builtSchedules);
+    const unwell = await readers.read(layout, notWellNow);
     // A list that is damaged is told where it is read.
     const revisions = await listRevisions(layout).catch((): Revision[] => []);
     const current = revisions.find((one) => one.current);
@@ -92,6 +94,7 @@ export const READS = {
       ...runs,
       totals: { ...found.totals, ...totals },
       freezes: shownFreezes(freeze, Date.now()),
+      unwell: fitting(unwell, unwell.length),
       revision: current ? shownRevision(current) : null,
       drift: drift && {
         ...last_drift,
@@ -146,6 +149,19 @@ export const READS = {
     const drifted = last_drift ? drifts.of(layout, last_drift.id).allocations : [];
     const own = drifted.find((one) => one.job === job && one.worker === worker);
     return { ...(await readers.read(layout, (db) => mapCell(db, job, worker))), drift_files: own?.first ?? [] };
+  },
+
+  /** A page of how everything is and was. */
+  async health(layout: Layout, { offset, limit, ...wanted }: HealthWanted & { offset: number; limit: number }) {
+    const all = await readers.read(layout, (db) => healthRecords(db, wanted));
+    const end = offset + limit;
+    return { items: all.slice(offset, end), next_cursor: end < all.length ? String(end) : null };
+  },
+
+  /** A page of the changes of health. */
+  async healthChanges(layout: Layout, { before, limit, ...wanted }: HealthWanted & { before: number; limit: number }) {
+    const { items, next } = await readers.read(layout, (db) => healthChanges(db, wanted, { before, limit }));
+    return { items, next_cursor: next === null ? null : String(next) };
   },
 
   /** A page of the runs of a bucket. */

@@ -45,7 +45,7 @@ test("HR-341 the console shows the waves that after makes: in the list of jobs, 
     .getByText(/^2 · after middle, first$/)
     .waitFor();
   await ui.view(bucket, "jobs/first/definition");
-  await main().getByText("Wave").waitFor();
+  await main().getByText("Wave", { exact: true }).waitFor();
   assert.equal(await main().getByText("· after").count(), 0);
   const plan = await server.run(bucket, "deploy", { dry_run: true });
   await ui.view(bucket, `runs/${plan.id}`);

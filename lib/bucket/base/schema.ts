@@ -1,8 +1,8 @@
 import { LARGEST_ROW_BYTES } from "./contents.ts";
-import { ADD_STATES, ADD_TROUBLE } from "./states.ts";
+import { ADD_HEALTH, ADD_STATES, ADD_TROUBLE } from "./states.ts";
 
 /** The schema this program writes. */
-export const SCHEMA_VERSION = 7;
+export const SCHEMA_VERSION = 8;
 
 /**
  * Each entry takes the schema from its index to the next version; all of them run in one transaction. `set_aside` puts
@@ -102,4 +102,5 @@ export const MIGRATIONS = [
   `ALTER TABLE job ADD COLUMN after_jobs TEXT NOT NULL DEFAULT '[]'`,
   // What schedules.json said in the last build.
   `ALTER TABLE bucket ADD COLUMN schedules TEXT NOT NULL DEFAULT '{}'`,
+  ADD_HEALTH,
 ];

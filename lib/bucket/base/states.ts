@@ -84,3 +84,12 @@ export const ADD_TROUBLE = `
     BEGIN UPDATE allocations SET troubled_since = CASE WHEN ${troubled("NEW")} THEN COALESCE(NEW.troubled_since, ${NOW_TEXT})
       WHEN NEW.outcome IN ('', 'changed', 'ok') THEN NULL ELSE NEW.troubled_since END WHERE alloc_id = NEW.alloc_id; END;
 `;
+
+/** Adds the history of health: a row for each change, not for each check. */
+export const ADD_HEALTH = `
+  CREATE TABLE health_change (
+    id INTEGER PRIMARY KEY, at INTEGER NOT NULL, job TEXT NOT NULL, worker_ip TEXT NOT NULL, aspect TEXT NOT NULL,
+    state TEXT NOT NULL, reason TEXT NOT NULL, run_id TEXT NOT NULL
+  ) STRICT;
+  CREATE INDEX health_by_place ON health_change (job, worker_ip, aspect, id);
+`;

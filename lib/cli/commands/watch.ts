@@ -1,5 +1,6 @@
 import { AS_JSON, type Command, type Operand } from "../base/flags.ts";
 import { BREAK_GLASS_FLAG, DETACH_FLAG, RESULT_AS_JSON, WAIT_FLAG } from "../base/start-flags.ts";
+import { inBucket } from "./in-bucket.ts";
 
 const SCHEDULE_NAME: Operand = { name: "name", help: "The schedule" };
 
@@ -10,8 +11,17 @@ const LIST: Command = {
   remote: async (input, target) => (await import("../remote/schedules.ts")).listSchedules(input, target),
 };
 
+const HEALTH = inBucket({
+  name: "health",
+  summary: "Show how allocations and workers are, since when, and for how much of the last 90 days they were well",
+  operands: [{ name: "job", help: "Only its allocations", optional: true }],
+  flags: [AS_JSON],
+  work: async () => (await import("../state/health.ts")).showHealth,
+});
+
 /** Commands about what a server does while nobody looks. */
 export const WATCH_COMMANDS: readonly Command[] = [
+  HEALTH,
   { ...LIST, name: "schedules" },
   LIST,
   {

@@ -38,6 +38,7 @@ export async function accessOn(target: Target): Promise<BucketAccess> {
     revisions: async () => await namedAnswers("Revision", await bucket.all("/source/revisions")),
     diff: async (id, against) => await namedAnswer("RevisionDiff", await bucket.get(`/source/revisions/${id}/diff`, { against })),
     summary: async () => await namedAnswer("BucketSummary", await bucket.get("/summary")),
+    health: async (job) => await namedAnswers("HealthRecord", await bucket.all("/health", { job })),
     line: async () => ({ waiting: await namedAnswers("WaitingStart", (await bucket.get("/queue")).items), holder: null }),
     sshKey: async () => await namedAnswer("SshKey", await bucket.get("/secrets/ssh_key")),
     async storeSshKey(private_key) {

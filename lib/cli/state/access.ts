@@ -1,5 +1,6 @@
 import type { Layout } from "../../bucket/base/layout.ts";
 import { heldBy, isStale, readLock } from "../../bucket/base/lock.ts";
+import type { HealthRecord } from "../../bucket/health/health-history.ts";
 import type { Snapshot } from "../../bucket/snapshots/snapshots.ts";
 import { listRevisions, type Revision } from "../../bucket/source/revisions.ts";
 import { diffRevisions } from "../../bucket/source/source-view.ts";
@@ -61,6 +62,8 @@ export interface BucketAccess extends CatalogAccess {
   revisions(): Promise<Revision[]>;
   diff(id: string, against: string | undefined): Promise<RevisionDiff>;
   summary(): Promise<Summary>;
+  /** How everything is and was, or only what is of a job. */
+  health(job: string | undefined): Promise<HealthRecord[]>;
   /** The starts in line, and a sentence about what else keeps the bucket busy. */
   line(): Promise<{ waiting: WaitingStart[]; holder: string | null }>;
   sshKey(): Promise<SshKeyInfo>;
@@ -104,6 +107,7 @@ export async function accessHere(dir: string): Promise<BucketAccess> {
       return { revision_id: id, against: before, ...(await diffRevisions(layout, before, id)) };
     },
     summary: async () => await (await reads()).summary(layout, undefined),
+    health: async (job) => (await (await reads()).health(layout, { job, offset: 0, limit: Number.MAX_SAFE_INTEGER })).items,
     line: async () => ({ waiting: [], holder: ((await heldBy(layout)) as { holder?: string } | undefined)?.holder ?? null }),
     sshKey: async () => describeSshKey(await keyFile(), launcher),
     async storeSshKey(privateKey) {

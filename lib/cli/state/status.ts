@@ -21,6 +21,7 @@ export async function statusCommand(bucket: BucketAccess, input: Parsed): Promis
       ["freeze", freezeText(summary)] as const,
       ["last deploy", runText(summary.last_deploy) || "none yet"] as const,
       ["drift", driftText(summary)] as const,
+      ["not well", unwellText(summary)] as const,
       ["certificates", certText(summary)] as const,
     ];
     toStdout(problemsText(summary) + factLines(facts));
@@ -87,6 +88,13 @@ function driftText({ drift }: Summary): string {
   const names = allocations.slice(0, MOST_OTHERS).map(({ job, worker, files }) => `${job}@${worker}: ${counted(files, "file")}`);
   const how = drift.status === "succeeded" || total > 0 ? "" : ` in what could be read (the run ${drift.status})`;
   return [`${found}${how}, ${runText(drift).replace(/^\w+, /, "")}`, ...names, ...moreLine(total - names.length)].join("\n");
+}
+
+function unwellText({ unwell: { items, total } }: Summary): string | null {
+  const shown = items.slice(0, MOST_OTHERS).map(({ job, worker, state, at }) => {
+    return visible(`${job === "" ? worker : `${job}@${worker}`} ${state}, ${ago(at)}`);
+  });
+  return total === 0 ? null : [...shown, ...moreLine(total - shown.length)].join("\n");
 }
 
 function certText({ certs, next_cert }: Summary): string | null {

@@ -10,6 +10,7 @@ import type { Evidence } from "../base/evidence.ts";
 import { type Trouble, troubleOf } from "../base/outcome.ts";
 import { hooksOn, scriptErrors } from "../hooks/hooks.ts";
 import type { Effects } from "../reach/effects.ts";
+import { healthOf, keepHealth } from "./history.ts";
 
 /** The characters of a probe's evidence that are shown. */
 const SHOWN_LENGTH = 1_200;
@@ -84,6 +85,7 @@ export async function checkHealth(question: HealthQuestion): Promise<AllocationH
 export async function passGate(context: OperationContext, effects: GateEffects, job: CatalogJob, workers: Gated): Promise<void> {
   const how = { wait: true, isThorough: false, verbose: false };
   const allocations = await checkHealth({ context, effects, job, workers, ...how });
+  keepHealth(context, healthOf(job.name, allocations));
   const errors = allocations.flatMap(({ error }) => (error === null ? [] : inOneLine(error)));
   if (errors.length === 0) return;
   const message = `the health check of job ${job.name} failed: ${errors.join("; ")}`;

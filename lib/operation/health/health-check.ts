@@ -10,6 +10,7 @@ import { concluded } from "../base/outcome.ts";
 import { withHooks } from "../hooks/hooks.ts";
 import { effectsOf } from "../reach/effects.ts";
 import { type AllocationHealth, checkHealth, type HealthQuestion, hasGate } from "./gate.ts";
+import { healthOf, keepHealth, reachOf } from "./history.ts";
 
 const REACH_LIMIT_MS = 60_000;
 /** How often a worker is tried with `wait`, and how long after each time. */
@@ -71,6 +72,7 @@ export const healthCheck: Operation = async (context, params) => {
       return health;
     };
     const checked = await mapAll(jobs, JOBS_AT_ONCE, look, context.signal);
+    keepHealth(context, [...reachOf(workers), ...checked.flatMap((one) => healthOf(one.job, one.allocations))]);
     return concludeHealth(context, { workers, jobs: checked });
   });
 };

@@ -1,6 +1,7 @@
 import { catalogAllocations, catalogJobs, catalogWorkers } from "../../bucket/catalog/catalog.ts";
 import { allocationsNamed, jobsNamed } from "../../bucket/catalog/choices.ts";
 import { type Promotion, promotionsOf } from "../../bucket/catalog/promotions.ts";
+import type { Observation } from "../../bucket/health/health-history.ts";
 import { mapAll, runAll } from "../../core/async.ts";
 import { throwIfCancelled } from "../../core/errors.ts";
 import type { AllocationDrift, DriftedFile, PlannedJob } from "../../plan/deploy-plan.ts";
@@ -8,12 +9,15 @@ import { parametersOf } from "../../run/protocol.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
 import { Fleet } from "../base/fleet.ts";
 import { concludeWorkers, gradeOf, type Trouble, troubleOf } from "../base/outcome.ts";
+import { keepHealth, reachOf } from "../health/history.ts";
 import { type DriftEffects, describeDrift, driftEffects, driftLooks, type LookAt, type Promoted } from "../reach/tree-drift.ts";
 
 const LOOKS_AT_ONCE = 64;
 /** The most bytes of diffs, on all workers together, in a drift run and in a plan. */
 const RUN_DIFF_BYTES = 1024 * 1024;
 const PLAN_DIFF_BYTES = 128 * 1024;
+/** How many changed files the history names. */
+const TOLD_FILES = 5;
 
 /** How a worker was found. A worker that gave no answer has no allocations. */
 interface WorkerDrift {
@@ -56,12 +60,20 @@ export const drift: Operation = async (context, params) => {
   try {
     await runAll(results, LOOKS_AT_ONCE, look, signal);
     for (const result of results) for (const line of driftLines(result)) context.log.info(line, { worker: result.worker });
+    const files = results.flatMap(({ worker, allocations }) => allocations.map((one) => filesOf(worker, one)));
+    keepHealth(context, [...reachOf(results), ...files]);
     const wanted = { outcome: "in_sync", words: "as promoted" };
     return concludeWorkers(context, fleet, { workers: results }, { wanted, isTold: true });
   } finally {
     await fleet.close();
   }
 };
+
+function filesOf(worker: string, { job, outcome, files }: WorkerAllocation): Observation {
+  const isDrifted = outcome === "drifted";
+  const reason = files.slice(0, TOLD_FILES).map(({ path }) => path);
+  return { job, worker, aspect: "files", state: isDrifted ? "drifted" : "in_sync", reason: isDrifted ? reason.join(", ") : "" };
+}
 
 async function lookAtWorker(lookAt: LookAt, own: readonly Promoted[], result: WorkerDrift): Promise<void> {
   const started = performance.now();

@@ -1,5 +1,6 @@
 import { catalogWorkers } from "../../bucket/catalog/catalog.ts";
-import { storeFacts } from "../../bucket/catalog/info.ts";
+import { knownFacts, storeFacts } from "../../bucket/catalog/info.ts";
+import type { Observation } from "../../bucket/health/health-history.ts";
 import { loadOpsConf } from "../../bucket/workspace/settings.ts";
 import { runAll } from "../../core/async.ts";
 import { parametersOf } from "../../run/protocol.ts";
@@ -8,6 +9,7 @@ import type { Operation, OperationContext } from "../base/context.ts";
 import { Fleet } from "../base/fleet.ts";
 import { concludeWorkers, type Graded, gradeOf } from "../base/outcome.ts";
 import { chooseWorkers } from "../base/workers.ts";
+import { keepHealth, reachOf } from "../health/history.ts";
 
 /** What can be read. */
 export type ReadingKind = keyof Readings;
@@ -58,9 +60,32 @@ async function read<K extends ReadingKind>(
   try {
     progress();
     await runAll(workers, concurrency ?? settings.sshConcurrency, ask, context.signal);
+    keepHealth(context, [
+      ...reachOf(workers),
+      ...(what === "uptime" ? loadsOf(context, found as Map<string, Reading<"uptime">>) : []),
+    ]);
     const read = workers.map((one) => ({ ...one, [what]: found.get(one.worker) ?? null }));
     return concludeWorkers(context, fleet, { workers: read });
   } finally {
     await fleet.close();
   }
+}
+
+/** A worker whose load of five minutes is twice its processors, or more, is under high load. Facts tell the processors. */
+const HIGH_LOAD = 2;
+
+function loadsOf({ db }: OperationContext, found: ReadonlyMap<string, Reading<"uptime">>): Observation[] {
+  const processors = new Map(
+    knownFacts(db, { limit: Number.MAX_SAFE_INTEGER }).items.map(({ worker, facts }) => [
+      worker,
+      Number((facts as { cpu_count?: number }).cpu_count),
+    ]),
+  );
+  return [...found].flatMap(([worker, { load5 }]): Observation[] => {
+    const count = processors.get(worker);
+    if (!count) return [];
+    const isHigh = load5 >= HIGH_LOAD * count;
+    const reason = isHigh ? `load ${load5} on ${count} processors` : "";
+    return [{ job: "", worker, aspect: "load", state: isHigh ? "high" : "normal", reason }];
+  });
 }

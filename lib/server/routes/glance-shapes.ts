@@ -19,6 +19,7 @@ import { TIME } from "../../run/progress.ts";
 import { RUN_STATUS } from "../../run/protocol.ts";
 import { ID, RUN_KIND } from "../../run/record.ts";
 import { FREEZES } from "../watch/freeze.ts";
+import { HEALTH_CHANGE } from "../watch/health-shapes.ts";
 
 const COUNT = integer({ min: 0 });
 const SINCE = "Since when there was trouble all the time, whatever ran in between";
@@ -131,6 +132,7 @@ export const BUCKET_SUMMARY = object({
     "How much there is to list; of the keys those that are not deleted",
   ),
   freezes: FREEZES,
+  unwell: described(shortList(HEALTH_CHANGE), "What was found in no good state when it was last looked at, the longest first"),
   ...RUNS,
   drift: described(nullable(DRIFT), "The last drift run that has ended"),
   revision: described(

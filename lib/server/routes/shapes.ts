@@ -30,6 +30,7 @@ import { PROGRESS, TIME } from "../../run/progress.ts";
 import { RUN_KINDS, RUN_STATUS } from "../../run/protocol.ts";
 import { ACTOR, ID, RUN_FIELDS, RUN_KIND } from "../../run/record.ts";
 import { SHOWN_PROPOSAL } from "../approval/shape.ts";
+import { HEALTH_CHANGE, HEALTH_RECORD } from "../watch/health-shapes.ts";
 import { LAST_DUE, PAUSED } from "../watch/schedule-state.ts";
 import { BUCKET_GLANCES, BUCKET_SUMMARY, JOB_MAP, MAP_CELL } from "./glance-shapes.ts";
 
@@ -159,6 +160,8 @@ const SCHEMAS = {
     last: described(nullable(LAST_DUE), "What became of the last due time; null before the first"),
     paused: described(nullable(PAUSED), "Since when, and by whom"),
   }),
+  HealthChange: HEALTH_CHANGE,
+  HealthRecord: HEALTH_RECORD,
   LogChunk: LOG_CHUNK,
   Evidence: EVIDENCE,
   LogLine: LOG_LINE,

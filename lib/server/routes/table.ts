@@ -5,7 +5,7 @@ import { type RouteGroups, route, type ServerRoute } from "../context.ts";
 import { openApiDocument } from "../openapi.ts";
 import { SESSION_ROUTES } from "../people/sessions.ts";
 import { TOKEN_ROUTES } from "../people/tokens.ts";
-import { SCHEDULE_ROUTES } from "../watch/routes.ts";
+import { HEALTH_ROUTES, SCHEDULE_ROUTES } from "../watch/routes.ts";
 import { AUTH_ROUTES } from "./auth.ts";
 import { BUCKET_ROUTES } from "./buckets.ts";
 import { CATALOG_ROUTES } from "./catalog.ts";
@@ -30,6 +30,7 @@ export const ROUTE_GROUPS: RouteGroups = {
   Jobs: JOB_ROUTES,
   Snapshots: SNAPSHOT_ROUTES,
   Schedules: SCHEDULE_ROUTES,
+  Health: HEALTH_ROUTES,
   Runs: [...RUN_ROUTES, ...LOG_ROUTES],
   Catalog: CATALOG_ROUTES,
   Metrics: METRIC_ROUTES,

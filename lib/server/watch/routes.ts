@@ -1,10 +1,11 @@
 import type { RootBucket } from "../../bucket/source/root.ts";
-import { list, object } from "../../core/shape.ts";
+import { described, list, object, optional, string } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
-import { parametersOf } from "../../run/protocol.ts";
+import { parametersOf, type RunParams } from "../../run/protocol.ts";
 import { bucketRoute, type Context } from "../context.ts";
+import { READ_FAILURES } from "../routes/catalog.ts";
 import { START_FAILURES, STARTS } from "../routes/operations.ts";
-import { component } from "../routes/shapes.ts";
+import { component, offsetOf, PAGE, page } from "../routes/shapes.ts";
 import { startRun } from "../start.ts";
 
 const ONE = { status: 200, description: "The schedule", shape: component("Schedule") };
@@ -36,8 +37,8 @@ export const SCHEDULE_ROUTES = [
     failures: [...START_FAILURES, "approval_required", "frozen", "unknown_name", "not_found"],
     async handle(call, context) {
       const { kind, parameters } = await context.scheduler.find(call.bucket, call.params.name ?? "");
-      return startRun(call, kind, context, async () => {
-        const params = parametersOf(kind, parameters);
+      const params: RunParams = parametersOf(kind, parameters);
+      return startRun({ ...call, body: params }, kind, context, async () => {
         await context.beside.ask("startable", call.bucket.layout, { kind, params });
         return params;
       });
@@ -69,6 +70,41 @@ export const SCHEDULE_ROUTES = [
     async handle({ bucket, params: { name = "" } }, context) {
       await context.scheduler.pause(bucket, name, null);
       return answerOf(bucket, name, context);
+    },
+  }),
+];
+
+const WANTED = {
+  job: optional(described(string({ max: 100 }), "Only of this job")),
+  worker: optional(described(string({ max: 253 }), "Only on this worker, or of it")),
+};
+
+/** How allocations and workers were over time (docs/operate.md, Health over time). */
+export const HEALTH_ROUTES = [
+  bucketRoute({
+    role: "read",
+    method: "GET",
+    path: "/health",
+    summary: "Show how allocations and workers are, since when, and how they were in the last 90 days",
+    description: "As runs have found them; workers first, then by job and worker. What no run has looked at is not there.",
+    query: { ...PAGE, ...WANTED },
+    answer: { status: 200, description: "A page", shape: page("HealthRecord") },
+    failures: READ_FAILURES,
+    async handle({ query: { limit, cursor, ...wanted }, bucket: { layout } }, { beside }) {
+      return beside.answer("health", layout, { ...wanted, limit, offset: offsetOf(cursor) });
+    },
+  }),
+  bucketRoute({
+    role: "read",
+    method: "GET",
+    path: "/health/changes",
+    summary: "List the changes of the health of allocations and workers, newest first",
+    query: { ...PAGE, ...WANTED },
+    answer: { status: 200, description: "A page", shape: page("HealthChange") },
+    failures: READ_FAILURES,
+    async handle({ query: { limit, cursor, ...wanted }, bucket: { layout } }, { beside }) {
+      const before = cursor === undefined ? Number.MAX_SAFE_INTEGER : offsetOf(cursor);
+      return beside.answer("healthChanges", layout, { ...wanted, limit, before });
     },
   }),
 ];

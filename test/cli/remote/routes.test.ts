@@ -37,6 +37,7 @@ const NOT_FOR_COMMANDS: Readonly<Record<string, string>> = {
   "DELETE /api/sessions/{session_id}": "for programs",
   "GET /api/events": "keeps the pages of the console up to date",
   "GET /api/summary": "the console's page of all buckets; ops buckets list shows the same of each",
+  "GET /health/changes": "the console's strips; ops health shows how things are now, since when and how often",
   "GET /map": "a picture of the console; ops cat deployments shows the same as a table",
   "GET /map/{job}/{worker}": "a square of that picture",
   "GET /files": "the console's view of the source; whoever pushes has the source",

@@ -87,6 +87,17 @@ test("CP-972 a schedule skips in a freeze what the freeze holds back", async (t)
   assert.match(reason, /frozen until .*: holidays/);
 });
 
+test("CP-972 a schedule that is started by hand is judged by its parameters", async (t) => {
+  const often = { every: "24h", kind: "deploy" };
+  const schedules = [
+    { ...often, name: "plan", parameters: { dry_run: true } },
+    { ...often, name: "real", deploy: true },
+  ];
+  const { post } = await frozenBucket(t, { schedules });
+  assert.equal((await post("schedules/plan/run")).status, 202);
+  assert.equal((await post("schedules/real/run")).body.error, "frozen");
+});
+
 test("CP-974 summaries show the freezes that are on or begin within seven days", async (t) => {
   const now = Date.now();
   const freeze = [
