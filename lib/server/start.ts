@@ -189,7 +189,7 @@ class Start {
     const params = body as RunParams;
     const isTold =
       this.#asked.proposal !== undefined || (this.#kind === "deploy" ? "dry_run" in params : !("retry_of" in params));
-    if (isTold) await this.#context.approvals.require(bucket, this.#kind, params, this.#asked);
+    if (isTold) await this.#context.approvals.mustHave(bucket, this.#kind, params, this.#asked);
   }
 
   /** The parameters of the run: those that are proposed, or those of the request. */

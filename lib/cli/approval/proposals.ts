@@ -10,9 +10,9 @@ import { namedAnswer, namedAnswers, openRemoteBucket, type RemoteBucket } from "
 import { runOnServer } from "../remote/run.ts";
 import { parametersText } from "../state/runs.ts";
 
-type Shown = Answer<"Proposal">;
+type ShownProposal = Answer<"Proposal">;
 
-const PLACE = "/proposals";
+const PROPOSALS_PATH = "/proposals";
 const HOSTS_SHOWN = 20;
 
 /** `ops proposals`. */
@@ -48,7 +48,9 @@ export async function showProposal(input: Parsed, target: Target): Promise<numbe
 export async function approveProposal(input: Parsed, target: Target): Promise<number> {
   const bucket = await openRemoteBucket(target);
   const { id } = await namedProposal(bucket, input);
-  const approved = await shownProposal(await bucket.client.call("POST", bucket.path(PLACE, id, "approve"), { json: {} }));
+  const approved = await shownProposal(
+    await bucket.client.call("POST", bucket.path(PROPOSALS_PATH, id, "approve"), { json: {} }),
+  );
   if (!wantsJson(input)) toStdout(`${factsOf(approved)}\n`);
   await sayProposal(approved, input, "approved");
   return EXIT.done;
@@ -61,7 +63,9 @@ export async function rejectProposal(input: Parsed, target: Target): Promise<num
     throw new Failure("usage", "--reason: expected why it is rejected, one line of at most 200 characters");
   const bucket = await openRemoteBucket(target);
   const { id } = await namedProposal(bucket, input);
-  const rejected = await shownProposal(await bucket.client.call("POST", bucket.path(PLACE, id, "reject"), { json: { reason } }));
+  const rejected = await shownProposal(
+    await bucket.client.call("POST", bucket.path(PROPOSALS_PATH, id, "reject"), { json: { reason } }),
+  );
   await sayProposal(rejected, input, "rejected");
   return EXIT.done;
 }
@@ -70,8 +74,8 @@ export async function rejectProposal(input: Parsed, target: Target): Promise<num
 export async function withdrawProposal(input: Parsed, target: Target): Promise<number> {
   const bucket = await openRemoteBucket(target);
   const { id } = await namedProposal(bucket, input);
-  await bucket.client.call("DELETE", bucket.path(PLACE, id));
-  await sayProposal(await shownProposal(await bucket.get(`${PLACE}/${id}`)), input, "withdrawn");
+  await bucket.client.call("DELETE", bucket.path(PROPOSALS_PATH, id));
+  await sayProposal(await shownProposal(await bucket.get(`${PROPOSALS_PATH}/${id}`)), input, "withdrawn");
   return EXIT.done;
 }
 
@@ -87,49 +91,49 @@ export async function startProposal(input: Parsed, target: Target): Promise<numb
 }
 
 /** An answer that is a proposal. */
-export async function shownProposal(body: unknown): Promise<Shown> {
+export async function shownProposal(body: unknown): Promise<ShownProposal> {
   return await namedAnswer("Proposal", body);
 }
 
 /** Says what became of a proposal, and what to type next. */
-export async function sayProposal(proposal: Shown, input: Parsed, done?: string): Promise<void> {
+export async function sayProposal(proposal: ShownProposal, input: Parsed, done?: string): Promise<void> {
   if (wantsJson(input)) printJson(proposal);
   else toStdout(done === undefined ? `${proposal.id}\n` : `proposal ${shortId(proposal.id)} is ${done}\n`);
   const next = nextStep(proposal);
   if (next !== undefined) toStderr(`${next}\n`);
 }
 
-function nextStep({ id, ended, missing }: Shown): string | undefined {
+function nextStep({ id, ended, missing }: ShownProposal): string | undefined {
   if (ended) return undefined;
   if (missing === 0) return `it is approved: \`ops proposals start ${shortId(id)}\` starts it`;
   return `it lacks ${counted(missing, "approval")}: somebody else types \`ops approve ${shortId(id)}\``;
 }
 
-async function allProposals(bucket: RemoteBucket): Promise<Shown[]> {
-  return await namedAnswers("Proposal", await bucket.all(PLACE));
+async function allProposals(bucket: RemoteBucket): Promise<ShownProposal[]> {
+  return await namedAnswers("Proposal", await bucket.all(PROPOSALS_PATH));
 }
 
 /** The proposal that the first operand names. Throws `proposal_not_found`. */
-async function namedProposal(bucket: RemoteBucket, { operands: [given = ""] }: Parsed): Promise<Shown> {
+async function namedProposal(bucket: RemoteBucket, { operands: [given = ""] }: Parsed): Promise<ShownProposal> {
   const all = await allProposals(bucket);
   const ids = all.map(({ id }) => id);
   const id = idNamed(given, ids, "proposal");
-  return all.find((one) => one.id === id) as Shown;
+  return all.find((one) => one.id === id) as ShownProposal;
 }
 
-function stateText({ state, missing, required }: Shown): string {
+function stateText({ state, missing, required }: ShownProposal): string {
   return state === "open" ? `${required - missing} of ${required} approved` : state;
 }
 
 /** What would run, in a few words. */
-function whatOf({ params, hosts }: Shown): string {
+function whatOf({ params, hosts }: ShownProposal): string {
   const { command, plan, hook, job, revision } = params;
   const told = [command, plan && `plan ${shortId(String(plan))}`, hook, job, revision && `revision ${shortId(String(revision))}`];
   const words = told.flatMap((one) => (typeof one === "string" ? (one.trim().split("\n")[0] ?? "") : []));
   return [...words, counted(hosts.length, "worker")].join("; ");
 }
 
-function factsOf(proposal: Shown): string {
+function factsOf(proposal: ShownProposal): string {
   const { id, kind, hosts, params, ended, approvals, missing, required, required_first: first } = proposal;
   const names = hosts.slice(0, HOSTS_SHOWN).join(", ");
   const given = approvals.map(({ by, at, counts }) => `${by}, ${at}${counts ? "" : " (does not count any more)"}`);

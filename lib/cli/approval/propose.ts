@@ -18,7 +18,7 @@ interface Wish {
  * one, and is shown. Where that fails nothing is proposed, and the exit code is that of the dry run.
  */
 export async function propose(bucket: RemoteBucket, { kind, params }: Wish, input: Parsed): Promise<number> {
-  const reason = reasonOf(input);
+  const reason = proposedReason(input);
   if (kind !== "deploy" || params.plan !== undefined || params.with_hooks === true)
     return await proposed(bucket, { kind, params }, reason, input);
   if (params.build === true) throw new Failure("usage", "--build does not go with a proposal: build first, with `ops build`");
@@ -35,7 +35,7 @@ export async function propose(bucket: RemoteBucket, { kind, params }: Wish, inpu
 
 /** `ops propose rollback [revision]`. */
 export async function proposeRollback(input: Parsed, target: Target): Promise<number> {
-  const reason = reasonOf(input);
+  const reason = proposedReason(input);
   const bucket = await openRemoteBucket(target);
   const [given] = input.operands;
   const params = given === undefined ? {} : { revision_id: await bucket.revisionNamed(given) };
@@ -48,7 +48,7 @@ async function proposed(bucket: RemoteBucket, wish: Wish, reason: string | undef
   return EXIT.done;
 }
 
-function reasonOf({ values }: Parsed): string | undefined {
+function proposedReason({ values }: Parsed): string | undefined {
   const reason = values.get("reason");
   if (reason === undefined || isNote(reason)) return reason;
   throw new Failure("usage", "--reason: expected one line of at most 200 characters");

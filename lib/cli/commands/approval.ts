@@ -4,7 +4,7 @@ import { proposeCommand } from "./run-command.ts";
 // The commands of the runs come first: what is proposed is named by them.
 import "./runs.ts";
 
-const PROPOSAL: Operand = { name: "proposal", help: "Its id, or the beginning or end of it" };
+const ONE_PROPOSAL: Operand = { name: "proposal", help: "Its id, or the beginning or end of it" };
 const REASON: Flag = { name: "reason", value: "TEXT", help: "Why: one line of at most 200 characters" };
 
 const LIST_PROPOSALS: Command = {
@@ -33,35 +33,35 @@ export const APPROVAL_COMMANDS: readonly Command[] = [
   {
     name: "proposals show",
     summary: "Show a proposal: what would run, on which workers, who approved it, and what it lacks",
-    operands: [PROPOSAL],
+    operands: [ONE_PROPOSAL],
     flags: [AS_JSON],
     remote: async (input, target) => (await import("../approval/proposals.ts")).showProposal(input, target),
   },
   {
     name: "proposals start",
     summary: "Start what a proposal says, once it is approved",
-    operands: [PROPOSAL],
+    operands: [ONE_PROPOSAL],
     flags: [WAIT_FLAG, BREAK_GLASS_FLAG, DETACH_FLAG, RESULT_AS_JSON],
     remote: async (input, target) => (await import("../approval/proposals.ts")).startProposal(input, target),
   },
   {
     name: "approve",
     summary: "Approve what somebody else has proposed, for a day",
-    operands: [PROPOSAL],
+    operands: [ONE_PROPOSAL],
     flags: [AS_JSON],
     remote: async (input, target) => (await import("../approval/proposals.ts")).approveProposal(input, target),
   },
   {
     name: "reject",
     summary: "Reject a proposal, which ends it",
-    operands: [PROPOSAL],
+    operands: [ONE_PROPOSAL],
     flags: [{ ...REASON, help: `${REASON.help} (needed)` }, AS_JSON],
     remote: async (input, target) => (await import("../approval/proposals.ts")).rejectProposal(input, target),
   },
   {
     name: "withdraw",
     summary: "Withdraw a proposal of one's own, or as an admin any other",
-    operands: [PROPOSAL],
+    operands: [ONE_PROPOSAL],
     flags: [AS_JSON],
     remote: async (input, target) => (await import("../approval/proposals.ts")).withdrawProposal(input, target),
   },

@@ -23,10 +23,10 @@ export function catalogBasis(
 ): Pick<ProposalBasis, "build_seq" | "hosts"> {
   requireNames(db, kind, params);
   const build_seq = db.get<{ build_seq: number }>("SELECT build_seq FROM bucket")?.build_seq ?? 0;
-  return { build_seq, hosts: [...new Set(hostsOf(db, layout, kind, params))] };
+  return { build_seq, hosts: [...new Set(hostsAtWork(db, layout, kind, params))] };
 }
 
-function hostsOf(db: Database, layout: Layout, kind: RunKind, params: RunParams): string[] {
+function hostsAtWork(db: Database, layout: Layout, kind: RunKind, params: RunParams): string[] {
   const { plan, workers, labels, jobs, job, hook } = params as Partial<Record<string, string & string[]>>;
   if (kind === "rollback") return [];
   if (kind === "run_command") return selectWorkers(catalogWorkers(db), { workers, labels }).map(({ host }) => host);

@@ -137,12 +137,13 @@ export function used(
 /** Throws `approval_required`, with what is missing, where a run must not use the proposal now. */
 export function requireApproved(proposal: Proposal, required: number, standing: Standing): void {
   const now = aged(proposal, standing.now);
-  if (now.ended) throw lacking(`proposal ${shortened(now.id)} ${endText(now.ended)}; propose it anew`, required, { proposal });
+  if (now.ended)
+    throw lacking(`proposal ${shortProposalId(now.id)} ${endText(now.ended)}; propose it anew`, required, { proposal });
   const given = countedApprovals(now, standing).length;
   if (given >= required) return;
   const people = [now.proposed, ...countedApprovals(now, standing)].map((one) => one.by.name);
-  const what = `proposal ${shortened(now.id)} lacks ${required - given} of ${required === 1 ? "1 approval" : `${required} approvals`}`;
-  const how = `somebody other than ${people.join(" and ")} types \`ops approve ${shortened(now.id)}\``;
+  const what = `proposal ${shortProposalId(now.id)} lacks ${required - given} of ${required === 1 ? "1 approval" : `${required} approvals`}`;
+  const how = `somebody other than ${people.join(" and ")} types \`ops approve ${shortProposalId(now.id)}\``;
   throw lacking(`${what}: ${how}`, required, { proposal, given });
 }
 
@@ -165,7 +166,7 @@ export function lackingApproval(kind: RunKind, required: number, plan?: string):
 
 function requireOpen(proposal: Proposal): Proposal {
   if (!proposal.ended) return proposal;
-  throw new Failure("proposal_ended", `proposal ${shortened(proposal.id)} ${endText(proposal.ended)}`);
+  throw new Failure("proposal_ended", `proposal ${shortProposalId(proposal.id)} ${endText(proposal.ended)}`);
 }
 
 function endText({ how, by, why, run_id }: NonNullable<Proposal["ended"]>): string {
@@ -186,6 +187,6 @@ function ended(
 }
 
 /** An id as people type it. */
-function shortened(id: string): string {
+function shortProposalId(id: string): string {
   return id.slice(-8);
 }

@@ -16,7 +16,7 @@ const MOST_ENDED = 100;
 const SEALED_PARAMS = "proposals";
 const SUFFIX = ".json";
 /** Room for the longest command, twice: masked and sealed. */
-const FILE_BYTES = 4 * 1024 * 1024;
+const PROPOSAL_BYTES = 4 * 1024 * 1024;
 
 /** All proposals of a bucket, the newest first. A file that is damaged is none: nothing may rest on it. */
 export async function readProposals(layout: Layout): Promise<Proposal[]> {
@@ -31,7 +31,7 @@ export async function readProposals(layout: Layout): Promise<Proposal[]> {
 
 /** The proposal with this id; undefined where there is none. */
 export async function readProposal(layout: Layout, id: string): Promise<Proposal | undefined> {
-  const bytes = isUuid(id) ? await readBounded(fileOf(layout, id), FILE_BYTES).catch(unlessDamaged) : undefined;
+  const bytes = isUuid(id) ? await readBounded(proposalFile(layout, id), PROPOSAL_BYTES).catch(unlessDamaged) : undefined;
   const found = bytes && valueIn(PROPOSAL, bytes.toString());
   return found?.id === id ? found : undefined;
 }
@@ -45,7 +45,7 @@ function unlessDamaged(error: unknown): undefined {
 export async function saveProposal(layout: Layout, proposal: Proposal): Promise<void> {
   await makePrivateFolder(layout.proposals);
   faultPoint("proposal: folder");
-  await writeAtomic(fileOf(layout, proposal.id), `${JSON.stringify(proposal, null, 2)}\n`);
+  await writeAtomic(proposalFile(layout, proposal.id), `${JSON.stringify(proposal, null, 2)}\n`);
   faultPoint("proposal: saved");
 }
 
@@ -53,7 +53,7 @@ export async function saveProposal(layout: Layout, proposal: Proposal): Promise<
 export async function pruneProposals(layout: Layout): Promise<Proposal[]> {
   const all = await readProposals(layout);
   const old = all.filter((one) => one.ended).slice(MOST_ENDED);
-  for (const { id } of old) await remove(fileOf(layout, id));
+  for (const { id } of old) await remove(proposalFile(layout, id));
   return all.filter((one) => !old.includes(one));
 }
 
@@ -67,6 +67,6 @@ export async function openedParams(layout: Layout, { id, sealed }: Proposal): Pr
   return JSON.parse(unseal(await loadKvKey(layout), SEALED_PARAMS, id, sealed ?? ""));
 }
 
-function fileOf(layout: Layout, id: string): string {
+function proposalFile(layout: Layout, id: string): string {
   return path.join(layout.proposals, id + SUFFIX);
 }

@@ -152,7 +152,7 @@ export class Approvals {
   }
 
   /** Throws `approval_required` where a start must not begin now; uses nothing. */
-  async require(bucket: RootBucket, kind: RunKind, params: RunParams, asked: ApprovalAsked): Promise<void> {
+  async mustHave(bucket: RootBucket, kind: RunKind, params: RunParams, asked: ApprovalAsked): Promise<void> {
     const required = this.#requiredFor(bucket, kind, params, asked);
     if (required > 0) await this.#alone(bucket, async () => void (await this.#named(bucket, kind, asked, required)));
   }

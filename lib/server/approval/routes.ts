@@ -29,7 +29,7 @@ const FAILURES: readonly FailureCode[] = [
   "database_damaged",
   "database_busy",
 ];
-const PROPOSAL = component("Proposal");
+const PROPOSAL_ANSWER = component("Proposal");
 const REASON = described(LABEL, "One line of at most 200 characters");
 
 /** What is proposed in a bucket, and who approves it (control-plane.md, What holds a start back 2). */
@@ -64,7 +64,7 @@ export const PROPOSAL_ROUTES = [
       params: described(anything({ type: "object" }) as Shape<RunParams>, "As in the body of the start"),
       reason: optional(REASON),
     }),
-    answer: { status: 201, description: "The proposal", shape: PROPOSAL },
+    answer: { status: 201, description: "The proposal", shape: PROPOSAL_ANSWER },
     failures: [...FAILURES.slice(1), "unknown_name", "run_not_found", "plan_stale", "revision_not_found"],
     async handle({ body: { kind, params, reason = null }, bucket }, context) {
       const wish = { kind, params: await wishedParams(bucket, kind, params), reason };
@@ -76,7 +76,7 @@ export const PROPOSAL_ROUTES = [
     role: "read",
     path: ONE,
     summary: "Show a proposal",
-    answer: { status: 200, description: "The proposal", shape: PROPOSAL },
+    answer: { status: 200, description: "The proposal", shape: PROPOSAL_ANSWER },
     failures: FAILURES,
     async handle({ params, bucket }, context) {
       return json(200, shown(await context.approvals.find(bucket, idOf(params)), bucket, context));
@@ -89,7 +89,7 @@ export const PROPOSAL_ROUTES = [
     summary: "Approve a proposal",
     description: "Not for who has proposed it. An approval holds for a day; a second one of the same person renews the first.",
     body: object({}),
-    answer: { status: 200, description: "The proposal", shape: PROPOSAL },
+    answer: { status: 200, description: "The proposal", shape: PROPOSAL_ANSWER },
     failures: [...FAILURES, "proposal_ended"],
     async handle({ params, bucket }, context) {
       const by = personOf(context.identity);
@@ -103,7 +103,7 @@ export const PROPOSAL_ROUTES = [
     path: `${ONE}/reject`,
     summary: "Reject a proposal, which ends it",
     body: object({ reason: REASON }),
-    answer: { status: 200, description: "The proposal", shape: PROPOSAL },
+    answer: { status: 200, description: "The proposal", shape: PROPOSAL_ANSWER },
     failures: [...FAILURES, "proposal_ended"],
     async handle({ params, body, bucket }, context) {
       const why = await maskedText(bucket.layout, body.reason);
