@@ -66,17 +66,17 @@ export const TOKEN_FIELDS = {
   totp: described(oneOf(...TOTP_WAYS), "The second factor: the server's, where it has one (`common`), its own, or none"),
 };
 
-const TOKEN = object({
+const KEPT_TOKEN = object({
   ...TOKEN_FIELDS,
   sha256: string({ pattern: /^[0-9a-f]{64}$/, means: "a SHA-256" }),
   /** Base32; with `own` alone. */
   totp_secret: nullable(string()),
 });
 /** A token as it is kept: everything but the token itself. */
-export type AccessToken = Infer<typeof TOKEN>;
+export type AccessToken = Infer<typeof KEPT_TOKEN>;
 
 const ACCESS = object({
-  tokens: list(TOKEN, { max: MOST_TOKENS }),
+  tokens: list(KEPT_TOKEN, { max: MOST_TOKENS }),
   /** How many others must approve a run, by the id of the bucket. */
   approvals: record(integer({ min: 1, max: 2 }), { key: ANY_UUID, means: "the id of a bucket" }),
 });

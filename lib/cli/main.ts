@@ -18,6 +18,7 @@ import {
 import { jsonLine, printJson, toStderr, toStdout } from "./base/terminal.ts";
 import { APPROVAL_COMMANDS } from "./commands/approval.ts";
 import { KEY_COMMANDS } from "./commands/keys.ts";
+import { PEOPLE_COMMANDS } from "./commands/people.ts";
 import { READING_COMMANDS } from "./commands/reading.ts";
 import { RUN_COMMANDS } from "./commands/runs.ts";
 import { SERVER_COMMANDS } from "./commands/server.ts";
@@ -73,6 +74,7 @@ export const COMMANDS: readonly Command[] = [
   ...UPKEEP_COMMANDS,
   ...WATCH_COMMANDS,
   ...KEY_COMMANDS,
+  ...PEOPLE_COMMANDS,
   ...SERVER_COMMANDS,
   ...COMPLETION,
   VERSION,

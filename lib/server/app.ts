@@ -19,6 +19,7 @@ import { readConsole } from "./console-files.ts";
 import type { ServerRoute, Services } from "./context.ts";
 import { Lines } from "./line.ts";
 import { LogReadings } from "./log-readings.ts";
+import { cookieWarning } from "./people/cookie-warning.ts";
 import { requireAllowed, requireGoingOn } from "./people/permission.ts";
 import { signInOf } from "./people/sign-in.ts";
 import { Readers } from "./reading.ts";
@@ -133,6 +134,8 @@ async function settleRoot(root: string, labels: LabelFile, supervisor: Superviso
     const { code, message } = schemaFailure(layoutOf(path.join(root, id)).database) ?? {};
     if (code === "schema_upgrade_required" || code === "schema_too_new") log(`bucket ${id}: ${message}`);
   }
+  const warning = await cookieWarning(root, buckets);
+  if (warning !== undefined) log(warning);
 }
 
 /** What requests are answered with. */

@@ -65,7 +65,13 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
   {
     name: "schema",
     summary: "Print the JSON Schema of a file of the workspace, for editors",
-    operands: [{ name: "file", help: "Either manifest, workers or disabled", choices: ["manifest", "workers", "disabled"] }],
+    operands: [
+      {
+        name: "file",
+        help: "Either manifest, workers, disabled or schedules",
+        choices: ["manifest", "workers", "disabled", "schedules"],
+      },
+    ],
     flags: [],
     run: async (input) => (await import("../bucket/workspace.ts")).schemaCommand(input),
   },

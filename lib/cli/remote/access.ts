@@ -3,6 +3,7 @@ import { toStderr } from "../base/terminal.ts";
 import type { BucketAccess, RunDetail, RunsWanted } from "../state/access.ts";
 import { catalogOn } from "./catalog.ts";
 import { nextPiece } from "./follow.ts";
+import { asWhom, identityOn } from "./people.ts";
 import {
   expectAnswer,
   namedAnswer,
@@ -25,7 +26,7 @@ export async function accessOn(target: Target): Promise<BucketAccess> {
     ...catalogOn(bucket),
     async place() {
       const { project, name } = await namedAnswer("Bucket", await bucket.get(""));
-      return `${project}/${name} on ${client.base.origin}`;
+      return `${project}/${name} on ${client.base.origin}${asWhom(await identityOn(client))}`;
     },
     runNamed: (given) => bucket.runNamed(given),
     revisionNamed: (given) => bucket.revisionNamed(given),

@@ -1,16 +1,17 @@
 import path from "node:path";
 import { Failure, messageOf } from "../../core/errors.ts";
-import { object, string } from "../../core/shape.ts";
+import { object, optional, string } from "../../core/shape.ts";
 import { askedOnTerminal, stdinBytes } from "../base/ask.ts";
 import { EXIT, type Parsed, wantsJson } from "../base/flags.ts";
 import { printJson, toStdout } from "../base/terminal.ts";
 import { openClient, parseBaseUrl } from "./client.ts";
 import { keepLogin, loginAt, loginsFolder, prepareLogins } from "./logins.ts";
+import { asWhom } from "./people.ts";
 import { expectAnswer } from "./remote-bucket.ts";
 import { targetOf } from "./target.ts";
 
 const SESSION = "/api/auth/session";
-const OPENED = object({ expires_at: string() });
+const OPENED = object({ expires_at: string(), name: optional(string()), role: optional(string()) });
 /** A token that is longer is none. */
 const MOST_BYTES = 16 * 1024;
 
@@ -32,10 +33,11 @@ export async function loginCommand(input: Parsed): Promise<number> {
   if (code !== undefined) await client.verifyTotp(code);
   // A session that cannot be kept could not be ended.
   await prepareLogins();
-  const { expires_at: ends } = expectAnswer(OPENED, await client.call("POST", SESSION, { json: {} }));
+  // An earlier server does not say who one is.
+  const { expires_at: ends, name, role } = expectAnswer(OPENED, await client.call("POST", SESSION, { json: {} }));
   await keepLogin(base, { cookies: client.cookies(), ends, ca_file: caFile });
-  if (wantsJson(input)) printJson({ server: base.href, expires_at: ends });
-  else toStdout(`signed in to ${base.origin} until ${ends}; the session is kept in ${loginsFolder()}\n`);
+  if (wantsJson(input)) printJson({ server: base.href, expires_at: ends, name, role });
+  else toStdout(`signed in to ${base.origin}${asWhom({ name, role })} until ${ends}; the session is kept in ${loginsFolder()}\n`);
   return EXIT.done;
 }
 

@@ -11,6 +11,11 @@ import type { ApiClient } from "./client.ts";
 export async function targetOf(input: Parsed, dir = bucketDir(input)): Promise<Target | undefined> {
   const { env } = process;
   const { values, switches } = input;
+  // The folder of a server that is stopped, for tokens.
+  if (values.has("root")) {
+    if (!values.has("server")) return undefined;
+    throw new Failure("usage", "give --root or --server, not both");
+  }
   // Without an address `ops doctor --server` is about a server of this machine.
   if (switches.has("server") && !values.has("server")) return undefined;
   const own = ["server", "bucket", "token-file", "ca-file", "totp"].filter((name) => values.has(name));

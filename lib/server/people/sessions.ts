@@ -18,6 +18,18 @@ const SHOWN_SESSION = object({
   current: described(boolean(), "The session of this request"),
 });
 
+/** The answer with all sessions. */
+export const SESSION_LIST = object({ items: list(SHOWN_SESSION) });
+/** The answer about who the client is. */
+export const IDENTITY = object({
+  name: described(string(), "`root` for the server's own token"),
+  role: oneOf(...ROLES),
+  buckets: described(nullable(list(string())), "The ids of the buckets that the token is for; null: all"),
+  expires_at: described(nullable(TIME), "When the token expires; null: never"),
+  via: oneOf("bearer", "session"),
+  address: string(),
+});
+
 /** Who one is, and the browser sessions (control-plane.md, Tokens). */
 export const SESSION_ROUTES = [
   route({
@@ -25,18 +37,7 @@ export const SESSION_ROUTES = [
     role: "read",
     path: "/api/identity",
     summary: "Show who the client is, and what it may do",
-    answer: {
-      status: 200,
-      description: "The token behind the request",
-      shape: object({
-        name: described(string(), "`root` for the server's own token"),
-        role: oneOf(...ROLES),
-        buckets: described(nullable(list(string())), "The ids of the buckets that the token is for; null: all"),
-        expires_at: described(nullable(TIME), "When the token expires; null: never"),
-        via: oneOf("bearer", "session"),
-        address: string(),
-      }),
-    },
+    answer: { status: 200, description: "The token behind the request", shape: IDENTITY },
     async handle(_, { identity: { name, role, buckets = null, token, via, address }, access }) {
       const { expires_at = null } = (token === undefined ? undefined : access.byId(token)) ?? {};
       return json(200, { name, role, buckets, expires_at, via, address });
@@ -48,7 +49,7 @@ export const SESSION_ROUTES = [
     path: "/api/sessions",
     summary: "List the browser sessions, the oldest first",
     description: "One's own; of everybody for root and for admins of all buckets.",
-    answer: { status: 200, description: "The sessions that go on", shape: object({ items: list(SHOWN_SESSION) }) },
+    answer: { status: 200, description: "The sessions that go on", shape: SESSION_LIST },
     async handle(_, { identity, sessions }) {
       const mine = sessions.list().filter((session) => mayEnd(identity, session));
       return json(200, { items: mine.map((session) => shownSession(session, identity)) });

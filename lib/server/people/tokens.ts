@@ -1,10 +1,12 @@
 import { type AccessToken, TOKEN_BUCKETS, TOKEN_FIELDS, TOKEN_NAME, TOKEN_ROLES, TOTP_WAYS } from "../../auth/access-file.ts";
+import type { AccessStore } from "../../auth/access-store.ts";
 import { bucketIds } from "../../bucket/source/root.ts";
 import { base32Decode, otpauthUri } from "../../codec/crypto/totp.ts";
 import type { Problem } from "../../core/errors.ts";
 import {
   boolean,
   described,
+  type Infer,
   integer,
   list,
   nullable,
@@ -16,7 +18,7 @@ import {
   withExample,
 } from "../../core/shape.ts";
 import { invalidRequest, json } from "../../http/message.ts";
-import { type Context, route } from "../context.ts";
+import { route } from "../context.ts";
 import { requireRole } from "./permission.ts";
 
 /** Ten years: a longer wish is a mistake. */
@@ -26,7 +28,8 @@ const LONGEST_LIFETIME_S = 10 * 366 * 86_400;
 const ADMINS = { role: "admin", everywhere: true } as const;
 const SHOWN_TOKEN = { ...TOKEN_FIELDS, expired: described(boolean(), "Its time is over") };
 
-const NEW_TOKEN = object({
+/** The body of a request for a new token. */
+export const NEW_TOKEN = object({
   name: TOKEN_NAME,
   role: withDefault(oneOf(...TOKEN_ROLES), "read"),
   buckets: optional(described(TOKEN_BUCKETS, "The ids of the buckets that it is for (default: all)")),
@@ -37,6 +40,16 @@ const NEW_TOKEN = object({
   ),
 });
 
+/** The answer with all tokens. */
+export const TOKEN_LIST = object({ items: list(object(SHOWN_TOKEN)) });
+/** The answer with a new token. */
+export const MADE_TOKEN = object({
+  ...SHOWN_TOKEN,
+  token: withExample(described(string(), "What goes into the Authorization header"), "ops_3f5b…"),
+  totp_secret: described(nullable(string()), "In base32, for an authenticator; null unless it has one of its own"),
+  totp_uri: described(nullable(string()), "The same as otpauth:// address"),
+});
+
 /** The tokens beside the server's own (control-plane.md, Tokens). */
 export const TOKEN_ROUTES = [
   route({
@@ -45,7 +58,7 @@ export const TOKEN_ROUTES = [
     path: "/api/tokens",
     summary: "List the tokens, the oldest first",
     description: "Never the tokens themselves: of each only its SHA-256 is kept, which is not shown.",
-    answer: { status: 200, description: "All tokens, 500 at most", shape: object({ items: list(object(SHOWN_TOKEN)) }) },
+    answer: { status: 200, description: "All tokens, 500 at most", shape: TOKEN_LIST },
     async handle(_, { access }) {
       return json(200, { items: access.tokens.map((token) => shownToken(token, access)) });
     },
@@ -57,24 +70,10 @@ export const TOKEN_ROUTES = [
     summary: "Make a token for a person or a program",
     description: "The answer alone has the token, and its TOTP secret where it gets one of its own.",
     body: NEW_TOKEN,
-    answer: {
-      status: 201,
-      description: "The new token",
-      shape: object({
-        ...SHOWN_TOKEN,
-        token: withExample(described(string(), "What goes into the Authorization header"), "ops_3f5b…"),
-        totp_secret: described(nullable(string()), "In base32, for an authenticator; null unless it has one of its own"),
-        totp_uri: described(nullable(string()), "The same as otpauth:// address"),
-      }),
-    },
-    async handle({ body: { lifetime_s, buckets, ...wanted } }, { access, root, identity }) {
-      requireRole(identity, wanted.role);
-      const problems = [...totpProblems(wanted), ...(await unknownBuckets(root, buckets ?? []))];
-      if (problems.length > 0) throw invalidRequest(problems);
-      const lifetimeMs = lifetime_s === undefined ? undefined : lifetime_s * 1000;
-      const asked = { ...wanted, buckets: buckets ?? null, created_by: identity.name, lifetimeMs };
-      const { token, text } = await access.create(asked);
-      return json(201, { ...shownToken(token, access), token: text, ...totpOf(token) });
+    answer: { status: 201, description: "The new token", shape: MADE_TOKEN },
+    async handle({ body }, { access, root, identity }) {
+      requireRole(identity, body.role);
+      return json(201, await newToken(access, root, { ...body, created_by: identity.name }));
     },
   }),
   route({
@@ -92,8 +91,22 @@ export const TOKEN_ROUTES = [
   }),
 ];
 
-function shownToken({ sha256: _, totp_secret: __, ...shown }: AccessToken, access: Context["access"]) {
+/** A token as lists show it. */
+export function shownToken({ sha256: _, totp_secret: __, ...shown }: AccessToken, access: Pick<AccessStore, "isExpired">) {
   return { ...shown, expired: access.isExpired(shown) };
+}
+
+/** Makes a token and answers what is shown once. Throws `invalid_request`. */
+export async function newToken(
+  access: AccessStore,
+  root: string,
+  { lifetime_s, buckets, ...wanted }: Infer<typeof NEW_TOKEN> & Pick<AccessToken, "created_by">,
+) {
+  const problems = [...totpProblems(wanted), ...(await unknownBuckets(root, buckets ?? []))];
+  if (problems.length > 0) throw invalidRequest(problems);
+  const lifetimeMs = lifetime_s === undefined ? undefined : lifetime_s * 1000;
+  const { token, text } = await access.create({ ...wanted, buckets: buckets ?? null, lifetimeMs });
+  return { ...shownToken(token, access), token: text, ...totpOf(token) };
 }
 
 /** What an authenticator needs of a new token. */
@@ -104,7 +117,7 @@ function totpOf({ name, totp_secret }: AccessToken) {
 }
 
 /** A token that needs no second factor must not be able to change anything. */
-export function totpProblems({ role, totp }: Pick<AccessToken, "role" | "totp">): Problem[] {
+function totpProblems({ role, totp }: Pick<AccessToken, "role" | "totp">): Problem[] {
   return totp === "none" && role !== "read" ? [{ path: "totp", message: "none goes only with the role read" }] : [];
 }
 

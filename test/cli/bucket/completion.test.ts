@@ -42,7 +42,7 @@ test("commands are completed word by word, without those that the program calls 
   assert.ok(words("").includes("build") && !words("").includes("keep") && !words("").includes("hook-run"));
   assert.deepEqual(
     completionsOf(COMMANDS, ["k"]).map((one) => one.join(": ")),
-    ["kv: set-secret, delete-secret, export, import"],
+    ["kv: set-secret, delete-secret, export, import, rekey"],
   );
 });
 

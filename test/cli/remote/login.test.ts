@@ -50,7 +50,7 @@ test("ops login keeps a session, not the token, for the user alone; later comman
   assert.deepEqual([signedIn.code, signedIn.stderr], [0, ""]);
   assert.match(
     signedIn.stdout,
-    /^signed in to http:\/\/127\.0\.0\.1:\d+ until 20\S+Z; the session is kept in .*\/state\/ops\/logins\n$/,
+    /^signed in to http:\/\/127\.0\.0\.1:\d+ as root until 20\S+Z; the session is kept in .*\/state\/ops\/logins\n$/,
   );
   const modes = [file, path.dirname(file)].map((one) => statSync(one).mode & 0o777);
   assert.deepEqual(modes, [0o600, 0o700]);

@@ -29,12 +29,6 @@ const NOT_FOR_COMMANDS: Readonly<Record<string, string>> = {
   "GET /openapi.yaml": "for programs and readers of the API",
   "GET /openapi.json": "for programs and readers of the API",
   "GET /api/auth/session": "the console asks whether it is still signed in; a command finds that out by its first request",
-  "GET /api/identity": "for programs; ops login shows who one is",
-  "GET /api/tokens": "for programs",
-  "POST /api/tokens": "for programs",
-  "DELETE /api/tokens/{token}": "for programs",
-  "GET /api/sessions": "for programs",
-  "DELETE /api/sessions/{session_id}": "for programs",
   "GET /api/events": "keeps the pages of the console up to date",
   "GET /api/summary": "the console's page of all buckets; ops buckets list shows the same of each",
   "GET /health/changes": "the console's strips; ops health shows how things are now, since when and how often",
@@ -131,7 +125,12 @@ async function notingServer(t: TestContext) {
   const sample: Record<string, string> = {
     ...{ job: "web", jobs: "web", worker: HOST, command: "df", hook: "look", run: run.id, revision, against: revision },
     ...{ namespace: "ops/bucket", key: "bucket_id", path: "rules.yaml", file: key, snapshot: snapshot.name },
+<<<<<<< HEAD
     ...{ bucket: bucket.id, proposal, label: "shop/live", what: "bucket", name: bucket.id, base_url: url },
+=======
+    ...{ bucket: bucket.id, label: "shop/live", what: "bucket", name: bucket.id, base_url: url },
+    ...{ token: "ada", session: "" },
+>>>>>>> main
   };
   return { noted, cwd, sample };
 }
@@ -161,7 +160,7 @@ async function carryOut(t: TestContext, command: Command, args: readonly string[
 
 test("each route has a command that uses it, or a reason why no command does", async (t) => {
   const { noted, sample, cwd } = await notingServer(t);
-  const isDoneLast = ({ name }: Command) => /delete|logout/.test(name);
+  const isDoneLast = ({ name }: Command) => /delete|logout|sessions end/.test(name);
   const typed = COMMANDS.filter(({ name, remote }) => remote || /^(push|log(in|out))\b/.test(name)).toSorted(
     (a, b) => Number(isDoneLast(a)) - Number(isDoneLast(b)),
   );

@@ -1,5 +1,5 @@
 # The metrics of ops itself: GET /metrics of its server. The token is a secret of this job:
-#   ops kv set-secret @job@ ops_api_token < /etc/ops/token
+#   ops tokens create prometheus --no-totp | ops kv set-secret @job@ ops_api_token
 - job_name: ops
   # https where the server has a certificate.
   scheme: http

@@ -1,0 +1,94 @@
+import { Failure } from "../../core/errors.ts";
+import { type Infer, quote } from "../../core/shape.ts";
+import { EXIT, type Parsed, type Target, wantsJson } from "../base/flags.ts";
+import { factLines, printJson, printTable, shortId, shownTime, toStdout } from "../base/terminal.ts";
+import type { TokenBook } from "../state/tokens.ts";
+import type { ApiClient } from "./client.ts";
+import { bucketNamed, expectAnswer } from "./remote-bucket.ts";
+import { openServer } from "./target.ts";
+
+const TOKENS = "/api/tokens";
+const SESSIONS = "/api/sessions";
+
+/** The tokens of a server, over HTTP. */
+export async function tokensOn(target: Target): Promise<TokenBook> {
+  const client = await openServer(target);
+  const { MADE_TOKEN, TOKEN_LIST } = await import("../../server/people/tokens.ts");
+  return {
+    all: async () => expectAnswer(TOKEN_LIST, await client.call("GET", TOKENS)).items,
+    make: async (wanted) => expectAnswer(MADE_TOKEN, await client.call("POST", TOKENS, { json: wanted })),
+    revoke: async (given) => void (await client.call("DELETE", `${TOKENS}/${encodeURIComponent(given)}`)),
+    bucketNamed: (given) => bucketNamed(client, given),
+  };
+}
+
+type Identity = Infer<typeof import("../../server/people/sessions.ts").IDENTITY>;
+
+/** Who a client is; undefined where the server is older than that question. */
+export async function identityOn(client: ApiClient): Promise<Identity | undefined> {
+  const { IDENTITY } = await import("../../server/people/sessions.ts");
+  try {
+    return expectAnswer(IDENTITY, await client.call("GET", "/api/identity"));
+  } catch (error) {
+    if (error instanceof Failure && error.code === "not_found") return undefined;
+    throw error;
+  }
+}
+
+/** ` as ada (deploy)`, ` as root`; nothing where the server does not say who one is. */
+export function asWhom({ name, role }: { name?: string | undefined; role?: string | undefined } = {}): string {
+  if (name === undefined) return "";
+  return name === role ? ` as ${name}` : ` as ${name} (${role})`;
+}
+
+/** `ops whoami`: who one is on a server, and what one may do there. */
+export async function whoami(input: Parsed, target: Target): Promise<number> {
+  const client = await openServer(target);
+  const found = await identityOn(client);
+  if (!found) throw new Failure("failed", `the server at ${client.base.origin} is older than this question`);
+  if (wantsJson(input)) printJson(found);
+  else
+    toStdout(
+      factLines([
+        ["name", found.name],
+        ["role", found.role],
+        ["buckets", found.buckets?.join(", ") ?? "all"],
+        ["expires", found.expires_at ?? "never"],
+        ["by", `${found.via === "session" ? "a session" : "the token"}, from ${found.address}`],
+      ]),
+    );
+  return EXIT.done;
+}
+
+/** `ops sessions list`: the browser sessions, and those of `ops login`. */
+export async function listSessions(input: Parsed, target: Target): Promise<number> {
+  const items = await sessionsOf(await openServer(target));
+  if (wantsJson(input)) printJson(items);
+  else if (items.length === 0) toStdout("no session is open\n");
+  else {
+    const rows = items.map(({ id, name, address, agent, created_at, last_used_at, expires_at, current }) => {
+      const times = [created_at, last_used_at, expires_at].map(shownTime);
+      return [shortId(id), current ? `${name} (this one)` : name, address, ...times, agent];
+    });
+    printTable(["id", "name", "from", "opened", "last used", "ends", "browser"], rows);
+  }
+  return EXIT.done;
+}
+
+/** `ops sessions end <id>`: a session by its id or the beginning of it. */
+export async function endSession(input: Parsed, target: Target): Promise<number> {
+  const given = input.operands[0] ?? "";
+  const client = await openServer(target);
+  const [found, ...others] = (await sessionsOf(client)).filter(({ id }) => id.startsWith(given));
+  if (!found) throw new Failure("not_found", `there is no session ${quote(given)}; \`ops sessions\` shows them`);
+  if (others.length > 0) throw new Failure("usage", `${quote(given)} means ${others.length + 1} sessions: give more of its id`);
+  await client.call("DELETE", `${SESSIONS}/${found.id}`);
+  if (wantsJson(input)) printJson({ id: found.id });
+  else toStdout(`the session ${shortId(found.id)} of ${found.name} has ended\n`);
+  return EXIT.done;
+}
+
+async function sessionsOf(client: ApiClient) {
+  const { SESSION_LIST } = await import("../../server/people/sessions.ts");
+  return expectAnswer(SESSION_LIST, await client.call("GET", SESSIONS)).items;
+}
