@@ -125,12 +125,8 @@ async function notingServer(t: TestContext) {
   const sample: Record<string, string> = {
     ...{ job: "web", jobs: "web", worker: HOST, command: "df", hook: "look", run: run.id, revision, against: revision },
     ...{ namespace: "ops/bucket", key: "bucket_id", path: "rules.yaml", file: key, snapshot: snapshot.name },
-<<<<<<< HEAD
     ...{ bucket: bucket.id, proposal, label: "shop/live", what: "bucket", name: bucket.id, base_url: url },
-=======
-    ...{ bucket: bucket.id, label: "shop/live", what: "bucket", name: bucket.id, base_url: url },
     ...{ token: "ada", session: "" },
->>>>>>> main
   };
   return { noted, cwd, sample };
 }
