@@ -73,7 +73,7 @@ export async function startServer(
   const lines = new Lines();
   const approvals = new Approvals({ access: signIn.access, lines, beside, now });
   const watch = new AbortController();
-  const runs = new LockedRuns({ supervisor, lines, beside, signal: watch.signal });
+  const runs = new LockedRuns({ supervisor, lines, beside, access: signIn.access, signal: watch.signal });
   const pulse = new Pulse({ root, heartbeatUrl: config.heartbeatUrl, log });
   const scheduler = new Scheduler({ root, labels, readers, runs, log, now });
   // No request is answered before the server listens.

@@ -1,7 +1,9 @@
+import type { AccessStore } from "../../auth/access-store.ts";
 import { busyFailure, heldBy } from "../../bucket/base/lock.ts";
 import type { RootBucket } from "../../bucket/source/root.ts";
 import type { Schedule } from "../../bucket/workspace/schedules.ts";
 import { sleep } from "../../core/async.ts";
+import { Failure } from "../../core/errors.ts";
 import { parametersOf, type RunStatus } from "../../run/protocol.ts";
 import { readRecordHead } from "../../run/record.ts";
 import { newestOfSchedules } from "../../run/repeats.ts";
@@ -16,17 +18,26 @@ export class LockedRuns implements ScheduledRuns {
   readonly #supervisor: Supervisor;
   readonly #lines: Lines;
   readonly #beside: ReadThread;
+  readonly #access: Pick<AccessStore, "approvalsOf">;
   readonly #signal: AbortSignal;
 
   /** Starts that wait end with `cancelled` when the signal is aborted. */
-  constructor(own: { supervisor: Supervisor; lines: Lines; beside: ReadThread; signal: AbortSignal }) {
+  constructor(own: {
+    supervisor: Supervisor;
+    lines: Lines;
+    beside: ReadThread;
+    access: Pick<AccessStore, "approvalsOf">;
+    signal: AbortSignal;
+  }) {
     this.#supervisor = own.supervisor;
     this.#lines = own.lines;
     this.#beside = own.beside;
+    this.#access = own.access;
     this.#signal = own.signal;
   }
 
   async start(bucket: RootBucket, schedule: Schedule, due: number, check: () => Promise<void>): Promise<string> {
+    this.#requireNoApproval(bucket, schedule);
     const until = performance.now() + schedule.waitMs;
     const by = actorOfSchedule(schedule);
     const waiting = { key: by.name, kind: schedule.kind, by, since: new Date().toISOString() };
@@ -53,6 +64,13 @@ export class LockedRuns implements ScheduledRuns {
 
   statusOf({ id, layout }: RootBucket, runId: string): RunStatus | undefined {
     return this.#supervisor.activeRun(id) === runId ? "running" : readRecordHead(layout, runId)?.status;
+  }
+
+  /** Nobody can approve what nobody has asked for. */
+  #requireNoApproval({ id }: RootBucket, { kind, isReal, parameters }: Schedule): void {
+    const isApproved = isReal || kind === "run_command" || parameters.with_hooks === true;
+    if (!isApproved || this.#access.approvalsOf(id) === 0) return;
+    throw new Failure("failed", `Cannot start ${kind}: the bucket needs approvals, and no schedule has one; propose it by hand`);
   }
 
   async #once({ id, layout }: RootBucket, schedule: Schedule, due: number, place: Hold | undefined): Promise<string> {

@@ -4,6 +4,10 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { openDatabase } from "../../../lib/bucket/base/database.ts";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
+import type { RootBucket } from "../../../lib/bucket/source/root.ts";
+import { type Schedule, storedSchedules } from "../../../lib/bucket/workspace/schedules.ts";
+import { Lines } from "../../../lib/server/line.ts";
+import { LockedRuns } from "../../../lib/server/watch/scheduled-runs.ts";
 import { TestServer } from "../../helpers/server.ts";
 import { until } from "../../helpers/temporary.ts";
 
@@ -182,4 +186,32 @@ test("CP-971 a schedule with another rhythm begins anew; one that is gone is not
   await until("the new rhythm is read", async () => (await one("uptime")).next === at(30));
   store([]);
   await until("the schedule is gone", async () => (await list()).length === 0);
+});
+
+test("CP-978 in a bucket that needs approvals no schedule deploys or runs a command", async (t) => {
+  const refused: [schedule: object, approvals: number][] = [
+    [{ kind: "deploy", deploy: true }, 1],
+    [{ kind: "run_command", parameters: { command: "true" } }, 2],
+    [{ kind: "deploy", parameters: { dry_run: true } }, 1],
+    [{ kind: "deploy", deploy: true }, 0],
+  ];
+  const found: boolean[] = [];
+  for (const [more, approvals] of refused) {
+    const started: string[] = [];
+    const reserve = async () => ({ runId: "run", start: async () => started.push("run"), release: async () => {} });
+    const runs = new LockedRuns({
+      supervisor: { reserve } as never,
+      lines: new Lines(),
+      beside: { ask: async () => null } as never,
+      access: { approvalsOf: () => approvals },
+      signal: t.signal,
+    });
+    const [schedule] = storedSchedules(JSON.stringify({ schedules: [{ ...UPTIME, ...more }] })).schedules;
+    const bucket = { id: "bucket", layout: layoutOf("/srv/nowhere") } as RootBucket;
+    const starting = runs.start(bucket, schedule as Schedule, 0, async () => {});
+    const message = await starting.then(String, (error: Error) => error.message);
+    found.push(/needs approvals/.test(message));
+    assert.equal(started.length === 0, found.at(-1), message);
+  }
+  assert.deepEqual(found, [true, true, false, false]);
 });
