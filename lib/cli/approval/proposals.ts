@@ -38,7 +38,8 @@ export async function listProposals(input: Parsed, target: Target): Promise<numb
 /** `ops proposals show <proposal>`. */
 export async function showProposal(input: Parsed, target: Target): Promise<number> {
   const bucket = await openRemoteBucket(target);
-  const proposal = await namedProposal(bucket, input);
+  const { id } = await namedProposal(bucket, input);
+  const proposal = await shownProposal(await bucket.get(`${PROPOSALS_PATH}/${id}`));
   if (wantsJson(input)) printJson(proposal);
   else toStdout(factsOf(proposal));
   return EXIT.done;
