@@ -25,7 +25,7 @@ export class PrivateSshd {
   readonly user = userInfo().username;
   /** The file of the private key that may sign in. */
   readonly clientKey: string;
-  readonly #lines: readonly string[];
+  #lines: readonly string[];
   #hostKeys: readonly string[] = [];
   #made = 0;
   #listeners: ChildProcess[] = [];
@@ -82,6 +82,11 @@ export class PrivateSshd {
   newKeys(kinds: readonly KeyKind[], keep: readonly string[] = []): void {
     const made = kinds.map((kind) => makeKey(this.folder, `host_key_${this.#made++}`, "-t", kind));
     this.#hostKeys = [...keep, ...made];
+  }
+
+  /** From the next `run` on, this file says who may sign in. */
+  authorize(file: string): void {
+    this.#lines = [`AuthorizedKeysFile ${file}`, ...this.#lines];
   }
 
   /** Starts it again, on the same port. */

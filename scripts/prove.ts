@@ -23,6 +23,7 @@ import { rekeyKillRounds } from "../test/helpers/rekeys.ts";
 import { SimulatedDeploys } from "../test/helpers/simulated-deploys.ts";
 import { slowClients } from "../test/helpers/slow-clients.ts";
 import { sshKillRounds } from "../test/helpers/ssh-kill-rounds.ts";
+import { sshKeyKillRounds } from "../test/helpers/ssh-rotations.ts";
 import { takeOverBySnapshot } from "../test/helpers/standby.ts";
 
 /** Node looks for slow connections once a second, and waits one more second for a late request. */
@@ -74,7 +75,8 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
   async keys() {
     const rekeys = await cleanly((t) => rekeyKillRounds(t, 200, SEED));
     const cas = await cleanly((t) => caKillRounds(t, 200, SEED));
-    return `seed ${SEED}: ${rekeys.hits} changes of kv.key killed at work, everything readable after each, ${rekeys.rekeyed} came to their end; ${cas.hits} steps and deploys of rotations of the CA killed, every job trusted every other after each, ${cas.rotated} came to their end`;
+    const ssh = await cleanly((t) => sshKeyKillRounds(t, 200, SEED));
+    return `seed ${SEED}: ${rekeys.hits} changes of kv.key killed at work, everything readable after each, ${rekeys.rekeyed} came to their end; ${cas.hits} steps and deploys of rotations of the CA killed, every job trusted every other after each, ${cas.rotated} came to their end; ${ssh.hits} rotations of the ssh key killed, every worker reached after each, ${ssh.rotated} came to their end`;
   },
   async hooks(folder) {
     const { writes, killed, flushes } = await stressHooks(folder, { allocations: 64, rounds: 80, kills: 300 });

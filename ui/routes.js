@@ -8,6 +8,7 @@ import { hooksView } from "./views/hooks.js";
 import { jobView } from "./views/job.js";
 import { jobsView } from "./views/jobs.js";
 import { overviewView } from "./views/overview.js";
+import { peopleView } from "./views/people.js";
 import { runView } from "./views/run.js";
 import { runsView } from "./views/runs.js";
 import { sourceView } from "./views/source.js";
@@ -38,6 +39,9 @@ export const SECTIONS = [
   { name: "source", make: sourceView, label: "Source", key: "s", group: "History", total: "revisions" },
   { name: "audit", make: auditView, label: "Audit", key: "a", group: "History" },
 ];
+
+/** The views of the server, by their part of the address. @type {Record<string, MakeView>} */
+const SERVER_VIEWS = { "": bucketsView, people: peopleView };
 
 /** Two lists of the catalog have a place of their own in the navigation. */
 function ofCatalog(list, about) {
@@ -83,7 +87,8 @@ export function sectionAt({ bucketId, view, rest = [] }) {
  * @returns {MakeView}
  */
 export function viewAt(place) {
-  if (place.known && !place.bucketId) return bucketsView;
+  const ofServer = place.known && !place.bucketId && SERVER_VIEWS[place.view];
+  if (ofServer) return ofServer;
   const section = place.known && sectionAt(place);
   if (section) return (place.rest.length > 0 && section.one) || section.make;
   const way = el("p", el("a", { href: "#/" }, "Go to the buckets"));

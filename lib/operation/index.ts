@@ -37,6 +37,7 @@ const OPERATIONS: Record<RunKind, () => Promise<Operation>> = {
   snapshot_restore: async () => (await import("./tend/snapshots.ts")).restoreSnapshot,
   kv_rekey: async () => (await import("./keys/kv-rekey.ts")).rekey,
   ca_rotate: async () => (await import("./keys/ca-rotate.ts")).rotateAuthority,
+  ssh_key_rotate: async () => (await import("./keys/ssh-key-rotate.ts")).rotateSshKey,
   run_command: async () => (await import("./control/run-command.ts")).runCommand,
   worker_trust: async () => (await import("./base/workers.ts")).trust,
   worker_facts: async () => (await import("./tend/readings.ts")).facts,
@@ -81,7 +82,8 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
     const { retry_of: _, ...params } = orders.params;
     const progress = new ProgressBoard(input.progress, input.signal);
     const { signal, launcher, server } = input;
-    const result = await carriedOut(db, { layout, log, signal, launcher, run, server, progress }, params).finally(() =>
+    const { secrets } = orders;
+    const result = await carriedOut(db, { layout, log, signal, launcher, run, secrets, server, progress }, params).finally(() =>
       log.endOutput(),
     );
     log.info(`${what} succeeded in ${secondsSince(started)}`);

@@ -13,6 +13,7 @@ import {
   type Shape,
   string,
   withDefault,
+  withExample,
 } from "../core/shape.ts";
 import type { Progress } from "./progress.ts";
 
@@ -58,6 +59,70 @@ export type ControlKind = keyof typeof JOB_CONTROL;
 function control<F extends typeof CONTROL>(summary: string, fields: F = CONTROL as F) {
   const jobs = described(NAMES, "The job, or several with commas between them");
   return { summary, parameters: object({ jobs, ...fields }) };
+}
+
+/** What a snapshot is made with. */
+export const SNAPSHOT_WISH = {
+  note: optional(described(string({ max: 500 }), "Why it is made; shown in lists")),
+  recipient: optional(
+    withExample(
+      described(
+        string({ pattern: /^x25519:[A-Za-z0-9_-]{48}$/, means: "a public key as `ops snapshot keygen` prints it" }),
+        "Seal it for the owner of this public key (default: snapshot_recipient of ops.conf)",
+      ),
+      "x25519:R8r6pKc0E2jz1k3t8hJvH1o0mYy8tK5m0bqZ3y7Xw2Ej0rQf",
+    ),
+  ),
+};
+
+/** Whom the reader of a snapshot believes besides the key of the place itself. */
+export const SNAPSHOT_TRUST = {
+  signer: optional(
+    withExample(
+      described(
+        string({ pattern: /^SHA256:[A-Za-z0-9+/]{43}$/, means: "a fingerprint, SHA256:…" }),
+        "Take a snapshot that the key with this fingerprint has signed",
+      ),
+      "SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU",
+    ),
+  ),
+  unsigned: flag("Take a snapshot without a signature, as an older ops made it"),
+};
+
+const PASSPHRASE = withExample(
+  described(string({ min: 12, max: 1_024 }), "The passphrase of a sealed snapshot; never stored"),
+  "correct horse battery staple",
+);
+/** What opens a sealed snapshot. */
+export const SNAPSHOT_KEYS = {
+  passphrase: optional(PASSPHRASE),
+  key: optional(
+    described(string({ pattern: /^[A-Za-z0-9+/]{43}=$/, means: "32 bytes in base64" }), "The key of this one snapshot"),
+  ),
+};
+
+/** What runs get besides their parameters, by kind: handed to the process of the run, and stored, logged and shown nowhere. */
+const SECRETS: { [kind in RunKind]?: Record<string, Shape<string | undefined>> } = {
+  snapshot_create: { passphrase: optional(PASSPHRASE) },
+  snapshot_restore: SNAPSHOT_KEYS,
+};
+/** The secrets of a run by name; see {@link secretsApart}. */
+export type RunSecrets = Readonly<Record<string, string>>;
+
+/** The fields of a request that are secrets of the run. */
+export function secretFields(kind: RunKind): Record<string, Shape<string | undefined>> {
+  return SECRETS[kind] ?? {};
+}
+
+/** What was asked for, its secrets apart from the parameters. */
+export function secretsApart(kind: RunKind, asked: RunParams): { params: RunParams; secrets: RunSecrets } {
+  const isSecret = (name: string) => name in secretFields(kind);
+  const given = Object.entries(asked).filter(([, value]) => value !== undefined);
+  const parts = Object.groupBy(given, ([name]) => (isSecret(name) ? "secrets" : "params"));
+  return {
+    params: Object.fromEntries(parts.params ?? []),
+    secrets: Object.fromEntries((parts.secrets ?? []).map(([name, value]) => [name, String(value)])),
+  };
 }
 
 /**
@@ -130,15 +195,13 @@ export const RUNS = {
       ),
     }),
   },
-  snapshot_create: {
-    summary: "Save the bucket's database, keys and source in one file",
-    parameters: object({ note: optional(described(string({ max: 500 }), "Why it is made; shown in lists")) }),
-  },
+  snapshot_create: { summary: "Save the bucket's database, keys and source in one file", parameters: object(SNAPSHOT_WISH) },
   snapshot_restore: {
     summary: "Restore a snapshot",
     parameters: object({
       snapshot: described(string({ min: 1, max: 4_096 }), "Its name, or the path of its file"),
       with_source: flag("Also restore ops.conf, workspace/ and templates/"),
+      ...SNAPSHOT_TRUST,
     }),
   },
   kv_rekey: {
@@ -148,6 +211,10 @@ export const RUNS = {
   ca_rotate: {
     summary: "Take the next step of a rotation of the CA: begin, issue, drop; a build and a deploy come after each",
     parameters: object({ dry_run: flag("Change nothing: show the steps, and what the next one waits for") }),
+  },
+  ssh_key_rotate: {
+    summary: "Change the ssh key: install a new one on all workers and jump hosts, use it, and remove the one before",
+    parameters: object({ concurrency: ASKED.concurrency, dry_run: flag("Change nothing: say what would be done, and where") }),
   },
   run_command: {
     summary: "Run a shell script on workers, batch after batch",
@@ -188,7 +255,7 @@ export const RUNS = {
 export type RunKind = keyof typeof RUNS;
 /** The names of {@link RUNS}. */
 export const RUN_KINDS = Object.keys(RUNS) as RunKind[];
-const REPEATABLE = ["deploy", "health_check", "run_command", "kv_rekey", "ca_rotate"] as const;
+const REPEATABLE = ["deploy", "health_check", "run_command", "kv_rekey", "ca_rotate", "ssh_key_rotate"] as const;
 /** The kinds of runs that can be repeated where they failed (`run/request.ts`). */
 export type RepeatableKind = ControlKind | Extract<RunKind, `worker_${string}`> | (typeof REPEATABLE)[number];
 /** True for a {@link RepeatableKind}. */
@@ -221,6 +288,7 @@ export interface Orders {
   bucketId: string;
   kind: RunKind;
   params: RunParams;
+  secrets?: RunSecrets;
   revision: string | null;
   /** Who asked for it, in words. */
   by: string;

@@ -24,7 +24,7 @@ import {
 } from "../core/shape.ts";
 import { RUN_APPROVAL, type RunApproval } from "./approval/proposal.ts";
 import { TIME } from "./progress.ts";
-import { RUN_KINDS, RUN_STATUS, RUNS, type RunKind, type RunParams } from "./protocol.ts";
+import { RUN_KINDS, RUN_STATUS, RUNS, type RunKind, type RunParams, secretsApart } from "./protocol.ts";
 
 /** The id of a bucket, a run or a revision. */
 export const ID: Shape<string> = {
@@ -145,7 +145,7 @@ export async function createRecord(
     // These come before the result, like the key of the start: a reader of the head reads no further.
     approval,
     break_glass: breakGlass === undefined ? null : await maskedReason(layout, breakGlass),
-    params: await withoutSecrets(layout, given.kind, given.params),
+    params: await withoutSecrets(layout, given.kind, secretsApart(given.kind, given.params).params),
     revision: await revisionOf(layout, given.params),
     ...begun(now),
     audit: [{ at: now, action: "start", actor, request_id: requestId }],

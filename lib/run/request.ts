@@ -35,6 +35,7 @@ const REMAINING: Record<RepeatableKind, Remaining> = {
   deploy: remainingJobs,
   // A change of a key that has a result has come to its end.
   kv_rekey: () => undefined,
+  ssh_key_rotate: (params, { old_kept }) => (old_kept === true && params.dry_run !== true ? params : undefined),
   // A step that could not be taken yet.
   ca_rotate: (params, { taken }) => (taken === false && params.dry_run !== true ? params : undefined),
   job_start: remainingAllocations,

@@ -12,13 +12,13 @@ import { faultPoint, selfArguments } from "../core/self.ts";
 import type { Channel, Launcher } from "../core/spawn.ts";
 import { lackingApproval, needsApproval } from "./approval/proposal.ts";
 import { EventLog } from "./events.ts";
+import { ordersOf } from "./orders.ts";
 import { type Progress, queuedSince } from "./progress.ts";
 import { CANCEL_WAIT_MS, type FromWorker, type OutcomeMessage, type RunKind, type RunParams, type Task } from "./protocol.ts";
 import {
   type Actor,
   type AskedFor,
   addAudit,
-  askedBy,
   createRecord,
   isCancelled,
   type RunRecord,
@@ -272,9 +272,7 @@ export class Supervisor {
     if (identity) await lock.addHolder(identity);
     // A request to stop that came before there was a process could not reach it.
     if (isCancelled(record) || run.stopped !== undefined) throw cancelledFailure();
-    const { id: runId, bucket_id: bucketId, kind, revision, break_glass: breakGlass } = record;
-    const orders = { runId, bucketDir: layout.root, bucketId, kind, params, revision, by: askedBy(record), breakGlass };
-    run.channel.send({ type: "orders", ...orders });
+    run.channel.send({ type: "orders", ...ordersOf(layout, record, params) });
     faultPoint("run: ordered");
   }
 

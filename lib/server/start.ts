@@ -6,7 +6,7 @@ import { sleep } from "../core/async.ts";
 import { Failure } from "../core/errors.ts";
 import { described, integer, isNote, optional, type Report, refined, type Shape, string, withExample } from "../core/shape.ts";
 import { type Answer, invalidRequest, json } from "../http/message.ts";
-import type { RunKind, RunParams } from "../run/protocol.ts";
+import { type RunKind, type RunParams, secretsApart } from "../run/protocol.ts";
 import { type RunRecord, runOfKey, type StartKey } from "../run/record.ts";
 import type { ApprovalAsked } from "./approval/approvals.ts";
 import type { BucketCall, Context } from "./context.ts";
@@ -229,7 +229,9 @@ class Start {
    * networks. A command may hold secrets, which nobody must be able to guess from the sum.
    */
   async #sum(): Promise<StartKey["sum"]> {
-    const { request, query, body, bucket, headers } = this.#call;
+    const { request, query, body: given, bucket, headers } = this.#call;
+    // A passphrase must not be guessed from the sum either.
+    const body = given && secretsApart(this.#kind, given as RunParams).params;
     const { "Idempotency-Key": _, "Ops-Wait": __, ...said } = headers as Record<string, unknown>;
     const { name, via } = this.#context.identity;
     const asked = [request.method, request.path, query, said, body ?? (await this.#body.sum()), via, name];

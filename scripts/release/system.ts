@@ -22,9 +22,15 @@ export function systemFiles(program: readonly ReleaseFile[], edition: Edition): 
     if (!script) throw new Error(`the program has no completion for ${shell}`);
     return { ...script, path: `completions/${name}` };
   });
+  const timer = ["ops-snapshot@.service", "ops-snapshot@.timer"].map((name) => {
+    const unit = program.find((file) => file.path === `lib/cli/scripts/${name}`);
+    if (!unit) throw new Error(`the program has no unit ${name}`);
+    return { ...unit, path: `systemd/${name}` };
+  });
   return [
     { path: "ops", mode: 0o755, content: Buffer.from(LAUNCHER) },
     plain("systemd/ops.service", serviceUnit({}, [`${PLACE}/node/bin/node`, `${PLACE}/bin/ops.js`])),
+    ...timer,
     ...completions,
     ...[...manPages(COMMANDS, edition)].map(([name, text]) => plain(`man/man1/${name}`, text)),
   ];

@@ -9,6 +9,7 @@ import { openDatabase } from "../../lib/bucket/base/database.ts";
 import { layoutOf } from "../../lib/bucket/base/layout.ts";
 import { commitRestore, prepareRestore, restoreBucket } from "../../lib/bucket/snapshots/restore.ts";
 import { createSnapshot, deleteSnapshot } from "../../lib/bucket/snapshots/snapshots.ts";
+import { snapshotSigner } from "../../lib/bucket/snapshots/trust.ts";
 import { markBuilt } from "../../lib/bucket/source/revisions.ts";
 import { createBucket, deleteBucket } from "../../lib/bucket/source/root.ts";
 import { recoverSource, restoreRevision } from "../../lib/bucket/source/source.ts";
@@ -21,7 +22,7 @@ import { Launcher } from "../../lib/core/spawn.ts";
 import { type Actor, createRecord, saveRecord } from "../../lib/run/record.ts";
 import { makeKey } from "../../scripts/private-sshd.ts";
 import { type DiskStep, diskSteps, linesOf } from "../helpers/disk-record.ts";
-import { BUCKET, markedBucket, snapshotFile } from "../helpers/snapshots.ts";
+import { BELIEVING, BUCKET, markedBucket, snapshotFile } from "../helpers/snapshots.ts";
 import { EXAMPLE, push } from "../helpers/sources.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
@@ -216,7 +217,9 @@ test("what is noted about revisions and runs is written atomically", async (t) =
 test("a snapshot is flushed before it gets its name, and its folder after it came or went", async (t) => {
   const layout = await markedBucket(t);
   using db = openDatabase(layout.database);
-  const { steps, result } = await recorded(layout.root, () => createSnapshot(layout, db, "", never));
+  // The first snapshot makes the key that signs them.
+  await snapshotSigner(layout);
+  const { steps, result } = await recorded(layout.root, () => createSnapshot(layout, db, {}, never));
   const { name } = result;
   const [file, unfinished] = [`.ops/snapshots/${name}.tar.gz`, `.ops/snapshots/.${name}.tar.gz`];
   assert.deepEqual(linesOf(steps), [
@@ -232,7 +235,7 @@ test("a snapshot is flushed before it gets its name, and its folder after it cam
 test("CP-107 a restore unpacks to the disk, announces the swap, does it and forgets the announcement", async (t) => {
   const layout = await markedBucket(t);
   const file = await snapshotFile(layout);
-  const prepared = await recorded(layout.root, () => prepareRestore(layout, BUCKET, file, never));
+  const prepared = await recorded(layout.root, () => prepareRestore(layout, BUCKET, file, BELIEVING));
   const flushed = prepared.steps.map((step) => path.relative(`.ops/restores/${prepared.result.id}`, step.path));
   const files = ["data/ops.db", "secrets/kv.key", ".ssh/known_hosts", "bucket.json", "ops.conf"];
   for (const name of ["", "data", "secrets", ...files])
@@ -251,7 +254,7 @@ test("CP-107 a restore unpacks to the disk, announces the swap, does it and forg
 test("a bucket that is made of a snapshot is on the disk before it gets its name", async (t) => {
   const file = await snapshotFile(await markedBucket(t));
   const root = temporaryFolder(t);
-  const steps = await diskSteps(root, () => restoreBucket(path.join(root, BUCKET), file, never));
+  const steps = await diskSteps(root, () => restoreBucket(path.join(root, BUCKET), file, BELIEVING));
   assertDurable(steps);
   assert.ok(steps.some(({ to }) => to === BUCKET));
 });

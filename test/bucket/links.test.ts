@@ -18,7 +18,7 @@ import { Redactor } from "../../lib/core/redact.ts";
 import { readActivity } from "../../lib/run/activity.ts";
 import { createRecord, readRecord, runIds } from "../../lib/run/record.ts";
 import { pruneRuns } from "../../lib/run/recovery.ts";
-import { BUCKET, entriesOf, listed, snapshotFile, writeEntries } from "../helpers/snapshots.ts";
+import { BELIEVING, BUCKET, entriesOf, listed, snapshotFile, writeEntries } from "../helpers/snapshots.ts";
 import { EXAMPLE, push } from "../helpers/sources.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 import { contentOf } from "../helpers/worker.ts";
@@ -171,7 +171,7 @@ test("restored keys are for their owner alone, whatever modes the snapshot says"
   const entries = await entriesOf(file);
   const files = entries.slice(1).map(({ path, content }) => listed(path, content as Buffer, "0755"));
   await writeEntries(file, entries, { files });
-  await commitRestore(layout, await prepareRestore(layout, BUCKET, file, never), false);
+  await commitRestore(layout, await prepareRestore(layout, BUCKET, file, BELIEVING), false);
   for (const name of ["secrets/kv.key", "secrets/ca.key", "data/ops.db"])
     assert.equal(statSync(path.join(layout.root, name)).mode & 0o777, 0o600, name);
 });

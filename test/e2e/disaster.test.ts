@@ -46,19 +46,21 @@ test("disaster drill: a snapshot brings a lost bucket back on a new server; its 
   const history = () => WORKERS.map((host) => serviceHistory(workers, host, bucket, "base"));
   const before = history();
   const made = await old.run(bucket, "snapshots");
-  const { name } = made.result as { name: string };
+  const { name, signer } = made.result as { name: string; signer: string };
   const saved = path.join(folder, "saved.tar.gz");
   copyFileSync(path.join(dir, ".ops", "snapshots", `${name}.tar.gz`), saved);
 
   await old.stop();
   rmSync(root, { recursive: true });
 
-  const verified = await ops(["snapshot", "verify", saved, "--json"], { cwd: folder });
+  const strange = await ops(["snapshot", "verify", saved], { cwd: folder });
+  assert.deepEqual([strange.code, strange.stderr.includes(`--signer ${signer}`)], [1, true], strange.stderr);
+  const verified = await ops(["snapshot", "verify", saved, "--signer", signer, "--json"], { cwd: folder });
   assert.equal(verified.code, 0, verified.stderr);
   assert.equal(JSON.parse(verified.stdout).bucket_id, bucket);
   const newRoot = path.join(folder, "new-root");
   mkdirSync(newRoot);
-  const restored = await ops(["snapshot", "restore", saved, "--bucket-dir", path.join(newRoot, bucket)]);
+  const restored = await ops(["snapshot", "restore", saved, "--signer", signer, "--bucket-dir", path.join(newRoot, bucket)]);
   assert.equal(restored.code, 0, restored.stderr);
   const server = await serverOn(t, newRoot);
   const { body } = await server.call<{ name: string; initialized: boolean }>("GET", `/api/buckets/${bucket}`);

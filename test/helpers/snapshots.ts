@@ -8,10 +8,12 @@ import { openDatabase } from "../../lib/bucket/base/database.ts";
 import { type Layout, layoutOf } from "../../lib/bucket/base/layout.ts";
 import { KvStore } from "../../lib/bucket/kv/kv.ts";
 import { loadKvKey } from "../../lib/bucket/kv/kv-access.ts";
+import type { Opening } from "../../lib/bucket/snapshots/envelope.ts";
 import { createSnapshot } from "../../lib/bucket/snapshots/snapshots.ts";
 import { initBucket } from "../../lib/bucket/workspace/init.ts";
 import { readTar } from "../../lib/codec/archive/tar-read.ts";
 import { type TarInput, writeTar } from "../../lib/codec/archive/tar-write.ts";
+import { signatureOf, signingKey } from "../../lib/core/signing-key.ts";
 import { temporaryFolder } from "./temporary.ts";
 
 const never = new AbortController().signal;
@@ -77,9 +79,15 @@ export function marks(state: string, source: string): Record<string, string> {
 /** Makes a snapshot and answers its file. */
 export async function snapshotFile(layout: Layout, note = ""): Promise<string> {
   using db = openDatabase(layout.database);
-  const { name } = await createSnapshot(layout, db, note, never);
+  const { name } = await createSnapshot(layout, db, { note }, never);
   return path.join(layout.snapshots, `${name}.tar.gz`);
 }
+
+/** Opens what anybody has signed, or nobody: for tests that are about something else. */
+export const BELIEVING: Opening = {
+  trust: { signers: Object.assign([], { includes: () => true }), unsigned: true },
+  signal: never,
+};
 
 /** An entry of a snapshot as a test changes it; without content it is a directory. */
 export interface Entry {
@@ -87,27 +95,35 @@ export interface Entry {
   content?: Buffer;
 }
 
-/** The entries of a snapshot, the manifest first. */
+/** The entries of a snapshot in clear, the manifest first, without its signature. */
 export async function entriesOf(file: string): Promise<Entry[]> {
   const entries: Entry[] = [];
   for await (const entry of readTar(chunksOf(gunzipSync(readFileSync(file))))) {
     const chunks: Uint8Array[] = [];
     for await (const chunk of entry.content) chunks.push(chunk);
-    entries.push({ path: entry.path, content: Buffer.concat(chunks) });
+    if (entry.path !== "manifest.sig") entries.push({ path: entry.path, content: Buffer.concat(chunks) });
   }
   return entries;
 }
 
-/** Writes a snapshot of these entries; a `manifest` that is given replaces the first one's fields. */
+/**
+ * Writes a snapshot of these entries; a `manifest` that is given replaces the first one's fields. Signed with a new key, or
+ * with this one.
+ */
 export async function writeEntries(
   file: string,
   entries: readonly Entry[],
   manifest: Record<string, unknown> = {},
+  keyFile = path.join(path.dirname(path.dirname(file)), "signer-of-this-test.key"),
 ): Promise<void> {
   const [first, ...rest] = entries;
   assert.ok(first?.content);
   const fields = { ...JSON.parse(first.content.toString()), ...manifest };
-  const all = [{ path: first.path, content: Buffer.from(JSON.stringify(fields)) }, ...rest];
+  const content = Buffer.from(JSON.stringify(fields));
+  const key = await signingKey(keyFile);
+  const signature = { signer: key.publicKey, signature: signatureOf(key, "ops snapshot", content) };
+  const signed = { path: "manifest.sig", content: Buffer.from(JSON.stringify(signature)) };
+  const all = [{ path: first.path, content }, ...(fields.format === 1 ? [] : [signed]), ...rest];
   const chunks: Uint8Array[] = [];
   for await (const chunk of writeTar(all.map(toInput))) chunks.push(chunk);
   writeFileSync(file, gzipSync(Buffer.concat(chunks)));

@@ -35,7 +35,7 @@ export async function takeOverBySnapshot(folder: string, size: { workers: number
     writeFleet(at("source"), at("workers"), size);
     assert.equal((await first.push(bucket, at("source"))).code, 0);
     assert.equal((await first.run(bucket, "deploy")).status, "succeeded");
-    const { name } = (await first.run(bucket, "snapshots")).result as { name: string };
+    const { name, signer } = (await first.run(bucket, "snapshots")).result as { name: string; signer: string };
     const file = at("last.tar.gz");
     copyFileSync(at("first", bucket, ".ops", "snapshots", `${name}.tar.gz`), file);
     const history = () => readFileSync(at("workers", "127.0.0.1", bucket, "jobs", "job_0", "data", "history"), "utf8");
@@ -45,7 +45,7 @@ export async function takeOverBySnapshot(folder: string, size: { workers: number
 
     const started = performance.now();
     mkdirSync(at("second"), { mode: 0o700 });
-    const restored = await ops(["snapshot", "restore", file, "--bucket-dir", at("second", bucket)]);
+    const restored = await ops(["snapshot", "restore", file, "--signer", signer, "--bucket-dir", at("second", bucket)]);
     assert.equal(restored.code, 0, restored.stderr);
     const isRestored = performance.now();
     const second = await serve(at("second"));

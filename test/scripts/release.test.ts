@@ -113,7 +113,14 @@ test("an archive has the unit of the service for /opt/ops, completions for three
     .trim()
     .split("\n")
     .map((name) => name.replace(`ops-${VERSION}/`, ""));
-  for (const name of ["ops", "completions/ops.bash", "completions/_ops", "completions/ops.fish", "man/man1/ops.1"])
+  for (const name of [
+    "ops",
+    "completions/ops.bash",
+    "completions/_ops",
+    "completions/ops.fish",
+    "man/man1/ops.1",
+    "systemd/ops-snapshot@.timer",
+  ])
     assert.ok(names.includes(name), name);
   const shown = COMMANDS.filter((command) => !command.hidden);
   assert.equal(names.filter((name) => /^man\/man1\/ops.*\.1$/.test(name)).length, shown.length + 1);

@@ -3,8 +3,10 @@ import { mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileS
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { Validator } from "@seriousme/openapi-schema-validator";
+import { AccessStore } from "../../lib/auth/access-store.ts";
 import { layoutOf } from "../../lib/bucket/base/layout.ts";
 import { acquireLock } from "../../lib/bucket/base/lock.ts";
+import { accessFile } from "../../lib/bucket/source/root.ts";
 import { toYaml } from "../../lib/codec/config/yaml.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { check } from "../../lib/core/shape.ts";
@@ -61,6 +63,23 @@ test("CP-913 CP-927 CP-928 CP-929 CP-930 there is no TOTP, session exchange, pus
     ["POST", "/api/auth/totp/verify"],
   ] as const)
     assert.equal((await server.call(method, target)).status, 404, target);
+});
+
+test("CP-910 the server's own token is the only one", async (t) => {
+  const { server } = await setUp(t);
+  const access = await AccessStore.open(accessFile(server.root), {});
+  const { text } = await access.create({
+    name: "anna",
+    role: "admin",
+    buckets: null,
+    totp: "common",
+    created_by: "root",
+    lifetimeMs: undefined,
+  });
+  await server.stop();
+  await server.open();
+  assert.equal((await server.call("GET", "/api/envs", { authorization: `Bearer ${text}` })).status, 401);
+  assert.equal((await server.call("GET", "/api/envs")).status, 200);
 });
 
 test("CP-914 the token is exchanged for a cookie, which reads everything and changes only from the server's own pages", async (t) => {

@@ -173,8 +173,9 @@ export function pageAt({ bucketId, view = "", rest = [], query = new URLSearchPa
 /** The present address. `known` is false where it can be no view. */
 export function address() {
   const [, path = "", search = ""] = /^#?\/?([^?]*)\??(.*)$/s.exec(location.hash) ?? [];
-  const [first, bucketId, view = "", ...rest] = path.split("/").filter(Boolean).map(decode);
-  const known = first === undefined || (first === "buckets" && bucketId !== undefined);
+  const [first = "", ...others] = path.split("/").filter(Boolean).map(decode);
+  const [bucketId, view = "", ...rest] = first === "buckets" ? others : [undefined, first, ...others];
+  const known = first !== "buckets" || bucketId !== undefined;
   return { known, path, bucketId, view, rest, query: new URLSearchParams(search) };
 }
 
@@ -182,7 +183,9 @@ export function address() {
 export function keepQuery(changes) {
   const { bucketId, view, rest, query } = address();
   const given = { ...Object.fromEntries(query), ...changes };
-  history.replaceState(history.state, "", bucketId ? link(bucketId, view, rest, given) : `#/?${queryOf(given)}`);
+  const place = bucketId ? link(bucketId, view, rest) : `#/${[view, ...rest].filter(Boolean).join("/")}`;
+  const search = queryOf(given);
+  history.replaceState(history.state, "", search.size > 0 || !bucketId ? `${place}?${search}` : place);
 }
 
 function decode(part) {

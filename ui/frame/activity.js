@@ -1,12 +1,12 @@
 // Activity: the log of one run at a time, as a line in the status bar, as the panel that opens from it, in the whole
 // window, or in the page of its run (control-plane.md, UI).
 import { address, bucketPath, get } from "../base/api.js";
-import { button, el, patch } from "../base/dom.js";
+import { el, patch } from "../base/dom.js";
 import { prefer, preference } from "../base/preferences.js";
 import { count, said, words } from "../base/text.js";
 import { LogPane } from "../log/pane.js";
 import { LogSource } from "../log/source.js";
-import { cancelRun } from "../parts/order.js";
+import { cancelButton } from "../parts/order.js";
 import { icon, mark } from "../parts/state.js";
 
 /** The share of the window that the panel takes, in percent. */
@@ -296,7 +296,7 @@ function statusBar() {
       el("span.open", isOpen ? "Close" : "Log", el("kbd", "L")),
       icon("wide"),
     ),
-    run.status === "running" && button("Cancel …", () => cancelRun(page, run), { class: "small", key: "cancel" }),
+    run.status === "running" && cancelButton(page, run, { class: "small", key: "cancel" }),
   ];
 }
 

@@ -64,7 +64,7 @@ function troubleIn(summary, trouble) {
 }
 
 function wayTo({ bucketId, view, rest }, bucket, buckets) {
-  if (!bucketId) return [el("a", { href: "#/", "aria-current": "page" }, "Buckets")];
+  if (!bucketId) return [el("a", { href: "#/", "aria-current": view === "" && "page" }, "Buckets")];
   const name = bucket?.name ?? buckets.find(({ id }) => id === bucketId)?.name ?? "…";
   const project = bucket?.project ?? buckets.find(({ id }) => id === bucketId)?.project ?? "…";
   const others = () =>

@@ -1,6 +1,7 @@
 // Ctrl+K: goes to any bucket, view, job, worker, run or line, and starts what one may start.
 import { bucketPath, get, link, listOf, pageAt } from "../base/api.js";
 import { el, patch } from "../base/dom.js";
+import { has, lackedRole } from "../base/person.js";
 import { plain, words } from "../base/text.js";
 import { give } from "../parts/order.js";
 import { mark, tag } from "../parts/state.js";
@@ -113,8 +114,12 @@ function fixedEntries({ place: { bucketId }, buckets, bucket }) {
   const page = { ...pageAt({ bucketId }), nameOfBucket: () => bucket?.name };
   return [
     ...SECTIONS.map(({ name, rest, label }) => paletteEntry("view", label, link(bucketId, name, rest))),
-    ...STARTS.map(({ label, ...order }) => ({ kind: "start", label, act: () => give(page, label, order) })),
-    ...FORM_VIEWS.map(([label, view]) => paletteEntry("start", label, link(bucketId, view))),
+    ...STARTS.filter((order) => !lackedRole(order)).map(({ label, ...order }) => ({
+      kind: "start",
+      label,
+      act: () => give(page, label, order),
+    })),
+    ...FORM_VIEWS.filter(() => has("deploy")).map(([label, view]) => paletteEntry("start", label, link(bucketId, view))),
     ...all,
   ];
 }

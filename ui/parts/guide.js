@@ -1,5 +1,6 @@
 import { link } from "../base/api.js";
 import { el, prose } from "../base/dom.js";
+import { isAdmin } from "../base/person.js";
 import { ago, said } from "../base/text.js";
 import { command, copying } from "./dialog.js";
 import { orderButton, orderItem } from "./order.js";
@@ -109,6 +110,7 @@ export function deleteItem(page) {
 
 /** Asks for project and name, makes a bucket, and goes there. */
 export function newBucketButton(page, style) {
+  if (!isAdmin()) return null;
   const create = {
     path: "/api/buckets",
     says: ["The source comes with the first push."],

@@ -2,6 +2,7 @@
 // waits where another run goes on in the bucket.
 import { bucketPath, call, curlOf, link, pause, request } from "../base/api.js";
 import { button, el } from "../base/dom.js";
+import { has, lackedRole, person } from "../base/person.js";
 import { since, words } from "../base/text.js";
 import { ask, closeDialogs, copying, item, popupButton, toast } from "./dialog.js";
 import { fieldsOf } from "./form.js";
@@ -50,7 +51,7 @@ function showBlocked(trigger) {
 }
 
 /**
- * A button for an order.
+ * A button for an order. One that the person may not give is left out, but for the first order of a view: that says why.
  * @param {any} page
  * @param {string} label ends in `…` where a question follows
  * @param {Order | (() => Order)} order
@@ -58,6 +59,14 @@ function showBlocked(trigger) {
  *   `again`: it repeats what failed, and the key `r` presses the first such button
  */
 export function orderButton(page, label, order, { style, free = false, again = false, done } = {}) {
+  const lacked = lackedFor(order);
+  if (lacked && style !== "primary") return null;
+  if (lacked)
+    return popupButton(label, () => [el("p", lacksRole(lacked))], {
+      class: style,
+      "aria-disabled": "true",
+      title: lacksRole(lacked),
+    });
   // What was pressed may be an older element than `trigger`: see patch.
   const act = async ({ currentTarget: pressed }) => {
     const queue = () => give(page, label, order, { done, after: inTheWay?.runId });
@@ -73,8 +82,20 @@ export function orderButton(page, label, order, { style, free = false, again = f
   return trigger;
 }
 
-/** An entry of a menu for an order. */
+/** What an order needs and the person does not have; of an order that is made when it is given, only where it can matter. */
+function lackedFor(order) {
+  if (has("admin")) return undefined;
+  const { path, body } = valueFor(order);
+  return lackedRole({ path: valueFor(path, {}), body: typeof body === "function" ? undefined : body });
+}
+
+function lacksRole(needed) {
+  return `This needs the role ${needed}; you are ${person.name} and have ${person.role}.`;
+}
+
+/** An entry of a menu for an order; null for one that the person may not give. */
 export function orderItem(page, label, order, { dangerous = false, done } = /** @type {any} */ ({})) {
+  if (lackedFor(order)) return null;
   return item(label, () => give(page, label, order, { done }), { dangerous });
 }
 
@@ -212,8 +233,15 @@ function commandOf(page, { method = "POST", path, body = {}, example = body }) {
   return curlOf(method, page.path(valueFor(path)), content);
 }
 
+/** The button that cancels a run; null for one that the person may not cancel. */
+export function cancelButton(page, run, attributes = {}) {
+  const isOwn = run.audit?.[0]?.actor.name === person.name;
+  if (!has(isOwn ? "operate" : "deploy")) return null;
+  return button("Cancel …", () => cancelRun(page, run), attributes);
+}
+
 /** Asks, then cancels a run. */
-export function cancelRun(page, { id, kind }) {
+function cancelRun(page, { id, kind }) {
   const order = {
     path: `/runs/${id}/cancel`,
     title: `Cancel this ${kind.replaceAll("_", " ")}?`,

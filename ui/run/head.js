@@ -2,7 +2,7 @@
 import { a, button, el } from "../base/dom.js";
 import { ago, clockTime, count, duration, elapsed, joined, number, plain } from "../base/text.js";
 import { shortId } from "../parts/dialog.js";
-import { cancelRun, moreMenu, orderButton } from "../parts/order.js";
+import { cancelButton, moreMenu, orderButton } from "../parts/order.js";
 import { tabs } from "../parts/region.js";
 import { byTrouble, chips, mark, progressBar } from "../parts/state.js";
 import { canRetry, retryButton, rollbackOrder, runItems } from "./orders.js";
@@ -146,7 +146,7 @@ function controlsOf(view) {
   const { page, run, read } = view;
   const more = moreMenu(() => runItems(page, run), "More orders of this run");
   if (run.status === "running") {
-    const cancel = button("Cancel …", () => cancelRun(page, run));
+    const cancel = cancelButton(page, run);
     return [!isAskedToEnd(run) && cancel, more];
   }
   if (isPlan(run)) return [planControls(view), more];

@@ -2,7 +2,7 @@ import { address, get, keepQuery, listOf, queryOf } from "../base/api.js";
 import { a, button, el, patch } from "../base/dom.js";
 import { ago, duration, elapsed, number, plain, said, words } from "../base/text.js";
 import { choice } from "../parts/form.js";
-import { cancelRun } from "../parts/order.js";
+import { cancelButton } from "../parts/order.js";
 import { empty, head, region } from "../parts/region.js";
 import { state, tag } from "../parts/state.js";
 import { aboutOf, byOf, nameOf } from "../run/words.js";
@@ -10,7 +10,7 @@ import { aboutOf, byOf, nameOf } from "../run/words.js";
 const PAGE_RUNS = 50;
 const RUN_KINDS = (
   "push rollback build deploy drift health_check gc run_command hooks worker_trust worker_facts worker_uptime " +
-  "worker_sysstat job_start job_stop job_restart job_reload job_status job_run snapshot_create snapshot_restore kv_rekey ca_rotate"
+  "worker_sysstat job_start job_stop job_restart job_reload job_status job_run snapshot_create snapshot_restore kv_rekey ca_rotate ssh_key_rotate"
 ).split(" ");
 const FILTERS = { kind: RUN_KINDS, status: ["running", "succeeded", "failed", "cancelled"] };
 
@@ -70,7 +70,7 @@ function inLine({ kind, since }, index) {
 
 function runRow(page, run) {
   const { id, status, params, created_at: at, duration_ms: ms, error } = run;
-  const cancel = () => button("Cancel …", () => cancelRun(page, run), { class: "small" });
+  const cancel = () => cancelButton(page, run, { class: "small" });
   return el(
     "tr",
     { key: id },

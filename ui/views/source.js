@@ -172,12 +172,18 @@ function sshKey(page) {
 
 function snapshots(page) {
   const says = ["Saves database, keys and source in one file on the server."];
-  const create = { path: "/snapshots", says, asks: [{ name: "note", label: "Note" }], action: "Create" };
+  const asks = [
+    { name: "note", label: "Note" },
+    { ...PASSPHRASE, hint: "Seals the snapshot; empty for the settings of ops.conf" },
+  ];
+  const create = { path: "/snapshots", says, asks, example: { note: "…" }, action: "Create" };
   const table = {
     caption: "Snapshots",
-    columns: ["name", "created_at", "note", "size_bytes", "schema_version", "actions"],
-    labels: { created_at: "Made", schema_version: "Schema", actions: "" },
+    columns: ["name", "created_at", "note", "size_bytes", "seal", "signer", "schema_version", "actions"],
+    labels: { created_at: "Made", seal: "Sealed for", signer: "Signed by", schema_version: "Schema", actions: "" },
     cells: {
+      seal: ({ seal }) => (seal ? said(seal.recipient ?? "a passphrase") : "nobody"),
+      signer: ({ signer, own }) => (own ? "this server" : said(signer ?? "nobody")),
       note: ({ note, error }) => (error ? el("span.error", said(error)) : said(note)),
       actions: (row) => snapshotOrders(page, row),
     },
@@ -188,28 +194,53 @@ function snapshots(page) {
   return [listing(() => listOf(page.path("/snapshots?limit=500")), table)];
 }
 
-function snapshotOrders(page, { name, created_at: at }) {
+function snapshotOrders(page, row) {
+  const { name, created_at: at } = row;
   const path = `/snapshots/${encoded(name)}`;
   const says = [
     `Replaces database, secrets, ssh state and name by those of ${localTime(at)}. The source stays.`,
     "The present state is saved first.",
   ];
-  const restore = { path: `${path}/restore`, says, danger: true, action: "Restore" };
+  const restore = { ...opening(row, says), path: `${path}/restore`, danger: true, action: "Restore" };
   const gone = [`Removes the snapshot ${name}. This cannot be undone.`];
   const remove = { method: "DELETE", path, says: gone, danger: true, action: "Delete the snapshot" };
   const items = () => [curlItem(page, restore), el("hr"), orderItem(page, "Delete …", remove, { dangerous: true })];
   const more = moreMenu(items, `Orders for ${name}`);
-  return el("span.controls", checkButton(page, path), orderButton(page, "Restore …", restore, { style: "small" }), more);
+  return el("span.controls", checkButton(page, path, row), orderButton(page, "Restore …", restore, { style: "small" }), more);
+}
+
+const PASSPHRASE = { name: "passphrase", label: "Passphrase", type: "password", autocomplete: "off" };
+
+/** What has to be said and asked before a snapshot is opened: whose it is, and what opens it. */
+function opening({ signer, own, seal, error }, says) {
+  const whose = signer
+    ? [`This server did not make it: the key that signed it is ${signer}. Compare that with the server that did.`]
+    : ["It is not signed: whoever can write files may have made it."];
+  const trust = own || error ? {} : signer ? { signer } : { unsigned: true };
+  const key = { name: "key", label: "Key", hint: "`ops snapshot restore --identity-file` on the command line needs none" };
+  return {
+    says: own || error ? says : [...whose, ...says],
+    ...(seal && { asks: [seal.for === "passphrase" ? PASSPHRASE : key] }),
+    body: (typed = {}) => ({ ...trust, ...typed }),
+    example: trust,
+  };
 }
 
 /** Reads the whole snapshot and compares its sums; nothing is changed. */
-function checkButton(page, path) {
+function checkButton(page, path, row) {
+  if (row.seal) {
+    const order = {
+      ...opening(row, ["Opens the snapshot and compares all of it. Nothing is changed."]),
+      path: `${path}/verify`,
+      action: "Check",
+    };
+    return orderButton(page, "Check …", order, { style: "small", free: true, done: tellFound });
+  }
   const check = async () => {
     trigger.setAttribute("aria-busy", "true");
     try {
-      const found = await call("POST", page.path(`${path}/verify`), { body: {}, limitMs: CHECK_MS });
-      const good = `The snapshot can be restored: ${count(found.files, "file")}, ${size(found.size_bytes)}.`;
-      toast(found.error ?? good, { error: found.error !== null });
+      const body = opening(row, []).body();
+      tellFound(await call("POST", page.path(`${path}/verify`), { body, limitMs: CHECK_MS }));
     } catch (error) {
       toast(`Not checked: ${error.message}`, { error: true });
     }
@@ -217,6 +248,11 @@ function checkButton(page, path) {
   };
   const trigger = button("Check", check, { class: "small" });
   return trigger;
+}
+
+function tellFound(found) {
+  const good = `The snapshot can be restored: ${count(found.files, "file")}, ${size(found.size_bytes)}.`;
+  toast(found.error ?? good, { error: found.error !== null });
 }
 
 function schema(page) {

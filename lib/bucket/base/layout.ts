@@ -56,6 +56,8 @@ export function layoutOf(root: string, labels: LabelFile = "bucket.json") {
     /** What a server keeps of the schedules. */
     scheduleStates: at(".ops", "schedules.json"),
     snapshots: at(".ops", "snapshots"),
+    /** Signs the snapshots of a bucket that stands alone; in none of them. */
+    signingKey: at(".ops", "signing.key"),
     /** What was unpacked for a restore. */
     restores: at(".ops", "restores"),
   };

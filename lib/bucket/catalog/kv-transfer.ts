@@ -1,6 +1,6 @@
-import { hash, randomBytes, scrypt } from "node:crypto";
-import { promisify } from "node:util";
+import { hash, randomBytes } from "node:crypto";
 import { seal } from "../../codec/crypto/seal.ts";
+import { passphraseKey } from "../../codec/crypto/seal-key.ts";
 import { Failure } from "../../core/errors.ts";
 import { check, integer, isObject, object, optional, parsedJson, quote, type Shape, string } from "../../core/shape.ts";
 import type { Database } from "../base/database.ts";
@@ -20,9 +20,6 @@ export interface LiveEntry {
 /** The place that the digest of a sealed export is sealed for. */
 const DIGEST = ["ops_kv", "sha256"] as const;
 const SALT_BYTES = 16;
-const KEY_BYTES = 32;
-/** 64 MiB and about a fifth of a second for each guess of a passphrase. */
-const COST = { N: 2 ** 16, r: 8, p: 1, maxmem: 128 * 1024 * 1024 };
 
 const HEAD = object({ ops_kv: integer({ min: 1, max: 1 }), entries: integer({ min: 0 }), salt: optional(string({ max: 100 })) });
 /** What the store may hold: hooks put values of any length, and vars.toml may have empty keys and values. */
@@ -76,7 +73,7 @@ function jobsOf(db: Database): Set<string> {
  */
 export async function linesOfEntries(entries: readonly LiveEntry[], passphrase: string | undefined): Promise<string> {
   const salt = randomBytes(SALT_BYTES).toString("base64");
-  const sealKey = passphrase === undefined ? undefined : await sealKeyOf(passphrase, salt);
+  const sealKey = passphrase === undefined ? undefined : await passphraseKey(passphrase, salt);
   const lines = entries.map(({ namespace, key, value, ...rest }) => {
     const isSealed = sealKey !== undefined && isSecretNamespace(namespace);
     return { namespace, key, ...(isSealed ? { sealed: seal(sealKey, namespace, key, value) } : { value }), ...rest };
@@ -111,7 +108,7 @@ export async function entriesOfLines(text: string, passphrase: string | undefine
   if (head?.salt === undefined) throw new Failure("usage", "stdin is no sealed export: leave --passphrase-file out");
   if (passphrase === undefined)
     throw new Failure("usage", "stdin: the export is sealed: name the file of its passphrase with --passphrase-file");
-  const sealKey = await sealKeyOf(passphrase, head.salt);
+  const sealKey = await passphraseKey(passphrase, head.salt);
   const entries = rest.map((one) => entryOf(one, sealKey));
   checkDigest(written, sealKey);
   return entries;
@@ -145,11 +142,6 @@ function shaped<T>(shape: Shape<T>, { line, place }: Line): T {
   if (found.ok) return found.value;
   const [{ path, message } = { path: "", message: "" }] = found.problems;
   throw new Failure("usage", `stdin, ${place}: ${path === "" ? "" : `${path}: `}${message}`);
-}
-
-async function sealKeyOf(passphrase: string, salt: string): Promise<Buffer> {
-  const derive = promisify(scrypt) as (secret: string, salt: string, length: number, cost: typeof COST) => Promise<Buffer>;
-  return await derive(passphrase, salt, KEY_BYTES, COST);
 }
 
 /** Writes all entries, or none. Throws `unknown_name` for a job that the catalog does not have. */

@@ -23,15 +23,9 @@ import { listRevisions, withoutMarks } from "../source/revisions.ts";
 import { writeEntry } from "../source/source.ts";
 import { flushTree, STATE_PATHS, swap } from "../source/swap.ts";
 import { initBucket } from "../workspace/init.ts";
-import {
-  DATABASE,
-  isPrivatePath,
-  ofSnapshot,
-  readSnapshot,
-  rowsOf,
-  type SnapshotFile,
-  type SnapshotManifest,
-} from "./snapshots.ts";
+import { type Opening, ofSnapshot, readSnapshot } from "./envelope.ts";
+import { DATABASE, isPrivatePath, type SnapshotFile, type SnapshotManifest } from "./manifest.ts";
+import { rowsOf } from "./snapshots.ts";
 
 /**
  * Unpacks a snapshot into an empty folder and checks everything about it: that its files are exactly those of the
@@ -39,8 +33,9 @@ import {
  * whole, belongs to the bucket it names and has as many rows as were counted. An older schema is upgraded. The caller
  * flushes the files, and removes the folder after `failed`, `schema_too_new` or `cancelled`.
  */
-async function unpackSnapshot(file: string, folder: string, signal: AbortSignal): Promise<SnapshotManifest> {
-  const manifest = await readSnapshot(file, async (found, entries) => {
+async function unpackSnapshot(file: string, folder: string, opening: Opening): Promise<SnapshotManifest> {
+  const { signal } = opening;
+  const manifest = await readSnapshot(file, opening, async (found, entries) => {
     for (const expected of found.files) {
       throwIfCancelled(signal);
       await unpackFile(await entries.next(), expected, folder);
@@ -97,17 +92,12 @@ export interface PreparedRestore {
  * Unpacks a snapshot of this bucket beside the live state and checks all of it; nothing live is touched. To be called
  * under the bucket's lock. Throws `failed`, `schema_too_new` or `cancelled`, and then nothing is left behind.
  */
-export async function prepareRestore(
-  layout: Layout,
-  bucketId: string,
-  file: string,
-  signal: AbortSignal,
-): Promise<PreparedRestore> {
+export async function prepareRestore(layout: Layout, bucketId: string, file: string, opening: Opening): Promise<PreparedRestore> {
   const id = randomUUID();
   const folder = path.join(layout.restores, id);
   try {
     await makePrivateFolder(folder);
-    const manifest = await unpackSnapshot(file, folder, signal);
+    const manifest = await unpackSnapshot(file, folder, opening);
     const why = `it is of bucket ${manifest.bucket_id}, not of ${bucketId}; restore it into a folder of its own`;
     if (manifest.bucket_id !== bucketId) throw new Failure("failed", `Cannot restore ${file}: ${why}`);
     await flushTree(folder);
@@ -142,11 +132,11 @@ export async function isEmptyPlace(dir: string): Promise<boolean> {
  * at all. A folder with a UUID for its name, as below a server root, must be named by the snapshot's bucket id; any other
  * is a bucket that stands alone, without bucket.json. Throws `failed`, `schema_too_new` or `cancelled`.
  */
-export async function restoreBucket(dir: string, file: string, signal: AbortSignal): Promise<SnapshotManifest> {
+export async function restoreBucket(dir: string, file: string, opening: Opening): Promise<SnapshotManifest> {
   // A server removes folders of this name: their restore was interrupted.
   const hidden = path.join(path.dirname(dir), `.creating-${randomUUID()}`);
   try {
-    const manifest = await restoreInto(hidden, file, signal);
+    const manifest = await restoreInto(hidden, file, opening);
     const name = path.basename(dir).toLowerCase();
     const rule = `below a server root the folder must be named ${manifest.bucket_id}`;
     if (isUuid(name) && name !== manifest.bucket_id) throw new Failure("failed", `Cannot restore ${file} into ${dir}: ${rule}`);
@@ -160,9 +150,9 @@ export async function restoreBucket(dir: string, file: string, signal: AbortSign
   }
 }
 
-async function restoreInto(dir: string, file: string, signal: AbortSignal): Promise<SnapshotManifest> {
+async function restoreInto(dir: string, file: string, opening: Opening): Promise<SnapshotManifest> {
   await makePrivateFolder(dir);
-  const manifest = await unpackSnapshot(file, dir, signal);
+  const manifest = await unpackSnapshot(file, dir, opening);
   // What a snapshot does not hold, and the check that its key and its CA can be used.
   await initBucket(dir, { bucketId: manifest.bucket_id, source: false });
   return manifest;
@@ -173,10 +163,10 @@ async function restoreInto(dir: string, file: string, signal: AbortSignal): Prom
  * schema, the database's own check, the CA's pair, and that the snapshot's kv.key opens every sealed value. The bucket
  * is removed again; the live one is not looked at. Throws `failed`, `schema_too_new` or `cancelled`.
  */
-export async function verifySnapshot(file: string, signal: AbortSignal) {
+export async function verifySnapshot(file: string, opening: Opening) {
   const folder = await mkdtemp(path.join(realPlace(tmpdir()), "ops-verify-"));
   try {
-    const { files, rows, bucket_id, created_at, note, schema_version } = await restoreInto(folder, file, signal);
+    const { files, rows, bucket_id, created_at, note, schema_version } = await restoreInto(folder, file, opening);
     const layout = layoutOf(folder);
     using db = openDatabase(layout.database);
     const { sealed, unreadable } = sealedValues(db, await loadKvKey(layout));

@@ -1,5 +1,6 @@
 import { parseByteSize } from "../../codec/config/number.ts";
 import { parseToml, type TomlTable } from "../../codec/config/toml.ts";
+import { isRecipient } from "../../codec/crypto/seal-key.ts";
 import type { Problem } from "../../core/errors.ts";
 import {
   boolean,
@@ -53,6 +54,10 @@ log_run_retention_days = 30
 # How much a run logs of one worker's output.
 run_output_limit = "64MiB"
 
+# Snapshots: how many are kept (0 = all), and the public key that they are sealed for (\`ops snapshot keygen\`).
+snapshot_keep = 0
+# snapshot_recipient = "x25519:…"
+
 # Commands in this folder work on a bucket of this server, after \`ops login\`; --local makes them work here.
 # [server]
 # url = "https://ops.example:9090"
@@ -89,6 +94,8 @@ const OPS_CONF = object(
     log_run_retention_count: withDefault(integer({ min: 0 }), 200),
     log_run_retention_days: withDefault(integer({ min: 0 }), 30),
     run_output_limit: withDefault(byteCount(), 64 * 1024 * 1024),
+    snapshot_keep: withDefault(integer({ min: 0, max: 10_000 }), 0),
+    snapshot_recipient: optional(recipient()),
     /** Only the command line of people looks at it. */
     server: optional(SERVER_TABLE),
   },
@@ -151,6 +158,10 @@ function settingsOf(given: Infer<typeof OPS_CONF>) {
     logRunRetentionDays: given.log_run_retention_days,
     /** How many bytes of each worker's output a run logs. */
     runOutputLimit: given.run_output_limit,
+    /** How many snapshots are kept; 0 = all. */
+    snapshotKeep: given.snapshot_keep,
+    /** Whose public key seals the snapshots that ask for nothing else. */
+    snapshotRecipient: given.snapshot_recipient,
   };
 }
 
@@ -159,6 +170,13 @@ function keyName(): Shape<string> {
   return refined(fileName, (name, path, report) => {
     if (OWN_SECRETS.test(name)) report(path, `must be another name: ${name} belongs to the bucket itself`);
     return name;
+  });
+}
+
+function recipient(): Shape<string> {
+  return refined(line(), (text, path, report) => {
+    if (!isRecipient(text)) report(path, "expected a public key as `ops snapshot keygen` prints it");
+    return text;
   });
 }
 

@@ -1,8 +1,19 @@
-import { lstat, rename, rm } from "node:fs/promises";
+import { lstat, mkdtemp, readFile, rename, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import path from "node:path";
 import { fingerprintOf, KEY_TYPES, type PublicKey, parsePublicKey } from "../../codec/crypto/ssh-key.ts";
-import { Failure } from "../../core/errors.ts";
-import { createExclusive, flushFolder, makePrivateFolder, remove, requireFolder, unlessMissing } from "../../core/files.ts";
+import { Failure, throwIfCancelled } from "../../core/errors.ts";
+import {
+  createExclusive,
+  exists,
+  flushFolder,
+  makePrivateFolder,
+  realPlace,
+  remove,
+  requireFolder,
+  unlessMissing,
+} from "../../core/files.ts";
+import { faultPoint } from "../../core/self.ts";
 import type { CommandOutcome, Launcher } from "../../core/spawn.ts";
 import type { Layout } from "../base/layout.ts";
 import type { OpsConf } from "./settings.ts";
@@ -20,6 +31,7 @@ export interface SshKeyInfo {
 }
 
 const CHECK_LIMIT_MS = 10_000;
+const MAKE_LIMIT_MS = 30_000;
 
 /** Where the private key for the workers is: `ssh_key` of ops.conf names its file in `secrets/`. */
 export function sshKeyFile(layout: Layout, settings: OpsConf): string {
@@ -43,7 +55,8 @@ export async function describeSshKey(file: string, launcher: Launcher): Promise<
 /**
  * Puts a private key (OpenSSH or PEM, without a passphrase) in the place of the one before: written as 0600, checked
  * by ssh-keygen, then renamed, so that what was checked is what is stored. Throws `invalid_request` for a key that ssh
- * could not use, and then nothing has changed. Only for the holder of the bucket's lock.
+ * could not use, and then nothing has changed. A rotation whose key is not in use yet ends with that. Only for the holder of
+ * the bucket's lock.
  */
 export async function storeSshKey(file: string, privateKey: string, launcher: Launcher): Promise<void> {
   await makePrivateFolder(path.dirname(file));
@@ -53,6 +66,7 @@ export async function storeSshKey(file: string, privateKey: string, launcher: La
     // ssh wants lines that end with a newline, the last one too, which a copied key often lacks.
     await createExclusive(candidate, `${privateKey.replaceAll("\r\n", "\n").trim()}\n`);
     requireUsable(await derivePublicKey(candidate, launcher));
+    await remove(nextKeyOf(file));
     await rename(candidate, file);
     await flushFolder(path.dirname(file));
   } finally {
@@ -65,7 +79,70 @@ export async function removeSshKey(file: string): Promise<void> {
   await unlessMissing(requireFolder(path.dirname(file)));
   // Not recursive: whatever ops.conf names, only a file goes.
   await rm(file, { force: true });
-  await remove(candidateOf(file));
+  for (const other of [candidateOf(file), nextKeyOf(file), oldKeyOf(file)]) await remove(other);
+}
+
+/** A private key (ed25519), made in a folder of its own that is gone afterwards. Throws `failed`, `cancelled`. */
+export async function makeSshKey(launcher: Launcher, signal: AbortSignal): Promise<string> {
+  const folder = await mkdtemp(path.join(realPlace(tmpdir()), "ops-key-"));
+  try {
+    const file = path.join(folder, "key");
+    const argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", file] as const;
+    const { exitCode, stderr } = await launcher.run(argv, { timeoutMs: MAKE_LIMIT_MS, signal });
+    throwIfCancelled(signal);
+    if (exitCode === 0) return await readFile(file, "utf8");
+    throw new Failure("failed", `ssh-keygen could not make a key: ${stderr.trim() || `exit code ${exitCode}`}`);
+  } finally {
+    await remove(folder);
+  }
+}
+
+/** The files of a change of the key: which key comes, and which goes. */
+export interface SshKeyChange {
+  /** The new key is not in use yet. */
+  isNext: boolean;
+  newFile: string;
+  oldFile: string;
+}
+
+/** How far a change of the key in `file` is; undefined where none was begun. */
+export async function sshKeyChange(file: string): Promise<SshKeyChange | undefined> {
+  if (await exists(nextKeyOf(file))) return { isNext: true, newFile: nextKeyOf(file), oldFile: file };
+  return (await exists(oldKeyOf(file))) ? { isNext: false, newFile: file, oldFile: oldKeyOf(file) } : undefined;
+}
+
+/** Begins a change: the next key is there, and not in use. */
+export async function beginSshKeyChange(file: string, privateKey: string): Promise<SshKeyChange> {
+  await createExclusive(nextKeyOf(file), privateKey);
+  await flushFolder(path.dirname(file));
+  faultPoint("ssh key: made");
+  return { isNext: true, newFile: nextKeyOf(file), oldFile: file };
+}
+
+/** Puts the next key in use; the key before is kept beside it. A kill in between leaves the change as it was. */
+export async function switchSshKey(file: string): Promise<void> {
+  await createExclusive(oldKeyOf(file), await readFile(file));
+  await flushFolder(path.dirname(file));
+  faultPoint("ssh key: kept");
+  await rename(nextKeyOf(file), file);
+  await flushFolder(path.dirname(file));
+  faultPoint("ssh key: switched");
+}
+
+/** Ends a change: no worker needs the key before. */
+export async function dropOldSshKey(file: string): Promise<void> {
+  await remove(oldKeyOf(file));
+  await flushFolder(path.dirname(file));
+}
+
+/** While the key in `file` is changed, the next one, until it is in use. */
+function nextKeyOf(file: string): string {
+  return path.join(path.dirname(file), ".ssh_key.next");
+}
+
+/** While the key in `file` is changed, the one before, until no worker needs it. */
+export function oldKeyOf(file: string): string {
+  return path.join(path.dirname(file), ".ssh_key.old");
 }
 
 /** One name for what is being checked: what a crash left there goes with the next change. */

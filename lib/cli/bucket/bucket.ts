@@ -10,7 +10,7 @@ import { explain, Failure } from "../../core/errors.ts";
 import { APPEND, exists, openRegularSync, realPlace } from "../../core/files.ts";
 import { Launcher } from "../../core/spawn.ts";
 import { ActivityWriter } from "../../run/activity.ts";
-import type { OutcomeMessage, RunKind, RunParams } from "../../run/protocol.ts";
+import type { OutcomeMessage, RunKind, RunParams, RunSecrets } from "../../run/protocol.ts";
 import { type Actor, addAudit, askedBy, createRecord, isCancelled, saveRecord, settle } from "../../run/record.ts";
 import { finishRun, takeBucket } from "../../run/recovery.ts";
 import { requireNames } from "../../run/request.ts";
@@ -32,6 +32,8 @@ export interface RunOptions {
   view?: RunView | undefined;
   /** How long it waits at most where the bucket is busy; default: not at all. */
   waitMs?: number | undefined;
+  /** See {@link RunSecrets}. */
+  secrets?: RunSecrets | undefined;
   /** Why it goes past what holds it back. */
   breakGlass?: string | undefined;
 }
@@ -70,7 +72,7 @@ export async function initialisedBucket(dir: string): Promise<Layout> {
  * while another operation goes on, `unknown_name` for a name that is not in the catalog.
  */
 export async function runInBucket(kind: RunKind, params: RunParams, dir: string, options: RunOptions): Promise<number> {
-  const { view, waitMs, breakGlass } = options;
+  const { view, waitMs, secrets, breakGlass } = options;
   const layout = await initialisedBucket(dir);
   using stop = stopRequest();
   const id = uuidV7();
@@ -79,7 +81,7 @@ export async function runInBucket(kind: RunKind, params: RunParams, dir: string,
   const bucket_id = await bucketIdFor(layout, kind, params, breakGlass !== undefined);
   const start = { id, bucket_id, origin: "cli", kind, params, actor, requestId: null, breakGlass } as const;
   const record = await createRecord(layout, start);
-  const outcome = await performHere({ layout, record, params, lock, stop, view });
+  const outcome = await performHere({ layout, record, params, secrets, lock, stop, view });
   // An interrupt that came too late to stop anything is no cancel: the work is done.
   if (stop.signal.aborted && !outcome.ok) addAudit(record, "cancel", actor, null);
   const exitCode = outcome.ok ? EXIT.done : isCancelled(record) ? EXIT.cancelled : EXIT.failed;
@@ -114,12 +116,13 @@ interface RunHere {
   record: Awaited<ReturnType<typeof createRecord>>;
   /** As they were given, with secrets; the record has none. */
   params: RunParams;
+  secrets: RunSecrets | undefined;
   lock: BucketLock;
   stop: StopRequest;
   view: RunView | undefined;
 }
 
-async function performHere({ layout, record, params, lock, stop, view }: RunHere): Promise<OutcomeMessage> {
+async function performHere({ layout, record, params, secrets, lock, stop, view }: RunHere): Promise<OutcomeMessage> {
   const print = activityPrinter(view, record.kind, params);
   using live = process.stderr.isTTY && process.env.TERM !== "dumb" ? liveView(process.stderr) : undefined;
   const { perform } = await import("../../operation/index.ts");
@@ -134,7 +137,17 @@ async function performHere({ layout, record, params, lock, stop, view }: RunHere
   void stop.insisted.then(() => launcher.endAll(0));
   const { id: runId, bucket_id: bucketId, kind, revision, break_glass } = record;
   const outcome = await perform(
-    { runId, bucketDir: layout.root, bucketId, kind, params, revision, by: askedBy(record), breakGlass: break_glass },
+    {
+      runId,
+      bucketDir: layout.root,
+      bucketId,
+      kind,
+      params,
+      ...(secrets && { secrets }),
+      revision,
+      by: askedBy(record),
+      breakGlass: break_glass,
+    },
     {
       launcher,
       server: null,
@@ -165,7 +178,7 @@ async function bucketIdFor(layout: Layout, kind: RunKind, params: RunParams, isF
   const snapshot = String(params.snapshot);
   const isOwn = kind === "snapshot_restore" && path.dirname(snapshot) === layout.snapshots;
   if (isOwn && isDamaged(layout.database))
-    return (await (await import("../../bucket/snapshots/snapshots.ts")).readManifest(snapshot)).bucket_id;
+    return (await (await import("../../bucket/snapshots/envelope.ts")).readFace(snapshot)).head.bucket_id;
   using db = openForReading(layout.database);
   if (!isForced) requireThawed(builtSchedules(db).freeze, { kind, params }, Date.now());
   if (params.retry_of === undefined) requireNames(db, kind, params);

@@ -4,23 +4,21 @@ import { entriesOfLines, linesOfEntries, liveEntries, storeEntries } from "../..
 import { KvStore } from "../../bucket/kv/kv.ts";
 import { isSecretNamespace, loadKvKey } from "../../bucket/kv/kv-access.ts";
 import { uuidV7 } from "../../codec/uuid.ts";
-import { Failure, messageOf } from "../../core/errors.ts";
-import { readGuarded } from "../../core/files.ts";
+import { Failure } from "../../core/errors.ts";
 import { counted, decodeUtf8 } from "../../core/plain-text.ts";
 import { takeBucket } from "../../run/recovery.ts";
 import { openBucket } from "../../server/reading.ts";
 import { stdinBytes } from "../base/ask.ts";
 import { bucketDir, EXIT, flagList, type Parsed, wantsJson } from "../base/flags.ts";
 import { printJson, toStderr, written } from "../base/terminal.ts";
+import { passphraseOf } from "./snapshot-keys.ts";
 
 const IMPORT_BYTES = 256 * 1024 * 1024;
-const PASSPHRASE_LENGTH = 12;
-const NOT_ITS_OWNER = 0o077;
 
 /** `ops kv export`: the keys of jobs that no build writes, as JSON lines on stdout; secrets sealed, or in clear with `--reveal`. */
 export async function exportKvCommand(input: Parsed): Promise<number> {
   const layout = layoutOf(bucketDir(input));
-  const passphrase = await passphraseOf(input);
+  const passphrase = await passphraseOf(input, false);
   const isRevealed = input.switches.has("reveal");
   if (isRevealed && passphrase !== undefined) throw new Failure("usage", "give --passphrase-file or --reveal, not both");
   using db = await openBucket(layout);
@@ -39,7 +37,7 @@ export async function exportKvCommand(input: Parsed): Promise<number> {
 export async function importKvCommand(input: Parsed): Promise<number> {
   const layout = layoutOf(bucketDir(input));
   (await openBucket(layout)).close();
-  const passphrase = await passphraseOf(input);
+  const passphrase = await passphraseOf(input, false);
   const text = decodeUtf8(await stdinBytes(IMPORT_BYTES));
   if (text === undefined) throw new Failure("usage", "stdin is not UTF-8 text");
   const entries = await entriesOfLines(text, passphrase);
@@ -53,16 +51,4 @@ export async function importKvCommand(input: Parsed): Promise<number> {
 async function storeIn(layout: Layout, entries: Parameters<typeof storeEntries>[2]): Promise<void> {
   using db = openDatabase(layout.database);
   storeEntries(db, new KvStore(db, await loadKvKey(layout)), entries);
-}
-
-/** The passphrase in the file that `--passphrase-file` names, which only its owner may read. */
-async function passphraseOf({ values }: Parsed): Promise<string | undefined> {
-  const file = values.get("passphrase-file");
-  if (file === undefined) return undefined;
-  const text = await readGuarded(file, NOT_ITS_OWNER).catch((error: unknown) => {
-    throw new Failure("usage", `--passphrase-file: ${messageOf(error)}`);
-  });
-  const passphrase = text.replace(/\r?\n$/, "");
-  if (passphrase.length >= PASSPHRASE_LENGTH) return passphrase;
-  throw new Failure("usage", `--passphrase-file: the passphrase has fewer than ${PASSPHRASE_LENGTH} characters`);
 }

@@ -1,18 +1,37 @@
 import path from "node:path";
 import { type Layout, layoutOf } from "../../bucket/base/layout.ts";
+import { type Opening, ofSnapshot, readFace } from "../../bucket/snapshots/envelope.ts";
 import { restoreBucket, verifySnapshot } from "../../bucket/snapshots/restore.ts";
-import { findSnapshot, snapshotNames } from "../../bucket/snapshots/snapshots.ts";
+import { findSnapshot, snapshotNames, withoutSuffix } from "../../bucket/snapshots/snapshots.ts";
+import { requireTrusted, trustAt } from "../../bucket/snapshots/trust.ts";
 import { idNamed } from "../../codec/uuid.ts";
 import { exists, realPlace } from "../../core/files.ts";
 import { byteSize, counted } from "../../core/plain-text.ts";
 import { bucketDir, EXIT, type Parsed, wantsJson } from "../base/flags.ts";
 import { printJson, stopRequest, toStdout } from "../base/terminal.ts";
+import { openingSecrets } from "./snapshot-keys.ts";
 
 /** `ops snapshot verify`. Takes no lock: the live bucket is not read. */
 export async function verifySnapshotCommand(input: Parsed): Promise<number> {
   using stop = stopRequest();
   const file = await snapshotFile(bucketDir(input), input.operands[0] ?? "");
-  return showVerdict(path.basename(file, ".tar.gz"), await verifySnapshot(file, stop.signal), input);
+  const opening = await openingFor(bucketDir(input), file, input, stop.signal);
+  return showVerdict(withoutSuffix(path.basename(file)), await verifySnapshot(file, opening), input);
+}
+
+/** What the command line says about the signer of a snapshot. */
+export function trustIn({ values, switches }: Parsed): { signer?: string; unsigned?: boolean } {
+  const signer = values.get("signer");
+  return { ...(signer !== undefined && { signer }), ...(switches.has("unsigned") && { unsigned: true }) };
+}
+
+/** The trust is that of the bucket's folder; the key comes from the flags, or is asked for. */
+async function openingFor(dir: string, file: string, input: Parsed, signal: AbortSignal): Promise<Opening> {
+  const { signer, seal } = await readFace(file);
+  const trust = await trustAt(layoutOf(dir), trustIn(input));
+  // Before anybody types a passphrase.
+  await ofSnapshot(file, () => requireTrusted(signer, trust));
+  return { trust, secret: await openingSecrets(input, seal), signal };
 }
 
 /** Shows what was found in a snapshot that can be restored. */
@@ -31,7 +50,7 @@ export async function restoreCommand(input: Parsed): Promise<number> {
   using stop = stopRequest();
   const dir = bucketDir(input);
   const file = await snapshotFile(dir, input.operands[0] ?? "");
-  const { bucket_id, created_at } = await restoreBucket(dir, file, stop.signal);
+  const { bucket_id, created_at } = await restoreBucket(dir, file, await openingFor(dir, file, input, stop.signal));
   // A shell that stands in the folder is still in the one that was replaced.
   const hint = dir === realPlace(".") ? `; enter it again: cd ${dir}` : "";
   if (wantsJson(input)) printJson({ bucket_id, dir, created_at });
@@ -41,7 +60,7 @@ export async function restoreCommand(input: Parsed): Promise<number> {
 
 /** The name of the snapshot that a whole name, or its beginning or end, names, also with its suffix. */
 export async function snapshotNamed(layout: Layout, given: string): Promise<string> {
-  return idNamed(given.replace(/\.tar\.gz$/, ""), await snapshotNames(layout), "snapshot");
+  return idNamed(withoutSuffix(given), await snapshotNames(layout), "snapshot");
 }
 
 /** The file of a snapshot: text that names no snapshot of the bucket is the path of a file. */

@@ -5,6 +5,7 @@ import { runCommand } from "./run-command.ts";
 export const KEY_COMMANDS: readonly Command[] = [
   runCommand("kv_rekey", { name: "kv rekey", short: { dry_run: "n" } }),
   runCommand("ca_rotate", { name: "ca rotate", short: { dry_run: "n" } }),
+  runCommand("ssh_key_rotate", { name: "ssh-key rotate", short: { concurrency: "c", dry_run: "n" } }),
   {
     name: "ca import",
     summary: "Make an existing certificate authority, with its key, that of the bucket",

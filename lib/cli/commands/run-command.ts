@@ -1,6 +1,7 @@
+import type { Seal } from "../../codec/crypto/seal-key.ts";
 import { Failure, type Problem } from "../../core/errors.ts";
 import type { Schema } from "../../core/shape.ts";
-import { isRepeatable, parametersOf, RUNS, type RunKind, type RunParams } from "../../run/protocol.ts";
+import { isRepeatable, parametersOf, RUNS, type RunKind, type RunParams, type RunSecrets } from "../../run/protocol.ts";
 import {
   AS_JSON,
   BUCKET_DIR,
@@ -23,6 +24,8 @@ import type { RemoteBucket } from "../remote/remote-bucket.ts";
 export interface Names {
   runNamed(given: string): Promise<string>;
   snapshotNamed(given: string): Promise<string>;
+  /** How a snapshot, as `snapshotNamed` names it, is opened; null for one in clear. */
+  sealOf(snapshot: string): Promise<Seal | null>;
   /** The hooks of all jobs; one on several events comes several times. */
   hooks(): Promise<readonly Record<string, unknown>[]>;
 }
@@ -41,6 +44,8 @@ interface RunCommand {
   flags?: Flag[];
   /** Makes the parameters whole: names in full, and values that no flag gives. */
   complete?(params: RunParams, input: Parsed, names: Names): Promise<void>;
+  /** What the run gets besides its parameters, and nothing keeps. */
+  secrets?(input: Parsed, params: RunParams, names: Names): Promise<RunSecrets>;
   /** Shows the result in place of Activity, unless `--json` is given. */
   view?(input: Parsed): Promise<RunView["show"] | undefined>;
   /** Shows the result on a terminal after Activity. */
@@ -150,18 +155,18 @@ async function runHere(kind: RunKind, command: RunCommand, input: Parsed): Promi
   if (input.switches.has(DETACH_FLAG.name))
     throw new Failure("usage", "--detach goes with --server: a run here ends with its command");
   const dir = bucketDir(input);
-  const { params, retryOf } = await requestOf(kind, command, input, await namesOf(dir));
+  const { params, secrets, retryOf } = await requestOf(kind, command, input, await namesOf(dir));
   const { runInBucket } = await import("../bucket/bucket.ts");
   const whole = retryOf === undefined ? params : await repeatedHere(kind, dir, retryOf);
-  return await runInBucket(kind, whole, dir, await optionsOf(input, command));
+  return await runInBucket(kind, whole, dir, { ...(await optionsOf(input, command)), secrets });
 }
 
 async function runThere(kind: RunKind, command: RunCommand, input: Parsed, bucket: RemoteBucket): Promise<number> {
   const { runOnServer } = await import("../remote/run.ts");
-  const { params, retryOf } = await requestOf(kind, command, input, bucket);
+  const { params, secrets, retryOf } = await requestOf(kind, command, input, bucket);
   const asked = retryOf === undefined ? params : { retry_of: retryOf };
   const isDetached = input.switches.has(DETACH_FLAG.name);
-  return await runOnServer(bucket, kind, asked, { ...(await optionsOf(input, command)), isDetached });
+  return await runOnServer(bucket, kind, asked, { ...(await optionsOf(input, command)), isDetached, secrets });
 }
 
 /** How a run is carried out, here or on a server. */
@@ -172,10 +177,10 @@ async function optionsOf(input: Parsed, command: RunCommand) {
 /** What a command line asks for: the checked parameters of a run, or the id of the run that is repeated. */
 async function requestOf(
   kind: RunKind,
-  { name, operands = [], complete }: RunCommand,
+  { name, operands = [], complete, secrets }: RunCommand,
   input: Parsed,
   names: Names,
-): Promise<{ params: RunParams; retryOf: string | undefined }> {
+): Promise<{ params: RunParams; secrets?: RunSecrets; retryOf: string | undefined }> {
   const { properties } = RUNS[kind].parameters.schema as { properties: Record<string, Schema> };
   const params: RunParams = {};
   const placed = new Set(operands.map((operand) => operand.name));
@@ -191,7 +196,8 @@ async function requestOf(
   if (given === undefined) {
     await complete?.(params, input, names);
     const nameOf = (parameter: string) => (placed.has(parameter) ? parameter : `--${dashed(parameter)}`);
-    return { params: checkedParameters(kind, params, nameOf, `ops ${name} --help`), retryOf: undefined };
+    const checked = checkedParameters(kind, params, nameOf, `ops ${name} --help`);
+    return { params: checked, secrets: (await secrets?.(input, checked, names)) ?? {}, retryOf: undefined };
   }
   if (Object.keys(params).length > 0)
     throw new Failure("usage", "--retry goes alone: all other parameters are those of the run that it names");
@@ -210,6 +216,7 @@ async function namesOf(dir: string): Promise<Names> {
   return {
     runNamed: async (given) => (await import("../../run/record.ts")).runNamed(await initialisedBucket(dir), given),
     snapshotNamed: async (given) => (await import("../bucket/upkeep.ts")).snapshotFile(dir, given),
+    sealOf: async (file) => (await (await import("../../bucket/snapshots/envelope.ts")).readFace(file)).seal,
     hooks: async () => (await (await (await import("../state/access.ts")).accessHere(dir)).view("hooks", {})).items,
   };
 }

@@ -1,6 +1,7 @@
-import { AS_JSON, BUCKET_DIR, bucketDir, type Command, EXIT, type Flag, type Operand } from "../base/flags.ts";
+import { type RunParams, type RunSecrets, SNAPSHOT_TRUST } from "../../run/protocol.ts";
+import { AS_JSON, BUCKET_DIR, bucketDir, type Command, EXIT, type Flag, type Operand, type Parsed } from "../base/flags.ts";
 import { inBucket } from "./in-bucket.ts";
-import { runCommand } from "./run-command.ts";
+import { type Names, runCommand } from "./run-command.ts";
 
 const OF_SERVER: Flag[] = [
   {
@@ -17,6 +18,29 @@ const OF_SERVER: Flag[] = [
 ];
 const SNAPSHOT: Operand = { name: "snapshot", help: "Its name as `ops snapshot list` shows it, or the path of its file" };
 
+const PASSPHRASE_FILE: Flag = {
+  name: "passphrase-file",
+  value: "FILE",
+  help: "File of the passphrase that the snapshot is sealed for; - is stdin (default: typed unseen)",
+};
+const SEAL_PASSPHRASE_FILE: Flag = {
+  ...PASSPHRASE_FILE,
+  help: "Seal it for the passphrase in this file, which only its owner may read; - is stdin",
+};
+/** How a sealed snapshot is opened. */
+const OPENING_FLAGS: Flag[] = [
+  PASSPHRASE_FILE,
+  {
+    name: "identity-file",
+    value: "FILE",
+    help: "File of the private key that the snapshot is sealed for (`ops snapshot keygen`)",
+  },
+];
+const TRUST_FLAGS: Flag[] = [
+  { name: "signer", value: "FINGERPRINT", help: SNAPSHOT_TRUST.signer.schema.description as string },
+  { name: "unsigned", help: SNAPSHOT_TRUST.unsigned.schema.description as string },
+];
+
 const RESTORE_RUN = runCommand("snapshot_restore", {
   name: "snapshot restore",
   summary: "Restore a snapshot: into an empty folder all of it, else all but the source",
@@ -24,7 +48,14 @@ const RESTORE_RUN = runCommand("snapshot_restore", {
   async complete(params, _, names) {
     params.snapshot = await names.snapshotNamed(String(params.snapshot));
   },
+  flags: OPENING_FLAGS,
+  secrets: openingOf,
 });
+
+async function openingOf(input: Parsed, { snapshot }: RunParams, names: Names): Promise<RunSecrets> {
+  const { openingSecrets } = await import("../bucket/snapshot-keys.ts");
+  return await openingSecrets(input, await names.sealOf(String(snapshot)));
+}
 
 /** In a bucket the restore is a run; in an empty folder it makes a bucket. */
 const RESTORE: Command = {
@@ -84,7 +115,18 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
   },
   runCommand("drift", { name: "drift" }),
   runCommand("gc", { name: "gc" }),
-  runCommand("snapshot_create", { name: "snapshot create" }),
+  runCommand("snapshot_create", {
+    name: "snapshot create",
+    flags: [{ name: "passphrase", help: "Seal it for a passphrase, which is typed unseen" }, SEAL_PASSPHRASE_FILE],
+    secrets: async (input) => (await import("../bucket/snapshot-keys.ts")).sealingSecrets(input),
+  }),
+  {
+    name: "snapshot keygen",
+    summary: "Make a key pair that snapshots are sealed for: the private key goes into a file, the public one is printed",
+    operands: [{ name: "file", help: "File of the private key, made with mode 0600; keep it off the server" }],
+    flags: [AS_JSON],
+    run: async (input) => (await import("../bucket/snapshot-keys.ts")).keygenCommand(input),
+  },
   inBucket({
     name: "snapshot list",
     summary: "Show the snapshots of the bucket, newest first",
@@ -95,7 +137,7 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
     name: "snapshot verify",
     summary: "Restore a snapshot into a temporary bucket and compare; the bucket itself is not touched",
     operands: [SNAPSHOT],
-    flags: [BUCKET_DIR, AS_JSON],
+    flags: [BUCKET_DIR, ...TRUST_FLAGS, ...OPENING_FLAGS, AS_JSON],
     run: async (input) => (await import("../bucket/upkeep.ts")).verifySnapshotCommand(input),
     remote: async (input, target) => (await import("../remote/upkeep.ts")).remoteVerifySnapshot(input, target),
   },

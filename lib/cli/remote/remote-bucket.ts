@@ -1,3 +1,4 @@
+import { SEAL, type Seal } from "../../codec/crypto/seal-key.ts";
 import { idNamed, isUuid, LEAST_LETTERS } from "../../codec/uuid.ts";
 import { sleep } from "../../core/async.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
@@ -58,10 +59,16 @@ export class RemoteBucket {
     return idNamed(given, ids, "run");
   }
 
+  /** How a snapshot is opened; null for one in clear. */
+  async sealOf(name: string): Promise<Seal | null> {
+    const found = (await this.all("/snapshots")).find((one) => one.name === name);
+    return expectAnswer(nullable(SEAL), found?.seal ?? null);
+  }
+
   /** The name of the snapshot that a name, or a beginning or an end of one, means, also with its suffix. */
   async snapshotNamed(given: string): Promise<string> {
     const names = (await this.all("/snapshots")).map(({ name }) => String(name));
-    return idNamed(given.replace(/\.tar\.gz$/, ""), names, "snapshot");
+    return idNamed(given.replace(/\.tar\.gz(\.sealed)?$/, ""), names, "snapshot");
   }
 
   /** The hooks of all jobs, a row for each event. */

@@ -1,5 +1,5 @@
 import { Failure } from "../../core/errors.ts";
-import type { RunKind, RunParams } from "../../run/protocol.ts";
+import type { RunKind, RunParams, RunSecrets } from "../../run/protocol.ts";
 import { START_PATHS } from "../../server/routes/start-paths.ts";
 import { EXIT } from "../base/flags.ts";
 import { brokenGlass } from "../base/start-flags.ts";
@@ -28,7 +28,7 @@ export async function runOnServer(
   bucket: RemoteBucket,
   kind: RunKind,
   params: RunParams,
-  { view, waitMs, breakGlass, isDetached = false, onStarted, request }: RemoteRunOptions,
+  { view, waitMs, secrets = {}, breakGlass, isDetached = false, onStarted, request }: RemoteRunOptions,
 ): Promise<number> {
   using stop = stopRequest(() => process.exit(EXIT.cancelled));
   const tell = (text: string) => toStderr(`${text}\n`);
@@ -41,7 +41,7 @@ export async function runOnServer(
     output: (text) => above(() => print(text)),
     progress: live && ((progress) => live.update(progress)),
   };
-  const asked = request ?? (await startRequest(bucket, kind, params));
+  const asked = request ?? (await startRequest(bucket, kind, params, secrets));
   const id = await startOnServer(bucket, { ...asked, waitMs, breakGlass }, follower);
   onStarted?.(id);
   if (isDetached && !stop.signal.aborted) {
@@ -59,15 +59,15 @@ export async function runOnServer(
 }
 
 /** The request that starts a run with these parameters. Jobs and snapshots stand in its path. */
-async function startRequest(bucket: RemoteBucket, kind: RunKind, params: RunParams): Promise<StartRequest> {
+async function startRequest(bucket: RemoteBucket, kind: RunKind, params: RunParams, secrets: RunSecrets): Promise<StartRequest> {
   const { jobs, snapshot, with_source: withSource, ...json } = params;
   const path = START_PATHS[kind];
   if (path.includes("{name}")) {
     if (withSource === true)
       throw new Failure("usage", "--with-source: on a server the source comes with `ops push` and `ops push rollback` only");
-    return { path: path.replace("{name}", encodeURIComponent(String(snapshot))), json: {} };
+    return { path: path.replace("{name}", encodeURIComponent(String(snapshot))), json: { ...json, ...secrets } };
   }
-  if (!path.includes("{job}")) return { path, json: params };
+  if (!path.includes("{job}")) return { path, json: { ...params, ...secrets } };
   const named = Array.isArray(jobs) ? jobs : await jobsOf(bucket, String(params.retry_of));
   return { path: path.replace("{job}", named.map(encodeURIComponent).join(",")), json };
 }

@@ -4,7 +4,8 @@ import { integer, nullable, object, oneOf, parsedJson, string } from "../../core
 import { FINDING_GRADES } from "../../operation/tend/doctor-bucket.ts";
 import type { Parsed, Target } from "../base/flags.ts";
 import { showFindings } from "../bucket/doctor.ts";
-import { showVerdict } from "../bucket/upkeep.ts";
+import { openingSecrets } from "../bucket/snapshot-keys.ts";
+import { showVerdict, trustIn } from "../bucket/upkeep.ts";
 import { expectAnswer, openRemoteBucket } from "./remote-bucket.ts";
 
 const FINDING = object({
@@ -36,7 +37,9 @@ export async function remoteVerifySnapshot(input: Parsed, target: Target): Promi
   const bucket = await openRemoteBucket(target);
   const name = await bucket.snapshotNamed(input.operands[0] ?? "");
   const path = bucket.path("/snapshots", name, "verify");
-  const found = await bucket.client.call("POST", path, { json: {}, silenceMs: LONG_SILENCE_MS });
+  const secrets = await openingSecrets(input, await bucket.sealOf(name));
+  const json = { ...trustIn(input), ...secrets };
+  const found = await bucket.client.call("POST", path, { json, silenceMs: LONG_SILENCE_MS });
   if (typeof found.error === "string") throw new Failure("failed", found.error);
   return showVerdict(name, expectAnswer(VERDICT, found), input);
 }

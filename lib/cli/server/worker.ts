@@ -2,6 +2,8 @@ import { once } from "node:events";
 import { writeSync } from "node:fs";
 import { layoutOf, runLayout } from "../../bucket/base/layout.ts";
 import type { JobSecret } from "../../bucket/catalog/job-secret.ts";
+import type { SnapshotSecret } from "../../bucket/snapshots/envelope.ts";
+import type { AskedTrust } from "../../bucket/snapshots/trust.ts";
 import { sleep } from "../../core/async.ts";
 import { explain, Failure, hasErrno } from "../../core/errors.ts";
 import { writeAtomic } from "../../core/files.ts";
@@ -104,9 +106,11 @@ const TASKS: Record<Task["name"], (task: Task, means: TaskMeans) => Promise<unkn
     const { changeJobSecret } = await import("../../bucket/catalog/job-secret.ts");
     await changeJobSecret(layoutOf(bucketDir), input as JobSecret);
   },
-  async verify_snapshot({ input }, { signal }) {
+  async verify_snapshot({ bucketDir, input }, { signal }) {
     const { verifySnapshot } = await import("../../bucket/snapshots/restore.ts");
-    return await verifySnapshot(String(input), signal);
+    const { trustAt } = await import("../../bucket/snapshots/trust.ts");
+    const { file, signer, unsigned, ...secret } = input as { file: string } & AskedTrust & SnapshotSecret;
+    return await verifySnapshot(file, { trust: await trustAt(layoutOf(bucketDir), { signer, unsigned }), secret, signal });
   },
   async run_logs({ bucketDir, input }) {
     const { runLogLines, writeLines } = await import("./run-logs.ts");

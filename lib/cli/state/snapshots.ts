@@ -9,8 +9,10 @@ export async function listSnapshots(bucket: BucketAccess, input: Parsed): Promis
   if (wantsJson(input)) printJson(items);
   else if (items.length === 0) toStdout("there are no snapshots; make one with `ops snapshot create`\n");
   else {
-    const rows = items.map(({ name, created_at, size_bytes, note }) => [name, created_at, size_bytes, note]);
-    printTable(["name", "created_at", "size_bytes", "note"], rows);
+    const rows = items.map(({ name, created_at, size_bytes, seal, signer, own, note }) => {
+      return [name, created_at, size_bytes, seal?.for ?? "no", own ? "here" : (signer ?? "no"), note];
+    });
+    printTable(["name", "created_at", "size_bytes", "sealed", "signed", "note"], rows);
   }
   for (const { error } of damaged) toStderr(`ops: ${error}\n`);
   return damaged.length === 0 ? EXIT.done : EXIT.failed;

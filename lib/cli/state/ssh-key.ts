@@ -1,9 +1,6 @@
-import { mkdtemp, readFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import path from "node:path";
-import type { SshKeyInfo } from "../../bucket/workspace/ssh-key.ts";
+import { makeSshKey, type SshKeyInfo } from "../../bucket/workspace/ssh-key.ts";
 import { Failure } from "../../core/errors.ts";
-import { readBounded, realPlace, remove } from "../../core/files.ts";
+import { readBounded, realPlace } from "../../core/files.ts";
 import { Launcher } from "../../core/spawn.ts";
 import { secretTyped, stdinBytes } from "../base/ask.ts";
 import { EXIT, type Parsed, wantsJson } from "../base/flags.ts";
@@ -11,7 +8,6 @@ import { factLines, printJson, stopRequest, toStderr, toStdout } from "../base/t
 import type { BucketAccess } from "./access.ts";
 
 const KEY_BYTES = 16 * 1024;
-const MAKE_MS = 30_000;
 
 /** `ops ssh-key show`. Throws `not_found` where there is none. */
 export async function showSshKey(bucket: BucketAccess, input: Parsed): Promise<number> {
@@ -58,23 +54,8 @@ export async function createSshKey(bucket: BucketAccess, input: Parsed): Promise
   if (!input.switches.has("force") && (await bucket.sshKey()).present)
     throw new Failure("usage", "the bucket has an ssh key already, which its workers may know: replace it with --force");
   using stop = stopRequest();
-  return stored(await bucket.storeSshKey(await newKey(stop.signal)), input);
-}
-
-/** A private key, made in a folder of its own that is gone afterwards. */
-async function newKey(signal: AbortSignal): Promise<string> {
-  const folder = await mkdtemp(path.join(realPlace(tmpdir()), "ops-key-"));
-  try {
-    const { PATH = "", HOME = "" } = process.env;
-    const file = path.join(folder, "key");
-    const argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", file] as const;
-    const { exitCode, stderr } = await new Launcher({ PATH, HOME, LC_ALL: "C" }).run(argv, { timeoutMs: MAKE_MS, signal });
-    if (exitCode !== 0)
-      throw new Failure("failed", `ssh-keygen could not make a key: ${stderr.trim() || `exit code ${exitCode}`}`);
-    return await readFile(file, "utf8");
-  } finally {
-    await remove(folder);
-  }
+  const { PATH = "", HOME = "" } = process.env;
+  return stored(await bucket.storeSshKey(await makeSshKey(new Launcher({ PATH, HOME, LC_ALL: "C" }), stop.signal)), input);
 }
 
 function stored(key: SshKeyInfo, input: Parsed): number {

@@ -5,7 +5,7 @@ import type { KvStore } from "../../bucket/kv/kv.ts";
 import type { ProcessIdentity } from "../../core/process.ts";
 import type { Launcher } from "../../core/spawn.ts";
 import { NO_DEPLOY, type Progress, type WaitReason } from "../../run/progress.ts";
-import type { RunKind } from "../../run/protocol.ts";
+import type { RunKind, RunSecrets } from "../../run/protocol.ts";
 
 /** The run that an operation is carried out for. */
 interface RunIdentity {
@@ -23,6 +23,8 @@ export interface OperationContext {
   signal: AbortSignal;
   launcher: Launcher;
   run: RunIdentity;
+  /** What the run was given and nothing keeps, such as the passphrase of a snapshot. */
+  secrets?: RunSecrets | undefined;
   /** The server that has started the run; null on the command line. */
   server: ProcessIdentity | null;
   /** The run's progress: how far the run is and what it waits for. */

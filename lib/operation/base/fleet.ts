@@ -1,7 +1,9 @@
+import type { Layout } from "../../bucket/base/layout.ts";
 import type { CatalogWorker } from "../../bucket/base/model.ts";
-import { loadOpsConf } from "../../bucket/workspace/settings.ts";
-import { sshKeyFile } from "../../bucket/workspace/ssh-key.ts";
+import { loadOpsConf, type OpsConf } from "../../bucket/workspace/settings.ts";
+import { oldKeyOf, sshKeyFile } from "../../bucket/workspace/ssh-key.ts";
 import { Failure } from "../../core/errors.ts";
+import { exists } from "../../core/files.ts";
 import { counted } from "../../core/plain-text.ts";
 import type { Redactor } from "../../core/redact.ts";
 import { localTransport } from "../../transport/base/local.ts";
@@ -12,6 +14,7 @@ import {
   type Transport,
   WorkerFailure,
 } from "../../transport/base/transport.ts";
+import type { SshSettings } from "../../transport/ssh/openssh.ts";
 import { SshConnections } from "../../transport/ssh/ssh.ts";
 import type { OperationContext } from "./context.ts";
 
@@ -178,26 +181,10 @@ export class Fleet {
     const { layout, launcher, server } = this.#context;
     const { settings } = await loadOpsConf(layout);
     const workers = this.workers.filter(({ connection }) => connection === "ssh");
-    return await SshConnections.open(
-      {
-        user: settings.sshUser,
-        port: settings.sshPort,
-        keyFile: sshKeyFile(layout, settings),
-        knownHostsFile: layout.knownHosts,
-        options: settings.sshOptions,
-        concurrency: settings.sshConcurrency,
-        useSudo: settings.useSudo,
-        reattachSeconds: settings.sshReattachSeconds,
-        spoolBytes: settings.runOutputLimit,
-        isServed: Boolean(server),
-      },
-      workers,
-      launcher,
-      {
-        keeping: server === undefined ? undefined : { seconds: settings.sshKeepSeconds, server },
-        listener: this.#leftListener(),
-      },
-    );
+    return await SshConnections.open(await sshSettingsOf(layout, settings, Boolean(server)), workers, launcher, {
+      keeping: server === undefined ? undefined : { seconds: settings.sshKeepSeconds, server },
+      listener: this.#leftListener(),
+    });
   }
 
   #leftListener(): LeftListener | undefined {
@@ -232,6 +219,25 @@ export class Fleet {
     const worst = Math.max(RECEIPTS.indexOf(before), RECEIPTS.indexOf(receipt));
     this.#receipts.set(host, RECEIPTS[worst] as Receipt);
   }
+}
+
+/** How a bucket's workers are reached over ssh. The key before is offered too, until a rotation has come to its end. */
+export async function sshSettingsOf(layout: Layout, settings: OpsConf, isServed: boolean): Promise<SshSettings> {
+  const keyFile = sshKeyFile(layout, settings);
+  const oldKeyFile = oldKeyOf(keyFile);
+  return {
+    user: settings.sshUser,
+    port: settings.sshPort,
+    keyFile,
+    ...((await exists(oldKeyFile)) && { oldKeyFile }),
+    knownHostsFile: layout.knownHosts,
+    options: settings.sshOptions,
+    concurrency: settings.sshConcurrency,
+    useSudo: settings.useSudo,
+    reattachSeconds: settings.sshReattachSeconds,
+    spoolBytes: settings.runOutputLimit,
+    isServed,
+  };
 }
 
 function kept<T>(known: Map<string, Promise<T>>, key: string, make: () => Promise<T>): Promise<T> {

@@ -13,7 +13,7 @@ import { loadKvKey, sealedValues } from "../../bucket/kv/kv-access.ts";
 import { isRekeying } from "../../bucket/kv/kv-rekey.ts";
 import { listRevisions } from "../../bucket/source/revisions.ts";
 import { type OpsConf, readOpsConf } from "../../bucket/workspace/settings.ts";
-import { describeSshKey, sshKeyFile } from "../../bucket/workspace/ssh-key.ts";
+import { describeSshKey, sshKeyChange, sshKeyFile } from "../../bucket/workspace/ssh-key.ts";
 import { explain, Failure } from "../../core/errors.ts";
 import { exists, namesIn } from "../../core/files.ts";
 import type { Launcher } from "../../core/spawn.ts";
@@ -172,6 +172,8 @@ async function judgeSshKey(file: string, launcher: Launcher): Promise<Judgement>
   const { present, type, fingerprint } = await describeSshKey(file, launcher);
   const advice = `put the private key for the workers into ${file} (0600, without a passphrase)`;
   if (!present) return problem(`${file} is missing`, advice);
+  if (type !== null && (await sshKeyChange(file)))
+    return warning(`${type} ${fingerprint}; its rotation has not ended`, "go on with `ops ssh-key rotate`");
   return type === null ? problem(`${file} is no key that ssh can use`, advice) : ok(`${type} ${fingerprint}`);
 }
 

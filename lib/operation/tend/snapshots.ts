@@ -2,22 +2,38 @@ import { link } from "node:fs/promises";
 import path from "node:path";
 import type { Database } from "../../bucket/base/database.ts";
 import { commitRestore, type PreparedRestore, prepareRestore } from "../../bucket/snapshots/restore.ts";
-import { createSnapshot, findSnapshot } from "../../bucket/snapshots/snapshots.ts";
+import { createSnapshot, findSnapshot, keepSnapshots, type SnapshotWish } from "../../bucket/snapshots/snapshots.ts";
+import { trustAt } from "../../bucket/snapshots/trust.ts";
 import { listRevisions } from "../../bucket/source/revisions.ts";
 import { discardLeftovers } from "../../bucket/source/swap.ts";
-import { throwIfCancelled } from "../../core/errors.ts";
+import { loadOpsConf } from "../../bucket/workspace/settings.ts";
+import { Failure, throwIfCancelled } from "../../core/errors.ts";
 import { exists, remove } from "../../core/files.ts";
 import { counted } from "../../core/plain-text.ts";
 import { parametersOf } from "../../run/protocol.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
 
-/** Makes a snapshot of the bucket; answers it as lists show it. */
-export const takeSnapshot: Operation = async ({ layout, db, log, signal }, params) => {
-  const { note = "" } = parametersOf("snapshot_create", params);
-  const snapshot = await createSnapshot(layout, db, note, signal);
-  log.info(`snapshot ${snapshot.name}: ${snapshot.size_bytes} bytes`);
-  return snapshot;
+/**
+ * Makes a snapshot of the bucket and removes those that are more than `snapshot_keep`; answers it as lists show it, and what
+ * was removed.
+ */
+export const takeSnapshot: Operation = async ({ layout, db, log, secrets, signal }, params) => {
+  const { note = "", recipient } = parametersOf("snapshot_create", params);
+  const { settings } = await loadOpsConf(layout);
+  const passphrase = secrets?.passphrase;
+  if (recipient !== undefined && passphrase !== undefined)
+    throw new Failure("invalid_request", "Cannot seal a snapshot for a recipient and for a passphrase: give one of them");
+  const sealFor = passphrase !== undefined ? { passphrase } : sealedFor(recipient ?? settings.snapshotRecipient);
+  const snapshot = await createSnapshot(layout, db, { note, sealFor }, signal);
+  log.info(`snapshot ${snapshot.name}: ${snapshot.size_bytes} bytes, ${sealFor ? "sealed" : "in clear"}`);
+  const removed = await keepSnapshots(layout, settings.snapshotKeep);
+  for (const name of removed) log.info(`removed the old snapshot ${name} (snapshot_keep)`);
+  return { ...snapshot, removed };
 };
+
+function sealedFor(recipient: string | undefined): SnapshotWish["sealFor"] {
+  return recipient === undefined ? undefined : { recipient };
+}
 
 /** The context of a restore; `db` is undefined where the database is damaged. */
 type RestoreContext = Omit<OperationContext, "db" | "kv"> & { db: Database | undefined };
@@ -42,10 +58,14 @@ interface RestoreResult {
  * comes too late. A damaged database cannot go into a snapshot: its file is kept beside the new one.
  */
 export const restoreSnapshot = async (context: RestoreContext, params: Record<string, unknown>) => {
-  const { layout, log, run, signal } = context;
-  const { snapshot, with_source } = parametersOf("snapshot_restore", params);
+  const { layout, log, run, secrets = {}, signal } = context;
+  const { snapshot, with_source, ...asked } = parametersOf("snapshot_restore", params);
   const file = path.isAbsolute(snapshot) ? snapshot : await findSnapshot(layout, snapshot);
-  const prepared = await prepareRestore(layout, run.bucketId, file, signal);
+  const prepared = await prepareRestore(layout, run.bucketId, file, {
+    trust: await trustAt(layout, asked),
+    secret: secrets,
+    signal,
+  });
   log.info(`${path.basename(file)} is whole: ${counted(prepared.manifest.files.length, "file")}`);
   const saved_as = await replaceBy(context, prepared, path.basename(file), with_source);
   const { created_at, source_revision } = prepared.manifest;
@@ -86,7 +106,9 @@ async function replaceBy(
 
 async function savePresent({ layout, db, log, signal }: RestoreContext, note: string): Promise<string | null> {
   if (db) {
-    const saved = await createSnapshot(layout, db, note, signal);
+    // The keys that it holds lie beside it in clear: where snapshots are sealed for nobody by themselves, this one is not.
+    const sealFor = sealedFor((await loadOpsConf(layout)).settings.snapshotRecipient);
+    const saved = await createSnapshot(layout, db, { note, sealFor }, signal);
     log.info(`the present is saved as snapshot ${saved.name}`);
     return saved.name;
   }

@@ -14,7 +14,7 @@ const TOTP_SESSION_MS = 30 * 60_000;
 
 /** Who may call: tokens, sessions, TOTP and the guard. The key that signs the cookies lives as long as the server. */
 export async function signInOf(
-  { root, token, tls, totp }: ServerConfig,
+  { root, token, tls, totp, earlier }: ServerConfig,
   { cookie, log, now }: { cookie: SessionCookie; log: Log; now: () => number },
 ) {
   const file = accessFile(root);
@@ -26,5 +26,6 @@ export async function signInOf(
   const sessions = new Sessions(browser, key, now);
   const totpSessions = new Sessions(verified, key, now);
   const second = new SecondFactor(totpSessions, totp && new TotpCodes(totp.secret, now), now);
-  return { access, sessions, totpSessions, guard: new Guard({ token, access, sessions, totp: second, now }) };
+  const guard = new Guard({ token, access: earlier ? undefined : access, sessions, totp: second, now });
+  return { access, sessions, totpSessions, guard };
 }

@@ -3,7 +3,17 @@ import { requireKnown } from "../../bucket/base/problems.ts";
 import { Failure, type FailureCode, messageOf } from "../../core/errors.ts";
 import { boolean, object, optional, type Shape } from "../../core/shape.ts";
 import { APPROVED_KINDS } from "../../run/approval/proposal.ts";
-import { type ControlKind, isRepeatable, JOB_CONTROL, RUNS, type RunKind } from "../../run/protocol.ts";
+import {
+  type ControlKind,
+  isRepeatable,
+  JOB_CONTROL,
+  RUNS,
+  type RunKind,
+  type RunParams,
+  SNAPSHOT_WISH,
+  secretFields,
+  secretsApart,
+} from "../../run/protocol.ts";
 import { canName, repeated, startShape } from "../../run/request.ts";
 import { bucketRoute, type ServerRoute } from "../context.ts";
 import { START_HEADERS, startRun } from "../start.ts";
@@ -43,6 +53,8 @@ export const STARTS = {
 /** Options of a route that starts a run, beside the parameters of the kind. */
 interface StartOptions {
   description?: string;
+  /** Where the request has more than the parameters of the kind. */
+  body?: Shape<RunParams>;
   failures?: readonly FailureCode[];
 }
 
@@ -50,21 +62,22 @@ interface StartOptions {
  * A route that starts a run of a kind. The body of the request are the parameters of the kind (`run/protocol.ts`); names
  * that are not in the catalog are refused.
  */
-function start(kind: RunKind, { description, failures = [] }: StartOptions = {}): ServerRoute {
+function start(kind: RunKind, { description, body: shape, failures = [] }: StartOptions = {}): ServerRoute {
   return bucketRoute({
     method: "POST",
     role: START_ROLES[kind],
     path: START_PATHS[kind],
     summary: RUNS[kind].summary,
     ...(description !== undefined && { description }),
-    body: startShape(kind),
+    body: shape ?? startShape(kind),
     ...STARTS,
     failures: [...new Set([...startFailures(kind), ...failures])],
     async handle(call, context) {
       const { bucket, body } = call;
       return startRun(call, kind, context, async () => {
         if (body.retry_of !== undefined) return await repeated(bucket.layout, kind, String(body.retry_of));
-        await context.beside.ask("startable", bucket.layout, { kind, params: body });
+        const { params } = secretsApart(kind, body);
+        await context.beside.ask("startable", bucket.layout, { kind, params });
         return body;
       });
     },
@@ -104,7 +117,16 @@ export const OPERATION_ROUTES = [
       "Removes the job's whole folder, data included, from the worker of each removed allocation that a deploy has stopped. A " +
       "worker that gives no answer is reported and skipped; the next gc tries it again.",
   }),
-  start("snapshot_create"),
+  start("snapshot_create", {
+    description:
+      "Signed with the server's key. With `recipient` or `passphrase` it is sealed; with neither for `snapshot_recipient` of " +
+      "ops.conf, or not at all. Then the oldest go that are more than `snapshot_keep`. The passphrase goes to the process " +
+      "of the run and is stored nowhere.",
+    body: object(
+      { ...SNAPSHOT_WISH, ...secretFields("snapshot_create") },
+      { exclusive: [["recipient", "passphrase"]] },
+    ) as Shape<RunParams>,
+  }),
   start("kv_rekey", {
     description:
       "Until the run has ended, the new key and the one before open. A run that was cut off loses nothing: the next one goes " +
@@ -114,6 +136,11 @@ export const OPERATION_ROUTES = [
     description:
       "Each run takes one step: `begin`, `issue`, `drop`. The run fails, and changes nothing, while running allocations are not " +
       "deployed with what the step before has changed; `waiting` in the result names them.",
+  }),
+  start("ssh_key_rotate", {
+    description:
+      "The result has for each worker and jump host its `outcome`: `ok` where the new key lets in and the one before is gone. " +
+      "While `old_kept` is true some may know only the key before: both are offered, and the run fails. The next run goes on.",
   }),
   start("run_command", {
     description:

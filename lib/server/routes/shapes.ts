@@ -1,5 +1,6 @@
 import { ROLES } from "../../auth/role.ts";
 import { SCHEDULED_KINDS } from "../../bucket/workspace/schedules.ts";
+import { SEAL } from "../../codec/crypto/seal-key.ts";
 import { Failure } from "../../core/errors.ts";
 import {
   anything,
@@ -210,6 +211,12 @@ const SCHEMAS = {
     schema_version: nullable(integer()),
     program_version: nullable(string()),
     source_revision: described(nullable(ID), "The revision that was the source then; null where none was"),
+    seal: described(nullable(SEAL), "How it is opened: `for` is `passphrase` or `recipient`; null for one in clear"),
+    signer: described(
+      nullable(string()),
+      "The fingerprint of the key that has signed it, of a sealed one as its head says; null for none",
+    ),
+    own: described(boolean(), "Signed with the key of this server"),
     error: described(nullable(string()), "Why it cannot be used; null where its manifest can be read"),
   }),
   BucketInfo: object({

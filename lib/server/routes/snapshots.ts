@@ -2,6 +2,7 @@ import type { verifySnapshot } from "../../bucket/snapshots/restore.ts";
 import { Failure } from "../../core/errors.ts";
 import { described, integer, nullable, object, quote, string } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
+import { SNAPSHOT_KEYS, SNAPSHOT_TRUST } from "../../run/protocol.ts";
 import { bucketRoute } from "../context.ts";
 import { startRun } from "../start.ts";
 import { START_FAILURES, STARTS } from "./operations.ts";
@@ -10,6 +11,10 @@ import { START_PATHS, START_ROLES } from "./start-paths.ts";
 
 /** Loaded with the first request about snapshots. */
 const snapshots = () => import("../../bucket/snapshots/snapshots.ts");
+
+/** What a request says about a snapshot that is to be opened. */
+const OPENING = { ...SNAPSHOT_TRUST, ...SNAPSHOT_KEYS };
+const ONE_KEY = { exclusive: [["passphrase", "key"]] } as const;
 
 /** Snapshots of a bucket (decisions: Snapshots). A run makes them: see the routes that start one. */
 export const SNAPSHOT_ROUTES = [
@@ -31,16 +36,18 @@ export const SNAPSHOT_ROUTES = [
     path: START_PATHS.snapshot_restore,
     summary: "Restore a snapshot: the database, secrets/, .ssh/ and bucket.json, never the source",
     description:
+      "A snapshot that another key than that of this server has signed needs `signer`, one without a signature `unsigned`. " +
+      "A sealed one needs its passphrase, or the key that its owner finds for this snapshot alone; neither is stored. " +
       "The whole snapshot is checked before anything is touched, and the present state is saved as a snapshot first. " +
       "The result of the run names the source revision of the snapshot and the current revision.",
-    body: object({}),
+    body: object(OPENING, ONE_KEY),
     ...STARTS,
     failures: [...START_FAILURES, "frozen", "snapshot_not_found"],
     async handle(call, context) {
       const snapshot = call.params.name ?? "";
       return startRun(call, "snapshot_restore", context, async () => {
         await (await snapshots()).findSnapshot(call.bucket.layout, snapshot);
-        return { snapshot, with_source: false };
+        return { ...call.body, snapshot, with_source: false };
       });
     },
   }),
@@ -49,8 +56,9 @@ export const SNAPSHOT_ROUTES = [
     role: "operate",
     path: "/snapshots/{name}/verify",
     summary: "Check that a snapshot can be restored",
-    description: "Restores the snapshot into a temporary folder and compares sums, rows and keys. The live bucket is not read.",
-    body: object({}),
+    description:
+      "Restores the snapshot into a temporary folder and compares signature, sums, rows and keys. The live bucket is not read.",
+    body: object(OPENING, ONE_KEY),
     answer: {
       status: 200,
       description: "What was found",
@@ -62,10 +70,10 @@ export const SNAPSHOT_ROUTES = [
       }),
     },
     failures: ["snapshot_not_found", "schema_too_new"],
-    async handle({ params, request, bucket: { id, layout } }, { supervisor }) {
+    async handle({ params, body, request, bucket: { id, layout } }, { supervisor }) {
       const { name = "" } = params;
       const file = await (await snapshots()).findSnapshot(layout, name);
-      const task = { name: "verify_snapshot", bucketDir: layout.root, bucketId: id, input: file } as const;
+      const task = { name: "verify_snapshot", bucketDir: layout.root, bucketId: id, input: { ...body, file } } as const;
       request.longPoll();
       return json(200, await verdictOf(supervisor.task(task, `restore the snapshot ${quote(name)}`)));
     },

@@ -29,6 +29,7 @@ const SOURCES = {
   uptime: ["uptime"],
   sysstat: ["sysstat"],
   doctor: ["common", "doctor"],
+  authorize: ["authorize"],
 } as const;
 
 /** The name of a script. */

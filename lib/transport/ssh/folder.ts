@@ -36,6 +36,7 @@ export async function makeSshFolder(
     for (const file of [SSH_FILES.config, SSH_FILES.masters])
       await writeFile(path.join(folder, file), sshConfig(file, folder, settings, workers), { mode: PRIVATE_FILE });
     await symlink(path.resolve(settings.keyFile), path.join(folder, SSH_FILES.key));
+    if (settings.oldKeyFile !== undefined) await symlink(path.resolve(settings.oldKeyFile), path.join(folder, SSH_FILES.oldKey));
     await symlink(path.resolve(settings.knownHostsFile), path.join(folder, SSH_FILES.knownHosts));
     return folder;
   } catch (error) {
@@ -72,7 +73,8 @@ export async function keptFolders(knownHostsFile: string): Promise<KeptFolder[]>
 /** A digest of all that decides which connections are opened with the files in this folder. */
 export async function digestIn(folder: string, config?: string): Promise<string> {
   const content = async (name: string) => readFile(path.join(folder, name), "utf8").catch(() => null);
-  const files = [config ?? (await content(SSH_FILES.config)), await content(SSH_FILES.key), await content(SSH_FILES.knownHosts)];
+  const named = [SSH_FILES.key, SSH_FILES.oldKey, SSH_FILES.knownHosts].map(content);
+  const files = [config ?? (await content(SSH_FILES.config)), ...(await Promise.all(named))];
   return createHash("sha256")
     .update(JSON.stringify([programVersion(), ...files]))
     .digest("hex");

@@ -14,6 +14,8 @@ export interface SshSettings {
   /** The private key, and the host keys that are trusted. */
   keyFile: string;
   knownHostsFile: string;
+  /** The key before, which is offered after the key while some worker may know only that one. */
+  oldKeyFile?: string | undefined;
   /** `ssh_options`. */
   options: Readonly<Record<string, string>>;
   /** How many commands are at work on all workers together. */
@@ -52,6 +54,7 @@ export const SSH_FILES = {
   config: "config",
   masters: "masters",
   key: "key",
+  oldKey: "old_key",
   knownHosts: "known_hosts",
   keeper: "keeper",
 } as const;
@@ -90,7 +93,7 @@ export function sshConfig(
     ...section("Host *", options),
     ...own.flatMap(({ host, lines }) => (lines.length > 0 ? section(`Host ${host}`, lines) : [])),
     ...jumps.flatMap((jump) => section(`Host ${jumpAlias(jump)}`, jumpOptions(parseJump(jump, settings.user)))),
-    ...section("Host *", [...loginOptions(settings.user, settings.port), ...commonOptions(folder)]),
+    ...section("Host *", [...loginOptions(settings.user, settings.port), ...commonOptions(folder, settings)]),
   ].join("");
 }
 
@@ -129,7 +132,7 @@ function requireSafe(what: string, value: string, isRight: boolean): void {
 }
 
 /** What holds for all hosts. The first value in the file wins, so the operator's options come before these. */
-function commonOptions(folder: string): string[] {
+function commonOptions(folder: string, { oldKeyFile }: SshSettings): string[] {
   return [
     "BatchMode yes",
     "StrictHostKeyChecking yes",
@@ -138,6 +141,7 @@ function commonOptions(folder: string): string[] {
     "UpdateHostKeys no",
     "VerifyHostKeyDNS no",
     `IdentityFile ${folder}/${SSH_FILES.key}`,
+    ...(oldKeyFile === undefined ? [] : [`IdentityFile ${folder}/${SSH_FILES.oldKey}`]),
     "IdentitiesOnly yes",
     "IdentityAgent none",
     "PreferredAuthentications publickey",

@@ -8,6 +8,7 @@ import { MIGRATIONS, SCHEMA_VERSION } from "../../../lib/bucket/base/schema.ts";
 import { restoreBucket } from "../../../lib/bucket/snapshots/restore.ts";
 import { initBucket } from "../../../lib/bucket/workspace/init.ts";
 import { assertUpgraded, SCHEMA_2, SCHEMA_4, SCHEMA_4_TROUBLE, schema2Bucket, schema4Bucket } from "../../helpers/schemas.ts";
+import { BELIEVING } from "../../helpers/snapshots.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 
 test("the schema has a migration for each of its versions", () => {
@@ -29,7 +30,7 @@ test("CP-354 a bucket of schema 2 is refused until init upgrades it in place: ev
 
 test("CP-354 a snapshot of schema 2 is restored and upgraded", async (t) => {
   const dir = path.join(temporaryFolder(t), "bucket");
-  await restoreBucket(dir, SCHEMA_2, new AbortController().signal);
+  await restoreBucket(dir, SCHEMA_2, BELIEVING);
   using db = openDatabase(layoutOf(dir).database);
   assert.deepEqual(
     db
@@ -58,7 +59,7 @@ test("CP-434 a bucket of schema 4 is refused until init upgrades it: its trouble
 
 test("CP-434 a snapshot of schema 4 is restored and upgraded", async (t) => {
   const dir = path.join(temporaryFolder(t), "bucket");
-  await restoreBucket(dir, SCHEMA_4, new AbortController().signal);
+  await restoreBucket(dir, SCHEMA_4, BELIEVING);
   using db = openDatabase(layoutOf(dir).database);
   assert.deepEqual(db.tuples(TROUBLES), UPGRADED);
 });

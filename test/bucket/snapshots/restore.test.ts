@@ -38,6 +38,7 @@ import { runUntilKilled } from "../../helpers/killed.ts";
 import { seeded } from "../../helpers/random.ts";
 import { toSchema1 } from "../../helpers/schemas.ts";
 import {
+  BELIEVING,
   BUCKET,
   type Entry,
   entriesOf,
@@ -55,7 +56,7 @@ import { makeBucket } from "../../helpers/workspace.ts";
 const never = new AbortController().signal;
 
 async function restore(layout: Layout, file: string, withSource: boolean): Promise<void> {
-  await commitRestore(layout, await prepareRestore(layout, BUCKET, file, never), withSource);
+  await commitRestore(layout, await prepareRestore(layout, BUCKET, file, BELIEVING), withSource);
 }
 
 function assertClean(layout: Layout): void {
@@ -89,7 +90,7 @@ test("a snapshot with an older schema is restored and upgraded", async (t) => {
   const layout = await markedBucket(t);
   toSchema1(layout.database);
   const old = new Database(new DatabaseSync(layout.database));
-  const { name, schema_version } = await createSnapshot(layout, old, "", never);
+  const { name, schema_version } = await createSnapshot(layout, old, {}, never);
   old.close();
   assert.equal(schema_version, 1);
   migrate(layout.database, BUCKET);
@@ -161,7 +162,7 @@ test("a snapshot with a flipped bit is refused, or the bit says nothing about it
     bytes[bit >> 3] = (bytes[bit >> 3] as number) ^ (1 << (bit & 7));
     writeFileSync(damaged, bytes);
     try {
-      await prepareRestore(layout, BUCKET, damaged, never);
+      await prepareRestore(layout, BUCKET, damaged, BELIEVING);
       assert.deepEqual(gunzipSync(bytes), before, `bit ${bit}`);
     } catch (error) {
       assert.match((error as Error).message, /^Cannot use the snapshot .*damaged\.tar\.gz: /, `bit ${bit}`);
@@ -182,7 +183,7 @@ test("a sum that differs is found even where the archive itself is whole", async
     const content = Buffer.from(entry.content as Buffer);
     content[content.length - 1] = (content[content.length - 1] as number) ^ 1;
     await writeEntries(file, entries.with(index, { path: entry.path, content }));
-    await assert.rejects(prepareRestore(layout, BUCKET, file, never), {
+    await assert.rejects(prepareRestore(layout, BUCKET, file, BELIEVING), {
       message: `Cannot use the snapshot ${file}: "${entry.path}" differs from its sum in the manifest`,
     });
   }
@@ -196,11 +197,11 @@ test("a snapshot that is cut off anywhere is refused", async (t) => {
   for (const length of [0, 1, 9, 10, 20, whole.length >> 1, whole.length - 9, whole.length - 8, whole.length - 1]) {
     writeFileSync(file, whole);
     truncateSync(file, length);
-    await assert.rejects(prepareRestore(layout, BUCKET, file, never), { code: "failed" }, `${length} bytes`);
+    await assert.rejects(prepareRestore(layout, BUCKET, file, BELIEVING), { code: "failed" }, `${length} bytes`);
   }
   for (const length of [0, 511, 512, 1024, archive.length >> 1, archive.length - 1024, archive.length - 512]) {
     writeFileSync(file, gzipSync(archive.subarray(0, length)));
-    await assert.rejects(prepareRestore(layout, BUCKET, file, never), { code: "failed" }, `archive of ${length} bytes`);
+    await assert.rejects(prepareRestore(layout, BUCKET, file, BELIEVING), { code: "failed" }, `archive of ${length} bytes`);
   }
   assert.ok(!existsSync(layout.restores));
 });
@@ -217,7 +218,7 @@ const HOSTILE: [
     (entries) => [entries, { schema_version: SCHEMA_VERSION + 1 }],
     new RegExp(`was made by ops .* with schema ${SCHEMA_VERSION + 1}, this program knows ${SCHEMA_VERSION}; use a newer ops$`),
   ],
-  ["a newer format", (entries) => [entries, { format: 2 }], /use a newer ops$/],
+  ["a newer format", (entries) => [entries, { format: 3 }], /use a newer ops$/],
   [
     "another bucket",
     (entries) => [entries, { bucket_id: "0190a5e8-0000-7000-8000-00000000000b" }],
@@ -299,7 +300,7 @@ test("hostile snapshots are refused before anything is touched, with a sentence 
       const [changed, manifest] = change(entries, files);
       if (changed[0]?.path === "manifest.json") await writeEntries(file, changed, manifest);
       else await writeEntries(file, [{ path: "data/ops.db", content: Buffer.from("{}") }, ...changed]);
-      await assert.rejects(prepareRestore(layout, BUCKET, file, never), (error: Error) => {
+      await assert.rejects(prepareRestore(layout, BUCKET, file, BELIEVING), (error: Error) => {
         assert.ok(error.message.startsWith(`Cannot use the snapshot ${file}: `), error.message);
         assert.match(error.message, message);
         return true;
@@ -313,7 +314,7 @@ test("hostile snapshots are refused before anything is touched, with a sentence 
 test("a snapshot of another bucket is refused in a bucket", async (t) => {
   const layout = await markedBucket(t);
   const other = await markedBucket(t, "0190a5e8-0000-7000-8000-00000000000b");
-  await assert.rejects(prepareRestore(layout, BUCKET, await snapshotFile(other), never), {
+  await assert.rejects(prepareRestore(layout, BUCKET, await snapshotFile(other), BELIEVING), {
     code: "failed",
     message: /^Cannot restore .*: it is of bucket 0190a5e8.*b, not of .*a; restore it into a folder of its own$/,
   });
@@ -360,7 +361,7 @@ test("recovery after a kill at each step of a restore leaves wholly the old or w
   for (const [what, winner, act] of steps) {
     await mark(layout, "two");
     writeFileSync(path.join(layout.workspace, "later"), "");
-    const { id } = await prepareRestore(layout, BUCKET, file, never);
+    const { id } = await prepareRestore(layout, BUCKET, file, BELIEVING);
     act(id);
     await recoverSource(layout);
     const kept = winner === "old" ? "two" : "one";
@@ -400,7 +401,7 @@ test("into an empty folder a snapshot makes a whole bucket that stands alone", a
     const dir = path.join(parent, name);
     if (name === "there") mkdirSync(dir);
     assert.ok(await isEmptyPlace(dir));
-    await restoreBucket(dir, file, never);
+    await restoreBucket(dir, file, BELIEVING);
     const layout = layoutOf(dir);
     assert.ok(!existsSync(layout.bucketJson));
     writeFileSync(layout.bucketJson, '{"name": "one"}');
@@ -415,11 +416,11 @@ test("below a server root the folder must be named by the snapshot's bucket id, 
   const file = await snapshotFile(await markedBucket(t));
   const root = temporaryFolder(t);
   const wrong = path.join(root, "0190a5e8-0000-7000-8000-00000000000c");
-  await assert.rejects(restoreBucket(wrong, file, never), {
+  await assert.rejects(restoreBucket(wrong, file, BELIEVING), {
     message: `Cannot restore ${file} into ${wrong}: below a server root the folder must be named ${BUCKET}`,
   });
   assert.deepEqual(readdirSync(root), []);
-  await restoreBucket(path.join(root, BUCKET), file, never);
+  await restoreBucket(path.join(root, BUCKET), file, BELIEVING);
   assert.deepEqual(await marksOf(layoutOf(path.join(root, BUCKET))), marks("one", "one"));
 });
 
@@ -427,7 +428,7 @@ test("a damaged snapshot makes no bucket", async (t) => {
   const file = await snapshotFile(await markedBucket(t));
   truncateSync(file, statSync(file).size - 20);
   const parent = temporaryFolder(t);
-  await assert.rejects(restoreBucket(path.join(parent, "new"), file, never), { code: "failed" });
+  await assert.rejects(restoreBucket(path.join(parent, "new"), file, BELIEVING), { code: "failed" });
   assert.deepEqual(readdirSync(parent), []);
 });
 
@@ -441,7 +442,7 @@ test("verify restores into a temporary bucket, opens every sealed value and leav
     if (TMPDIR === undefined) delete process.env.TMPDIR;
     else process.env.TMPDIR = TMPDIR;
   });
-  const found = await verifySnapshot(file, never);
+  const found = await verifySnapshot(file, BELIEVING);
   assert.deepEqual(
     [found.bucket_id, found.note, found.schema_version, found.sealed_values],
     [BUCKET, "nightly", SCHEMA_VERSION, 1],
@@ -452,7 +453,7 @@ test("verify restores into a temporary bucket, opens every sealed value and leav
   const at = entries.findIndex((entry) => entry.path === "secrets/kv.key");
   const sums = files.map((one: { path: string }) => (one.path === "secrets/kv.key" ? listed("secrets/kv.key", key) : one));
   await writeEntries(file, entries.with(at, { path: "secrets/kv.key", content: key }), { files: sums });
-  await assert.rejects(verifySnapshot(file, never), {
+  await assert.rejects(verifySnapshot(file, BELIEVING), {
     message: `Cannot use the snapshot ${file}: its kv.key does not open 1 of 1 sealed values, the first is secrets/job/web password`,
   });
   assert.deepEqual(readdirSync(temporary), []);
@@ -480,12 +481,12 @@ test("CP-352 a snapshot has the large contents; verify, restore and a restore in
     names.filter((one) => one.startsWith("data/")),
     ["data/ops.db", `data/contents/${name}`],
   );
-  await verifySnapshot(file, never);
+  await verifySnapshot(file, BELIEVING);
   writeFileSync(path.join(dir, "workspace/jobs/web/large"), `${text}more`);
   await build(context("build"), {});
   assert.ok(!existsSync(place), "a build removes what it no longer has");
   db.close();
-  await commitRestore(layout, await prepareRestore(layout, bucketId, file, never), false);
+  await commitRestore(layout, await prepareRestore(layout, bucketId, file, BELIEVING), false);
   assert.deepEqual(readdirSync(path.dirname(place)), [name]);
   assert.equal(readFileSync(place, "utf8"), text);
   assert.deepEqual(
@@ -493,7 +494,7 @@ test("CP-352 a snapshot has the large contents; verify, restore and a restore in
     [0o600, 0o700],
   );
   const fresh = path.join(temporaryFolder(t), "fresh");
-  await restoreBucket(fresh, file, never);
+  await restoreBucket(fresh, file, BELIEVING);
   assert.equal(readFileSync(path.join(fresh, "data/contents", name), "utf8"), text);
 });
 
@@ -505,12 +506,14 @@ test("CP-352 a snapshot without a content that its database names is refused, an
   const at = entries.findIndex((entry) => entry.path.endsWith(name));
   const others = files.filter((one: { path: string }) => !one.path.endsWith(name));
   await writeEntries(file, entries.toSpliced(at, 1), { files: others });
-  await assert.rejects(prepareRestore(layout, bucketId, file, never), { message: new RegExp(`it lacks data/contents/${name}$`) });
+  await assert.rejects(prepareRestore(layout, bucketId, file, BELIEVING), {
+    message: new RegExp(`it lacks data/contents/${name}$`),
+  });
   const changed = entries.with(at, { path: `data/contents/${name}`, content: Buffer.from("other") });
   const sums = files.map((one: { path: string }) => (one.path.endsWith(name) ? listed(one.path, "other") : one));
   await writeEntries(file, changed, { files: sums });
-  await assert.rejects(prepareRestore(layout, bucketId, file, never), { message: /: its sum is not its name$/ });
+  await assert.rejects(prepareRestore(layout, bucketId, file, BELIEVING), { message: /: its sum is not its name$/ });
   rmSync(place);
-  await assert.rejects(createSnapshot(layout, db, "", never), { message: `Cannot take ${place}: it is missing; build again` });
+  await assert.rejects(createSnapshot(layout, db, {}, never), { message: `Cannot take ${place}: it is missing; build again` });
   assert.ok(isDamaged(layout.database), "so that a restore needs no snapshot of it");
 });

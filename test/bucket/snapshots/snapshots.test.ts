@@ -111,7 +111,7 @@ test("a symbolic link or a file that cannot be read fails the snapshot by name a
   ] as const) {
     const file = path.join(layout.root, name);
     make(file);
-    await assert.rejects(createSnapshot(layout, db, "", never), {
+    await assert.rejects(createSnapshot(layout, db, {}, never), {
       code: "invalid_source",
       message: `Cannot take ${file}: a symbolic link is not allowed`,
     });
@@ -144,14 +144,14 @@ test("a cancel is heard while the source is read: the next file is not opened an
     t.mock.restoreAll();
     syncBuiltinESMExports();
   });
-  await assert.rejects(createSnapshot(layout, db, "", stop.signal), { code: "cancelled" });
+  await assert.rejects(createSnapshot(layout, db, {}, stop.signal), { code: "cancelled" });
   assert.deepEqual(opened, ["bucket.json"]);
 });
 
 test("a cancelled snapshot leaves nothing, and a killed one only what the next operation removes", async (t) => {
   const layout = await markedBucket(t);
   using db = openDatabase(layout.database);
-  await assert.rejects(createSnapshot(layout, db, "", AbortSignal.abort()), { code: "cancelled" });
+  await assert.rejects(createSnapshot(layout, db, {}, AbortSignal.abort()), { code: "cancelled" });
   assert.deepEqual(readdirSync(layout.snapshots), []);
   const file = await snapshotFile(layout);
   for (const end of [".db", ".db-journal", ".tar.gz"])

@@ -6,6 +6,7 @@ import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { type BuildProblem, Problems, sentenceOf } from "../../../lib/bucket/base/problems.ts";
 import { readBucketConf, readJobSettings, valuesIn } from "../../../lib/bucket/workspace/bucket-conf.ts";
 import { loadOpsConf } from "../../../lib/bucket/workspace/settings.ts";
+import { newIdentity } from "../../../lib/codec/crypto/seal-key.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 import { makeWorkspace } from "../../helpers/workspace.ts";
 
@@ -18,6 +19,9 @@ function bucketWith(t: TestContext, files: Record<string, string>) {
 function opsConf(t: TestContext, text: string) {
   return loadOpsConf(bucketWith(t, { "ops.conf": text }));
 }
+
+const RECIPIENT = newIdentity().recipient;
+const SLIP = RECIPIENT.replace(/.$/, (last) => (last === "A" ? "B" : "A"));
 
 test("CP-348 without an ops.conf the settings are those of the file that init writes", async (t) => {
   const { settings, warnings } = await loadOpsConf(layoutOf(temporaryFolder(t)));
@@ -39,6 +43,8 @@ test("CP-348 without an ops.conf the settings are those of the file that init wr
     logRunRetentionCount: 200,
     logRunRetentionDays: 30,
     runOutputLimit: 64 * 1024 * 1024,
+    snapshotKeep: 0,
+    snapshotRecipient: undefined,
   });
   assert.deepEqual(warnings, []);
 });
@@ -55,7 +61,7 @@ test("every setting can be given, and what is not given has its default", async 
     `ssh_user = "deploy"\nssh_key = "id_ed25519"\nssh_port = 0\nssh_jump = "ops@bastion:2222"\nssh_concurrency = 4\nssh_keep_seconds = 0
 ssh_reattach_seconds = 0
 worker_root = "/srv/ops"\ncerts_ttl = 0\njob_config_selector = " prod "\nlog_format = "JSONL"
-log_run_retention_count = 0\nlog_run_retention_days = 0\nrun_output_limit = "3 GiB"\n[ssh_options]\nCompression = "yes"\nConnectTimeout = 5\n`,
+log_run_retention_count = 0\nlog_run_retention_days = 0\nrun_output_limit = "3 GiB"\nsnapshot_keep = 14\nsnapshot_recipient = "${RECIPIENT}"\n[ssh_options]\nCompression = "yes"\nConnectTimeout = 5\n`,
   );
   assert.deepEqual(settings, {
     sshUser: "deploy",
@@ -75,6 +81,8 @@ log_run_retention_count = 0\nlog_run_retention_days = 0\nrun_output_limit = "3 G
     logRunRetentionCount: 0,
     logRunRetentionDays: 0,
     runOutputLimit: 3 * 1024 * 1024 * 1024,
+    snapshotKeep: 14,
+    snapshotRecipient: RECIPIENT,
   });
 });
 
@@ -104,6 +112,7 @@ const REFUSED: [name: string, text: string, sentence: RegExp][] = [
   ["an ssh option that is not allowed", '[ssh_options]\nProxyCommand = "x"', /ssh_options\/ProxyCommand: /],
   ["an ssh option with a line end", '[ssh_options]\nCiphers = "a\\nProxyCommand x"', /ssh_options\/Ciphers: /],
   ["a selector that leaves the workspace", 'job_config_selector = "../x"', /job_config_selector: /],
+  ["a recipient with a slip in it", `snapshot_recipient = "${SLIP}"`, /snapshot_recipient: expected a public key as/],
   ["a size without its unit", 'run_output_limit = "64"', /run_output_limit: expected a whole number of KiB, MiB or GiB, /],
   ["a size of nothing", 'run_output_limit = "0MiB"', /run_output_limit: expected a whole number/],
   ["a size as a number", "run_output_limit = 64", /run_output_limit: expected a string/],

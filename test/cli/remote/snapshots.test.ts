@@ -43,6 +43,7 @@ test("ops snapshot verify waits ten minutes for the server's verdict", async (t)
   await assert.rejects(remoteVerifySnapshot(input, target), { code: "failed", message: "it is damaged" });
   assert.deepEqual(waits, [
     ["GET", 120_000],
+    ["GET", 120_000],
     ["POST", 600_000],
   ]);
 });

@@ -14,6 +14,7 @@ import { examineBucket } from "../../../lib/operation/tend/doctor-bucket.ts";
 import { carryOut } from "../../helpers/operations.ts";
 import { SEED } from "../../helpers/random.ts";
 import { assertRekeyed, openedAll, rekeyKillRounds, sealedBucket } from "../../helpers/rekeys.ts";
+import { BELIEVING } from "../../helpers/snapshots.ts";
 import { makeBucket, makeWorkspace, type TestBucket, testBucketIn } from "../../helpers/workspace.ts";
 
 const never = new AbortController().signal;
@@ -67,8 +68,8 @@ for (const point of POINTS)
     assert.deepEqual(await openedAll(layout), content);
     assert.match(await judgement(bucket), /^warning: its change has not ended/);
     const next = readFileSync(existsSync(layout.kvKeyNew) ? layout.kvKeyNew : layout.kvKey);
-    const snapshot = await createSnapshot(layout, db, "", never);
-    assert.equal((await verifySnapshot(await findSnapshot(layout, snapshot.name), never)).sealed_values, 2 * SECRETS + 6);
+    const snapshot = await createSnapshot(layout, db, {}, never);
+    assert.equal((await verifySnapshot(await findSnapshot(layout, snapshot.name), BELIEVING)).sealed_values, 2 * SECRETS + 6);
     const planned = await carryOut(bucket, "kv_rekey", rekey, { dry_run: true });
     const { error, result } = await carryOut(bucket, "kv_rekey", rekey);
     assert.equal(error, undefined);

@@ -54,13 +54,14 @@ test("a restore without the source says which revision the snapshot was made wit
   };
   const take = async () => ((await takeSnapshot(bucket.context("snapshot_create"), {})) as { name: string }).name;
   const none = await take();
-  const first = await push(bucket.layout, EXAMPLE);
+  const source = { ...EXAMPLE, "ops.conf": 'ssh_user = "agent"\n' };
+  const first = await push(bucket.layout, source);
   const one = await take();
   assert.match(
     await told(one),
     new RegExp(`the source was not touched; revision ${first.id}, that of the snapshot, is current\n`),
   );
-  const second = await push(bucket.layout, { ...EXAMPLE, "templates/job.tpl": "{{ other }}\n" });
+  const second = await push(bucket.layout, { ...source, "templates/job.tpl": "{{ other }}\n" });
   assert.match(
     await told(one),
     new RegExp(`not touched; the snapshot was made with revision ${first.id}, current is ${second.id}: roll`),

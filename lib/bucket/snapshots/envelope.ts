@@ -1,0 +1,125 @@
+import type { FileHandle } from "node:fs/promises";
+import { readTar, type TarEntry } from "../../codec/archive/tar-read.ts";
+import { type Seal, sealKey } from "../../codec/crypto/seal-key.ts";
+import { openedStream } from "../../codec/crypto/sealed-stream.ts";
+import { Failure, hasErrno, messageOf } from "../../core/errors.ts";
+import { openRegular } from "../../core/files.ts";
+import { check, parsedJson } from "../../core/shape.ts";
+import {
+  headIn,
+  readManifestEntries,
+  requireKnownFormat,
+  SEALED_HEAD,
+  type SnapshotHead,
+  type SnapshotManifest,
+} from "./manifest.ts";
+import { requireTrusted, type Trust } from "./trust.ts";
+
+/** The first line of a sealed snapshot; its head is the second, and the sealed archive follows. */
+const SEALED_MAGIC = "ops sealed snapshot 1\n";
+/** What a head can have at most. */
+const HEAD_BYTES = 64 * 1024;
+
+/** What opens a sealed snapshot: one of them is enough. Never stored, logged or shown. */
+export interface SnapshotSecret {
+  passphrase?: string;
+  /** The private key of the recipient, in PEM. */
+  identity?: string;
+  /** The key of this one snapshot, in base64. */
+  key?: string;
+}
+
+/** What the reader of a snapshot has and wants. */
+export interface Opening {
+  trust: Trust;
+  secret?: SnapshotSecret;
+  signal: AbortSignal;
+}
+
+/** What can be known of a snapshot without a key. */
+export interface SnapshotFace {
+  head: SnapshotHead;
+  /** Null for one that is not sealed. */
+  seal: Seal | null;
+  /** The fingerprint of the key that has signed it, null for none; of a sealed one as its head says. */
+  signer: string | null;
+}
+
+/** What stands in clear before the sealed archive. */
+export function sealedHeader(head: SnapshotHead, signer: string, seal: Seal): Buffer {
+  return Buffer.from(`${SEALED_MAGIC}${JSON.stringify({ ...head, signer, seal })}\n`);
+}
+
+/** Reads what a snapshot tells without a key. Throws like {@link ofSnapshot}. */
+export function readFace(file: string): Promise<SnapshotFace> {
+  return ofSnapshot(file, async () => {
+    await using handle = await openRegular(file);
+    const header = await headerOf(handle);
+    if (header) return faceOf(header);
+    await using entries = readTar(await unpacked(handle.createReadStream({ autoClose: false })));
+    const { manifest, signer } = await readManifestEntries(entries);
+    return { head: headIn(manifest), seal: null, signer };
+  });
+}
+
+/**
+ * Opens a snapshot for `work`: its checked manifest, and the entries that follow. Who has signed it must be trusted. Throws
+ * like {@link ofSnapshot}.
+ */
+export function readSnapshot<T>(
+  file: string,
+  { trust, secret = {} }: Omit<Opening, "signal">,
+  work: (manifest: SnapshotManifest, entries: AsyncIterator<TarEntry, void>) => Promise<T>,
+): Promise<T> {
+  return ofSnapshot(file, async () => {
+    await using handle = await openRegular(file);
+    const header = await headerOf(handle);
+    const face = header && faceOf(header);
+    const stored = handle.createReadStream({ autoClose: false, start: header?.length ?? 0 });
+    const archive = header && face?.seal ? openedStream(await sealKey(face.seal, secret), header, stored) : stored;
+    await using entries = readTar(await unpacked(archive));
+    const { manifest, signer } = await readManifestEntries(entries);
+    requireTrusted(signer, trust);
+    if (face && JSON.stringify([headIn(face.head), face.signer]) !== JSON.stringify([headIn(manifest), signer]))
+      throw new Failure("failed", "its head is not that of what is sealed in it");
+    return await work(manifest, entries);
+  });
+}
+
+/** Names the snapshot in whatever `work` throws: `cancelled`, `schema_too_new`, else `failed`. */
+export async function ofSnapshot<T>(file: string, work: () => Promise<T> | T): Promise<T> {
+  try {
+    return await work();
+  } catch (cause) {
+    if (cause instanceof Failure && cause.code === "cancelled") throw cause;
+    const code = cause instanceof Failure && cause.code === "schema_too_new" ? cause.code : "failed";
+    const why = hasErrno(cause, "ENOSPC", "EDQUOT") ? "the disk is full" : messageOf(cause);
+    throw new Failure(code, `Cannot use the snapshot ${file}: ${why}`, { cause });
+  }
+}
+
+/** The bytes before the sealed archive; undefined for a snapshot that is not sealed. */
+async function headerOf(handle: FileHandle): Promise<Buffer | undefined> {
+  const start = Buffer.alloc(HEAD_BYTES);
+  const { bytesRead } = await handle.read(start, 0, HEAD_BYTES, 0);
+  if (bytesRead < SEALED_MAGIC.length || !start.subarray(0, SEALED_MAGIC.length).equals(Buffer.from(SEALED_MAGIC)))
+    return undefined;
+  const end = start.subarray(0, bytesRead).indexOf("\n", SEALED_MAGIC.length);
+  if (end < 0) throw new Failure("failed", "it is cut off in its head");
+  return start.subarray(0, end + 1);
+}
+
+function faceOf(header: Buffer): SnapshotFace {
+  const checked = check(SEALED_HEAD, parsedJson(header.subarray(SEALED_MAGIC.length).toString()));
+  const [problem] = checked.ok ? [] : checked.problems;
+  if (!checked.ok) throw new Failure("failed", `its head is not right: ${problem?.path} ${problem?.message}`);
+  const { seal, signer, ...head } = checked.value;
+  requireKnownFormat(head);
+  return { head, seal, signer };
+}
+
+/** Loaded here, because `source.ts` is of another room that loads much. */
+async function unpacked(packed: AsyncIterable<Uint8Array>): Promise<AsyncIterable<Uint8Array>> {
+  const { unzipped } = await import("../source/source.ts");
+  return unzipped(packed);
+}
