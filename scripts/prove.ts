@@ -7,6 +7,8 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { within } from "../lib/core/async.ts";
 import { LIMITS } from "../lib/http/node-server.ts";
+import { editAudits } from "../test/helpers/audit-edits.ts";
+import { killAuditWriters } from "../test/helpers/audit-kills.ts";
 import { badWorkers } from "../test/helpers/bad-workers.ts";
 import { caKillRounds } from "../test/helpers/ca-rotations.ts";
 import { cutConnections, killClients, MOMENTS } from "../test/helpers/client-kills.ts";
@@ -40,6 +42,13 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
   async lock(folder) {
     const { turns, killed } = await contend(folder, 50, 1000);
     return `50 processes, ${killed} holders killed, ${turns} turns, never two holders`;
+  },
+  async audit(folder) {
+    const [edits, kills] = [10_000, 300];
+    const tally = await editAudits(path.join(folder, "edits"), edits, SEED);
+    const { killed, confirmed, torn } = await killAuditWriters(path.join(folder, "kills"), kills, SEED);
+    const kinds = Object.entries(tally).map(([name, count]) => `${name} ${count}`);
+    return `seed ${SEED}: ${edits} random edits of a log (${kinds.join(", ")}): each was found at its first line, and no line behind it was vouched for; ${killed} writers of one chain killed: all ${confirmed} confirmed lines are there, the chain holds, ${torn} lines tell of a write that was cut off`;
   },
   async buckets() {
     const most = await cleanly((t) => startsOverBuckets(t, 50, 4));

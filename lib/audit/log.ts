@@ -123,6 +123,8 @@ export class AuditLog {
   /** Where the chain ends now, as the files say. Throws `audit_unavailable`. */
   async head(): Promise<AuditHead> {
     try {
+      // What is just being written is not confirmed yet.
+      if (this.#writing && this.#end) return this.#end.head;
       return (await this.#findEnd()).head;
     } catch (error) {
       throw unavailable(error);

@@ -15,8 +15,10 @@ import {
   programHelp,
   wantsJson,
 } from "./base/flags.ts";
+import { BREAK_GLASS_FLAG } from "./base/start-flags.ts";
 import { jsonLine, printJson, toStderr, toStdout } from "./base/terminal.ts";
 import { APPROVAL_COMMANDS } from "./commands/approval.ts";
+import { AUDIT_COMMANDS } from "./commands/audit.ts";
 import { KEY_COMMANDS } from "./commands/keys.ts";
 import { PEOPLE_COMMANDS } from "./commands/people.ts";
 import { READING_COMMANDS } from "./commands/reading.ts";
@@ -66,19 +68,29 @@ const COMPLETION: readonly Command[] = [
 ];
 
 /** Every command of the program. Each loads its modules when it runs, so that all start fast. */
-export const COMMANDS: readonly Command[] = [
-  ...RUN_COMMANDS,
-  ...STATE_COMMANDS,
-  ...APPROVAL_COMMANDS,
-  ...READING_COMMANDS,
-  ...UPKEEP_COMMANDS,
-  ...WATCH_COMMANDS,
-  ...KEY_COMMANDS,
-  ...PEOPLE_COMMANDS,
-  ...SERVER_COMMANDS,
-  ...COMPLETION,
-  VERSION,
-];
+export const COMMANDS: readonly Command[] = (
+  [
+    ...RUN_COMMANDS,
+    ...STATE_COMMANDS,
+    ...APPROVAL_COMMANDS,
+    ...READING_COMMANDS,
+    ...UPKEEP_COMMANDS,
+    ...WATCH_COMMANDS,
+    ...KEY_COMMANDS,
+    ...PEOPLE_COMMANDS,
+    ...SERVER_COMMANDS,
+    ...AUDIT_COMMANDS,
+    ...COMPLETION,
+    VERSION,
+  ] as readonly Command[]
+).map(withBreakGlass);
+
+/** A command that changes a bucket takes `--break-glass`. */
+function withBreakGlass(command: Command): Command {
+  const { changes, flags } = command;
+  const hasFlag = flags.some(({ name }) => name === BREAK_GLASS_FLAG.name);
+  return changes === undefined || hasFlag ? command : { ...command, flags: [...flags, BREAK_GLASS_FLAG] };
+}
 
 /** Carries out one command line and answers the exit code; prints an error once, as a sentence. */
 export async function runProgram(args: readonly string[]): Promise<number> {
@@ -124,9 +136,19 @@ async function carriedOut(command: Command, parsed: Parsed): Promise<number> {
   if (target && hereOnly)
     throw new Failure("usage", `ops ${command.name} works only here: give --local to mean the bucket of this folder`);
   if (target && command.remote) return await command.remote(parsed, target);
-  if (command.run) return await command.run(parsed);
+  if (command.run) return await carriedOutHere(command, parsed, command.run);
   const how = "give --server, set OPS_SERVER, or name it in the table [server] of ops.conf";
   throw new Failure("usage", `no server is named: ${how} (see \`ops ${command.name} --help\`)`);
+}
+
+/** A command that changes a bucket is written into the audit where the bucket is one of a server. */
+async function carriedOutHere(
+  { changes, ...command }: Command,
+  parsed: Parsed,
+  run: NonNullable<Command["run"]>,
+): Promise<number> {
+  const isChange = changes === true || changes?.(parsed) === true;
+  return isChange ? await (await import("./bucket/audited.ts")).carriedOutAudited(command, parsed, run) : await run(parsed);
 }
 
 function isGroup(args: readonly string[]): boolean {

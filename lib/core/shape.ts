@@ -312,6 +312,11 @@ export function withExample<T>(shape: Shape<T>, example: T): Shape<T> {
   return { ...shape, schema: { ...shape.schema, examples: [example] } };
 }
 
+/** A shape of a value that is written and never read back: what is kept of a request has a fingerprint in its place. */
+export function secret<T>(shape: Shape<T>): Shape<T> {
+  return { ...shape, schema: { ...shape.schema, writeOnly: true } };
+}
+
 /** A value that is checked elsewhere, or a field of an answer that only openapi.yaml describes. */
 export function anything(schema: Schema = {}): Shape<unknown> {
   return { schema, check: (value) => value };

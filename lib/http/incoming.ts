@@ -51,6 +51,7 @@ export class OpenRequest implements HttpRequest {
   readonly noted: HttpRequest["noted"] = { route: undefined, authenticated: undefined, name: undefined, refused: undefined };
   readonly #onAdmitted: () => void;
   #ends: AbortSignal | undefined;
+  onBody: (piece: Uint8Array) => void = () => {};
   /** When the request began, as `performance.now` tells the time. */
   readonly startedAt = performance.now();
   /** The bytes of the answer's body that were given to be sent. */
@@ -85,7 +86,7 @@ export class OpenRequest implements HttpRequest {
   get body(): AsyncIterable<Uint8Array> {
     if (this.#isUnasked) this.#response.writeContinue();
     this.#isUnasked = false;
-    return bodyOf(this.#incoming, this.signal);
+    return bodyOf(this.#incoming, this.signal, (piece) => this.onBody(piece));
   }
 
   admitted(ends?: AbortSignal): void {
@@ -158,10 +159,15 @@ function hasNoBody(incoming: IncomingMessage): boolean {
 }
 
 /** The pieces of a body. A body that is cut, because the client left or the server stops, ends with a failure. */
-async function* bodyOf(incoming: IncomingMessage, signal: AbortSignal): AsyncIterable<Uint8Array> {
+async function* bodyOf(
+  incoming: IncomingMessage,
+  signal: AbortSignal,
+  onPiece: (piece: Uint8Array) => void,
+): AsyncIterable<Uint8Array> {
   try {
     for await (const chunk of incoming.iterator({ destroyOnReturn: false })) {
       if (signal.aborted) throw new Error("stopped");
+      onPiece(chunk as Buffer);
       yield chunk as Buffer;
     }
   } catch (error) {

@@ -28,6 +28,8 @@ export interface HttpRequest {
   };
   /** The body as it arrives. A second reader gets what the first one has left. */
   readonly body: AsyncIterable<Uint8Array>;
+  /** Gets each piece of the body when a reader gets it. */
+  onBody?: (piece: Uint8Array) => void;
   /**
    * Notes that the request is authenticated, so that its connection counts as such. `ends` aborts its signal, as if the
    * client had left.

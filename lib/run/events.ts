@@ -44,6 +44,8 @@ export class EventLog {
   readonly #own = randomBytes(6).toString("hex");
   readonly #events: RunEvent[] = [];
   readonly #waiting = new Set<() => void>();
+  /** Called with each change, once the run's record shows it. */
+  onChange: (change: RunEvent["change"], record: RunRecord) => void = () => {};
   #count = 0;
   /** The runs that have ended, by kind and status: how many, and how long they took together. */
   readonly ended = new Map<string, { kind: string; status: string; count: number; seconds: number }>();
@@ -56,6 +58,7 @@ export class EventLog {
     if (this.#events.length > MOST_EVENTS) this.#events.shift();
     this.#count++;
     for (const wake of [...this.#waiting]) wake();
+    this.onChange(change, record);
   }
 
   /**

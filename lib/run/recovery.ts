@@ -46,9 +46,9 @@ export async function takeBucket(layout: Layout, runId: string, command: string)
  * Settles a bucket at the start of a server (decisions: Runs, Startup). Processes of runs that outlived their server are
  * ended, then their groups, then the lock is removed. Every run that is `running` although no process carries it out
  * gets its end state, and an interrupted change of the source or of the CA is finished or undone. A bucket that a living command holds
- * is left alone, but for its earlier runs. Answers a sentence for each run that was settled.
+ * is left alone, but for its earlier runs. Answers the runs that were settled.
  */
-export async function recoverBucket(layout: Layout): Promise<string[]> {
+export async function recoverBucket(layout: Layout): Promise<RunRecord[]> {
   const found = await readLock(layout);
   if (found !== undefined && found !== "unreadable" && isOwned(found)) return settleRuns(layout, found.run_id);
   if (found !== undefined) await takeOver(layout, true);
@@ -61,14 +61,14 @@ export async function recoverBucket(layout: Layout): Promise<string[]> {
 }
 
 /** Gives every `running` run but the one that is `alive` its end state. */
-async function settleRuns(layout: Layout, alive?: string): Promise<string[]> {
-  const settled: string[] = [];
+async function settleRuns(layout: Layout, alive?: string): Promise<RunRecord[]> {
+  const settled: RunRecord[] = [];
   for (const id of await runIds(layout)) if (id !== alive) settled.push(...(await settleRun(layout, id)));
   return settled;
 }
 
-/** Gives a run its end state where it is still `running` although its process is gone; answers the sentence about it. */
-async function settleRun(layout: Layout, id: string): Promise<string[]> {
+/** Gives a run its end state where it is still `running` although its process is gone; answers it. */
+async function settleRun(layout: Layout, id: string): Promise<RunRecord[]> {
   // The id may come from a lock file, which could hold anything.
   const record = isUuid(id) ? readRecord(layout, id) : undefined;
   if (record?.status !== "running") return [];
@@ -78,7 +78,7 @@ async function settleRun(layout: Layout, id: string): Promise<string[]> {
   await saveRecord(layout, record);
   await remove(runLayout(layout, id).outcome);
   await finishRun(layout, record);
-  return [`run ${id} (${record.kind}) of bucket ${record.bucket_id} is settled: ${record.status}`];
+  return [record];
 }
 
 /** The outcome that a run's process left in a file because its server was gone; an unreadable file counts as none. */

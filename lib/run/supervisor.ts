@@ -102,7 +102,7 @@ export class Supervisor {
   async recover(layouts: readonly Layout[]): Promise<void> {
     for (const layout of layouts) {
       try {
-        for (const line of await recoverBucket(layout)) this.#log(line);
+        for (const record of await recoverBucket(layout)) this.#settled(record);
       } catch (error) {
         this.#log(`Cannot recover bucket ${layout.root}: ${messageOf(error)}`);
       }
@@ -200,6 +200,11 @@ export class Supervisor {
       await run.ended;
     };
     await Promise.all(runs.map(end));
+  }
+
+  #settled(record: RunRecord): void {
+    this.#log(`run ${record.id} (${record.kind}) of bucket ${record.bucket_id} is settled: ${record.status}`);
+    this.events.onChange("ended", record);
   }
 
   async #take(layout: Layout, runId: string, command: string, take = takeBucket): Promise<BucketLock> {

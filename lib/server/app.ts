@@ -7,12 +7,14 @@ import { Failure, messageOf } from "../core/errors.ts";
 import { exists } from "../core/files.ts";
 import type { Launcher } from "../core/spawn.ts";
 import { CONNECTION_CAPS } from "../http/connections.ts";
-import { listen } from "../http/listen.ts";
+import { type Listener, listen } from "../http/listen.ts";
 import { type Answer, HTTP_STATUS, type HttpRequest } from "../http/message.ts";
 import { callRoute, findRoute } from "../http/router.ts";
 import { Supervisor } from "../run/supervisor.ts";
 import { type Log, logExchange } from "./access.ts";
 import { Approvals } from "./approval/approvals.ts";
+import type { AuditRecorder } from "./audit/recorder.ts";
+import { ServerAudit } from "./audit/server-audit.ts";
 import { ReadThread } from "./beside.ts";
 import { readTlsPair, type ServerConfig } from "./config.ts";
 import { readConsole } from "./console-files.ts";
@@ -59,7 +61,7 @@ export async function startServer(
   log: Log,
   now: () => number = Date.now,
 ): Promise<RunningServer> {
-  const { root, host, port } = config;
+  const { root, host, port, auditSink: sink } = config;
   const tls = config.tls && (await readTlsPair(config.tls));
   const surface = config.earlier ? await (await import("./earlier/surface.ts")).earlierSurface() : await presentSurface();
   const { labels, routes } = surface;
@@ -67,6 +69,9 @@ export async function startServer(
   const supervisor = new surface.supervisor({ launcher, log, approvals: (id) => signIn.access.approvalsOf(id) });
   await using taken = new AsyncDisposableStack();
   taken.use(await takeRoot(root));
+  const audit = new ServerAudit({ root, sink, launcher, log, now });
+  taken.defer(() => audit.stop());
+  await audit.start({ host, port, tls: !!tls, totp: !!config.totp, sink: !!sink }, supervisor.events);
   await settleRoot(root, labels, supervisor, log);
   const { guard, ...signIn } = await signInOf(config, { cookie: surface.cookie, log, now });
   const [readers, beside, runList, logReadings] = [new Readers(), new ReadThread(), new RunList(), new LogReadings(launcher)];
@@ -79,15 +84,30 @@ export async function startServer(
   // No request is answered before the server listens.
   const load = () => listener.load();
   const reading = { readers, beside, runList, logReadings };
-  const services = { load, root, labels, supervisor, lines, approvals, launcher, scheduler, ...reading, ...signIn };
+  const services = {
+    load,
+    root,
+    labels,
+    supervisor,
+    lines,
+    approvals,
+    launcher,
+    scheduler,
+    audit: audit.file,
+    ...reading,
+    ...signIn,
+  };
   const listener = await listen({
     host,
     port,
     ...(tls && { tls }),
     caps: { ...CONNECTION_CAPS, onMet: log },
-    handle: (request) => answer(request, { routes, files, guard, pulse, services }),
+    handle: (request) => answer(request, { routes, files, guard, pulse, services, recorder: audit.recorder }),
     explain: (error, request) => explain(error, request, { root, routes }),
-    onExchange: (exchange) => logExchange(log, exchange),
+    onExchange(exchange) {
+      logExchange(log, exchange);
+      audit.recorder.exchanged(exchange);
+    },
     onDefect: (id, error) => log(`request=${id} failed: ${error instanceof Error ? error.stack : error}`),
   });
   void files.compress("gzip");
@@ -95,15 +115,7 @@ export async function startServer(
   const lock = taken.move();
   return {
     url: listener.url,
-    async reloadTls() {
-      if (!config.tls) return;
-      try {
-        listener.replaceTls(await readTlsPair(config.tls));
-        log("the certificate was read again; new connections get it");
-      } catch (error) {
-        log(`the certificate in use stays: ${messageOf(error)}`);
-      }
-    },
+    reloadTls: () => replaceCertificate(listener, config, log),
     async stop() {
       pulse.stop();
       watch.abort();
@@ -138,6 +150,17 @@ async function settleRoot(root: string, labels: LabelFile, supervisor: Superviso
   if (warning !== undefined) log(warning);
 }
 
+/** Reads the certificate again, for connections that begin from now on. */
+async function replaceCertificate(listener: Listener, { tls }: ServerConfig, log: Log): Promise<void> {
+  if (!tls) return;
+  try {
+    listener.replaceTls(await readTlsPair(tls));
+    log("the certificate was read again; new connections get it");
+  } catch (error) {
+    log(`the certificate in use stays: ${messageOf(error)}`);
+  }
+}
+
 /** What requests are answered with. */
 interface Offered {
   routes: readonly ServerRoute[];
@@ -145,6 +168,7 @@ interface Offered {
   guard: Guard;
   pulse: Pulse;
   services: Services;
+  recorder: AuditRecorder;
 }
 
 /** Answers a request in the order that HTTP conventions say. Public are only the files of the sign-in page, and that the server lives. */
@@ -167,7 +191,8 @@ function answer(request: HttpRequest, own: Offered): Answer | Promise<Answer> {
   const wanted = found ?? findRoute(own.routes, request);
   const { bucket_id, env_id } = wanted.params;
   requireAllowed(identity, wanted.route.role, bucket_id ?? env_id);
-  return whileGoingOn(identity, wanted.route.method === "GET", callRoute(wanted, request, { ...own.services, identity }));
+  const recorded = { route: own.recorder.recorded(wanted.route, identity), params: wanted.params };
+  return whileGoingOn(identity, wanted.route.method === "GET", callRoute(recorded, request, { ...own.services, identity }));
 }
 
 /** An answer that was not over when its token or session ended is none, unless it tells of something that was done. */

@@ -23,6 +23,8 @@ export interface ServerConfig {
   readonly port: number;
   readonly token: string;
   readonly tls?: TlsFiles;
+  /** A command for `sh` that gets each line of the audit. */
+  readonly auditSink?: string;
   /** Where it is set, requests need a TOTP code besides the token. */
   readonly totp?: { readonly secret: Uint8Array; readonly sessionMs: number };
   /** What is called every minute, as long as the server lives. */
@@ -60,11 +62,14 @@ export async function serverConfig(flags: ServerFlags, env: NodeJS.ProcessEnv, e
   const root = flags.root ?? variables.OPS_SERVE_ROOT ?? "";
   if (root === "") throw refusedStart("no root: give --root or set OPS_SERVE_ROOT to the folder of the buckets");
   await refuseUsedRoot(path.resolve(root), earlier ? "env.json" : "bucket.json");
+  const { "audit-sink": auditSink } = flags;
+  if (auditSink?.trim() === "") throw refusedStart("--audit-sink is empty: give a command that reads lines");
   const config = { root: realPlace(root), host: address.host, port: address.port, token };
   return Object.freeze({
     ...config,
     ...(tls && { tls }),
     ...(totp && { totp }),
+    ...(auditSink && { auditSink }),
     ...(heartbeatUrl && { heartbeatUrl }),
     ...(earlier && { earlier }),
   });

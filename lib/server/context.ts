@@ -1,3 +1,4 @@
+import type { AuditLog } from "../audit/log.ts";
 import type { AccessStore } from "../auth/access-store.ts";
 import type { Identity } from "../auth/guard.ts";
 import type { Sessions } from "../auth/session.ts";
@@ -33,6 +34,7 @@ export interface Services {
   sessions: Sessions;
   totpSessions: Sessions;
   launcher: Launcher;
+  audit: AuditLog;
   /** For reads of a few rows. */
   readers: Readers;
   /** For all others. */

@@ -4,7 +4,7 @@ import { AUDIT_EDITS, editAudits } from "../helpers/audit-edits.ts";
 import { SEED } from "../helpers/random.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
-test("every edit of an audit is found at the first line that differs, and not a line more is vouched for", async (t) => {
+test("CP-994 every edit of an audit is found at the first line that differs, and not a line more is vouched for", async (t) => {
   const tally = await editAudits(temporaryFolder(t), 128, SEED);
   assert.deepEqual(Object.keys(tally).sort(), [...AUDIT_EDITS].sort(), "each kind of edit was tried");
 });

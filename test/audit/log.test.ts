@@ -60,7 +60,7 @@ test("a month has a file of its own, which goes on where the one before ends, an
   await requireWhole(root, publicKey);
 });
 
-test("what a write left that was cut off goes with the next line, which says so", async (t) => {
+test("CP-995 what a write left that was cut off goes with the next line, which says so", async (t) => {
   for (const torn of [Buffer.from('{"audit":1,"n":3,"at":"20'), Buffer.alloc(100_000)]) {
     const root = path.join(temporaryFolder(t), "root");
     const first = auditBelow(root);
@@ -88,7 +88,7 @@ test("two writers of one chain go on behind each other's lines", async (t) => {
   await requireWhole(root, (await one.key()).publicKey);
 });
 
-test("writers that are killed lose no line that was confirmed, and leave a chain that holds", async (t) => {
+test("CP-995 writers that are killed lose no line that was confirmed, and leave a chain that holds", async (t) => {
   const { killed, confirmed } = await killAuditWriters(path.join(temporaryFolder(t), "root"), 6, SEED);
   assert.ok(killed >= 6 && confirmed > 0);
 });

@@ -50,6 +50,8 @@ export class TestServer {
   readonly #config: Partial<ServerConfig>;
   readonly #hold: string;
   readonly lines: string[] = [];
+  /** What the server says of its audit when it starts. */
+  readonly auditLines: string[] = [];
   /** The facts of the access log. */
   readonly accesses: Record<string, unknown>[] = [];
   /** What the server's clock is ahead of the real one. */
@@ -80,7 +82,7 @@ export class TestServer {
   async open(): Promise<void> {
     const config = { root: this.root, host: "127.0.0.1", port: 0, token: TOKEN, ...this.#config };
     const log = (line: string, facts?: Record<string, unknown>) => {
-      this.lines.push(line);
+      (line.startsWith("audit: ") ? this.auditLines : this.lines).push(line);
       if (facts) this.accesses.push(facts);
     };
     const now = () => Date.now() + this.aheadMs;
@@ -98,9 +100,9 @@ export class TestServer {
     return this.#stop();
   }
 
-  /** The names in the root, without the server's own folder. */
+  /** The names in the root, without what is the server's own. */
   inRoot(): string[] {
-    return readdirSync(this.root).filter((name) => name !== ".server");
+    return readdirSync(this.root).filter((name) => ![".server", "audit", "audit.key"].includes(name));
   }
 
   /** From now on run processes wait before they do anything, until {@link release}. */

@@ -61,6 +61,8 @@ export interface Command {
   run?(input: Parsed): Promise<number>;
   /** It works here, and never on a server: with one named it refuses, unless `--local` is given. */
   hereOnly?: true;
+  /** It changes the bucket here, always or with this input: below the root of a server that is written into the audit. */
+  changes?: true | ((input: Parsed) => boolean);
   /** The same on a server. */
   remote?(input: Parsed, target: Target): Promise<number>;
 }

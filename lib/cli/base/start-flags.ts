@@ -21,7 +21,7 @@ export const RESULT_AS_JSON: Flag = { name: "json", help: "Print the result of t
 export const BREAK_GLASS_FLAG: Flag = {
   name: "break-glass",
   value: "REASON",
-  help: "As an admin, go past an approval or a freeze; the reason is shown wherever the run is",
+  help: "As an admin, go past an approval or a freeze, or change a bucket of a server with named people here; the reason is kept",
 };
 
 /** Why a start goes past what holds it back; undefined where it does not. Throws `usage`. */

@@ -8,6 +8,7 @@ export const KEY_COMMANDS: readonly Command[] = [
   runCommand("ssh_key_rotate", { name: "ssh-key rotate", short: { concurrency: "c", dry_run: "n" } }),
   {
     name: "ca import",
+    changes: true,
     summary: "Make an existing certificate authority, with its key, that of the bucket",
     operands: [
       { name: "certificate", help: "Its certificate in PEM; others that jobs are to trust may follow in the file" },

@@ -101,6 +101,7 @@ export const READING_COMMANDS: readonly Command[] = [
   }),
   inBucket({
     name: "kv set-secret",
+    changes: true,
     summary: "Store a secret of a job; its value is read from stdin, to the last byte, or typed unseen",
     operands: [
       { name: "job", help: "The job that may read it" },
@@ -111,6 +112,7 @@ export const READING_COMMANDS: readonly Command[] = [
   }),
   inBucket({
     name: "kv delete-secret",
+    changes: true,
     summary: "Delete a secret of a job",
     operands: [
       { name: "job", help: "Its job" },
@@ -128,6 +130,7 @@ export const READING_COMMANDS: readonly Command[] = [
   },
   {
     name: "kv import",
+    changes: true,
     summary: "Store variables and secrets of jobs from JSON lines on stdin, all or none",
     flags: [BUCKET_DIR, PASSPHRASE, AS_JSON],
     hereOnly: true,

@@ -70,6 +70,7 @@ export function runCommand(kind: RunKind, command: RunCommand): Command {
   BY_KIND.set(kind, command);
   return {
     name,
+    ...changesOf(kind),
     summary: summary ?? RUNS[kind].summary,
     operands,
     flags: [
@@ -114,12 +115,30 @@ export function proposeCommand(kind: RunKind, flags: Flag[]): Command {
   };
 }
 
+/** Kinds of runs that only read. */
+const READINGS: ReadonlySet<RunKind> = new Set<RunKind>([
+  "health_check",
+  "drift",
+  "job_status",
+  "worker_uptime",
+  "worker_sysstat",
+]);
+
+/** Whether a run of a kind changes something here. */
+function changesOf(kind: RunKind): Pick<Command, "changes"> {
+  const isDry = ({ switches }: Parsed) => switches.has("dry-run") && !switches.has("build") && !switches.has("with-hooks");
+  if (kind === "deploy") return { changes: (input) => !isDry(input) };
+  if (kind === "worker_facts") return { changes: (input) => input.switches.has("generate-workers") && !isDry(input) };
+  return READINGS.has(kind) ? {} : { changes: true };
+}
+
 /** The commands of the kinds of runs, for {@link RETRY_COMMAND}. */
 const BY_KIND = new Map<string, RunCommand>();
 
 /** `ops runs retry <run>`: what the command of the run's kind does with `--retry`. */
 export const RETRY_COMMAND: Command = {
   name: "runs retry",
+  changes: true,
   summary: "Repeat a run where it failed, was unreachable or never started",
   operands: [{ name: "run", help: "Its id, or the beginning or end of it" }],
   flags: [BUCKET_DIR, WAIT_FLAG, BREAK_GLASS_FLAG, DETACH_FLAG, RESULT_AS_JSON],

@@ -64,6 +64,7 @@ const EXEC: Command = {
     { name: "worker", help: "The worker" },
     { name: "command", help: "A command with its arguments; a single word is a script for sh", many: true },
   ],
+  changes: true,
   flags: RUN_COMMAND.flags.filter(({ name }) => !NOT_ON_ONE.includes(name)),
   run: async (input) => (await RUN_COMMAND.run?.(onOneWorker(input))) ?? EXIT.failed,
   remote: async (input, target) => (await RUN_COMMAND.remote?.(onOneWorker(input), target)) ?? EXIT.failed,
@@ -90,6 +91,7 @@ async function inEitherOrder(params: RunParams, _: Parsed, names: Names): Promis
 export const RUN_COMMANDS: readonly Command[] = [
   {
     name: "init",
+    changes: true,
     summary: "Make the current folder a bucket, or upgrade its database",
     flags: [BUCKET_DIR, { name: "id", value: "UUID", help: "Its id, where it was made elsewhere (default: a new one)" }, AS_JSON],
     run: async (input) => (await import("../bucket/bucket.ts")).initCommand(input),
@@ -128,6 +130,7 @@ export const RUN_COMMANDS: readonly Command[] = [
   ),
   {
     name: "job create",
+    changes: true,
     summary: "Make a new job in the workspace, from a template or with a Makefile to fill in",
     operands: [{ name: "job", help: "Its name" }],
     flags: [
@@ -145,6 +148,7 @@ export const RUN_COMMANDS: readonly Command[] = [
   },
   {
     name: "metrics init",
+    changes: true,
     summary:
       "Write what a Prometheus needs to watch ops itself into _prometheus/ of a job: scrape configuration, alerts, runbooks",
     operands: [{ name: "job", help: "The job" }],

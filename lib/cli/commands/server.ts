@@ -31,6 +31,11 @@ const SERVING: Flag[] = [
   { name: "totp-session-ttl", value: "TIME", help: "How long a verified code counts, such as 90s or 1h30m (default 30m)" },
   ISSUER,
   {
+    name: "audit-sink",
+    value: "COMMAND",
+    help: "A command for sh that gets each line of the audit on its stdin, to keep a copy elsewhere",
+  },
+  {
     name: "heartbeat-url-file",
     value: "FILE",
     help: "File of an address that is called every minute, as long as the server lives; https, or http on this host",

@@ -99,6 +99,7 @@ export const STATE_COMMANDS: readonly Command[] = [
   }),
   inBucket({
     name: "ssh-key set",
+    changes: true,
     summary: "Store a private key with which workers are reached, in place of the one before",
     operands: [{ name: "file", help: "Its file, without a passphrase (default: stdin, or pasted unseen)", optional: true }],
     flags: [AS_JSON],
@@ -106,12 +107,14 @@ export const STATE_COMMANDS: readonly Command[] = [
   }),
   inBucket({
     name: "ssh-key create",
+    changes: true,
     summary: "Make and store a key with which workers are reached, and print its line for authorized_keys",
     flags: [{ name: "force", help: "Replace a key that there is" }, AS_JSON],
     work: async () => (await import("../state/ssh-key.ts")).createSshKey,
   }),
   inBucket({
     name: "ssh-key delete",
+    changes: true,
     summary: "Remove the key with which workers are reached",
     flags: [AS_JSON],
     work: async () => (await import("../state/ssh-key.ts")).deleteSshKey,

@@ -77,6 +77,7 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
   },
   {
     name: "fmt",
+    changes: ({ switches }) => !switches.has("check"),
     summary:
       "Format manifest.json of jobs and templates, workers.json, disabled.json and schedules.json, and print the files that change",
     flags: [BUCKET_DIR, { name: "check", help: "Change nothing; exit with 1 where a file would change" }, AS_JSON],
@@ -84,6 +85,7 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
   },
   {
     name: "migrate",
+    changes: ({ switches }) => switches.has("write"),
     summary: "Show what changes in a workspace of the earlier form, and with --write change it",
     operands: [{ name: "folder", help: "The folder of the bucket (default: the current folder)", optional: true }],
     flags: [
@@ -144,6 +146,7 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
   RESTORE,
   inBucket({
     name: "snapshot delete",
+    changes: true,
     summary: "Remove a snapshot of the bucket",
     operands: [{ name: "snapshot", help: "Its name as `ops snapshot list` shows it" }],
     flags: [AS_JSON],

@@ -99,7 +99,8 @@ export async function allItems(client: ApiClient, path: string, query: Query = {
   }
 }
 
-function queryText(query: Query): string {
+/** A query behind its question mark; nothing where nothing is asked for. */
+export function queryText(query: Query): string {
   const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== false);
   const text = given.map(([name, value]) => `${name}=${encodeURIComponent(String(value))}`).join("&");
   return text === "" ? "" : `?${text}`;

@@ -1,14 +1,14 @@
 import { cookieOf, type Identity, isOwnRequest, SESSION_PATH, totpRequired, VERIFY_PATH } from "../../auth/guard.ts";
 import type { Session, SessionHolder } from "../../auth/session.ts";
 import { Failure } from "../../core/errors.ts";
-import { described, object, string, withExample } from "../../core/shape.ts";
+import { described, object, secret, string, withExample } from "../../core/shape.ts";
 import { failureAnswer, type HttpRequest, json } from "../../http/message.ts";
 import { type Context, route } from "../context.ts";
 import { component } from "./shapes.ts";
 
 const CODE = object({
   code: described(
-    withExample(string(), "492039"),
+    withExample(secret(string()), "492039"),
     "The 6 digits that the authenticator app shows; good for one use. Any other text is a wrong code",
   ),
 });

@@ -5,7 +5,7 @@ import type { RootBucket } from "../../bucket/source/root.ts";
 import { loadOpsConf } from "../../bucket/workspace/settings.ts";
 import { describeSshKey, removeSshKey, sshKeyFile, storeSshKey } from "../../bucket/workspace/ssh-key.ts";
 import { Failure, type FailureCode, messageOf } from "../../core/errors.ts";
-import { described, integer, object, optional, quote, string } from "../../core/shape.ts";
+import { described, integer, object, optional, quote, secret, string } from "../../core/shape.ts";
 import { type Answer, json } from "../../http/message.ts";
 import { bucketRoute, type Services } from "../context.ts";
 import { READ_FAILURES } from "./catalog.ts";
@@ -41,7 +41,7 @@ export const SECRET_ROUTES = [
     description: "It is kept in secrets/ under the name that `ssh_key` in ops.conf gives. Not while a run is active.",
     body: object({
       private_key: described(
-        string({ min: 1, max: KEY_CHARACTERS }),
+        secret(string({ min: 1, max: KEY_CHARACTERS })),
         "In OpenSSH or PEM form, without a passphrase: ed25519, ecdsa or rsa",
       ),
     }),
@@ -77,7 +77,7 @@ export const SECRET_ROUTES = [
       "Sealed with the bucket's key, for the job's templates and hooks, in the namespace `secrets/job/<job>`. It is never " +
       "sent back; `cat/kv` shows its fingerprint and age. Not while a run is active.",
     body: object({
-      value: described(string({ min: 1 }), "The secret; less than 1 MiB with the rest of the body"),
+      value: described(secret(string({ min: 1 })), "The secret; less than 1 MiB with the rest of the body"),
       ttl: optional(
         described(integer({ min: 0, max: LONGEST_TTL }), "Seconds until the secret is deleted; 0, the default: never"),
       ),

@@ -31,6 +31,7 @@ import { PROGRESS, TIME } from "../../run/progress.ts";
 import { RUN_KINDS, RUN_STATUS } from "../../run/protocol.ts";
 import { ACTOR, ID, RUN_FIELDS, RUN_KIND } from "../../run/record.ts";
 import { SHOWN_PROPOSAL } from "../approval/shape.ts";
+import { AUDIT_END, AUDIT_FILE, AUDIT_LINE } from "../audit/shapes.ts";
 import { HEALTH_CHANGE, HEALTH_RECORD } from "../watch/health-shapes.ts";
 import { LAST_DUE, PAUSED } from "../watch/schedule-state.ts";
 import { BUCKET_GLANCES, BUCKET_SUMMARY, JOB_MAP, MAP_CELL } from "./glance-shapes.ts";
@@ -120,6 +121,9 @@ const SCHEMAS = {
     details: optional(described(anything(), "A list of {path, message}, or an object that depends on `error`")),
     run_id: optional(described(ID, "The run that is in the way, or that has the key already")),
   }),
+  AuditLine: AUDIT_LINE,
+  AuditEnd: AUDIT_END,
+  AuditFile: AUDIT_FILE,
   Bucket: object({
     id: ID,
     project: string(),

@@ -1,6 +1,7 @@
 import { toYaml } from "../../codec/config/yaml.ts";
 import { json, raw } from "../../http/message.ts";
 import { PROPOSAL_ROUTES } from "../approval/routes.ts";
+import { AUDIT_ROUTES } from "../audit/routes.ts";
 import { type RouteGroups, route, type ServerRoute } from "../context.ts";
 import { openApiDocument } from "../openapi.ts";
 import { SESSION_ROUTES } from "../people/sessions.ts";
@@ -34,6 +35,7 @@ export const ROUTE_GROUPS: RouteGroups = {
   Runs: [...RUN_ROUTES, ...LOG_ROUTES],
   Catalog: CATALOG_ROUTES,
   Metrics: METRIC_ROUTES,
+  Audit: AUDIT_ROUTES,
   "This description": descriptionRoutes(() => openApiDocument(ROUTE_GROUPS)),
 };
 

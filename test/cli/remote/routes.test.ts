@@ -126,6 +126,7 @@ async function notingServer(t: TestContext) {
     ...{ job: "web", jobs: "web", worker: HOST, command: "df", hook: "look", run: run.id, revision, against: revision },
     ...{ namespace: "ops/bucket", key: "bucket_id", path: "rules.yaml", file: key, snapshot: snapshot.name },
     ...{ bucket: bucket.id, proposal, label: "shop/live", what: "bucket", name: bucket.id, base_url: url },
+    folder: path.join(cwd, "exported"),
     ...{ token: "ada", session: "" },
   };
   return { noted, cwd, sample };

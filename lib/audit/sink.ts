@@ -1,0 +1,198 @@
+import path from "node:path";
+import { within } from "../core/async.ts";
+import { messageOf } from "../core/errors.ts";
+import { openRegular } from "../core/files.ts";
+import type { Argv, Launcher } from "../core/spawn.ts";
+import { type AuditSpot, auditFiles, readSpan } from "./files.ts";
+import type { AuditLog } from "./log.ts";
+
+/** What an {@link AuditSink} needs. */
+interface SinkOptions {
+  /** For `sh`: each line of the audit comes on its standard input. */
+  command: string;
+  audit: AuditLog;
+  launcher: Launcher;
+  /** Gets a sentence when the command fails, and when lines reach it again. */
+  tell: (sentence: string) => void;
+  /** The first pause before the command is started again; default 1 s. */
+  pauseMs?: number;
+}
+
+const LONGEST_PAUSE_MS = 60_000;
+const HANDED_BYTES = 64 * 1024;
+const END_GRACE_MS = 2_000;
+
+/**
+ * Gives each line of the audit, once it is on the disk, to a command that keeps a copy elsewhere. The lines are read from
+ * the files, so that nothing piles up in memory while the command is slow or gone. A command that ends is started again
+ * after a pause, which grows to a minute; it gets the last 64 KiB that were handed over once more. Never throws, and
+ * nothing waits for it but its end.
+ */
+export class AuditSink {
+  readonly #options: SinkOptions;
+  readonly #stop = new AbortController();
+  /** Where it began, and behind which lines it is. */
+  #start: AuditSpot = { file: "", size: 0 };
+  #spot: AuditSpot = this.#start;
+  #wake: () => void = () => {};
+  /** How often something happened that a wait must not miss. */
+  #events = 0;
+  #endCommand: () => Promise<void> = async () => {};
+  #running: Promise<void> = Promise.resolve();
+  #hasFailed = false;
+
+  constructor(options: SinkOptions) {
+    this.#options = options;
+  }
+
+  /** Begins with the first line that is written behind this spot. */
+  start(spot: AuditSpot): void {
+    [this.#start, this.#spot] = [spot, spot];
+    this.#options.audit.onWritten = () => this.#happened();
+    this.#running = this.#run();
+  }
+
+  /** Hands over what is there, for at most 2 s, and ends the command. */
+  async close(): Promise<void> {
+    this.#stop.abort();
+    this.#happened();
+    if (
+      (await within(
+        this.#running.then(() => true),
+        END_GRACE_MS,
+      )) === undefined
+    )
+      await this.#endCommand();
+    await this.#running;
+  }
+
+  #happened(): void {
+    this.#events++;
+    this.#wake();
+  }
+
+  async #run(): Promise<void> {
+    const { pauseMs = 1_000 } = this.#options;
+    const { signal } = this.#stop;
+    for (let pause = pauseMs; ; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
+      const handed = await this.#session();
+      if (signal.aborted) return;
+      if (handed) pause = pauseMs;
+      await this.#pause(pause);
+      if (signal.aborted) return;
+      await this.#rewind().catch(() => {});
+    }
+  }
+
+  /** One life of the command; answers whether it took lines. */
+  async #session(): Promise<boolean> {
+    const { command, launcher } = this.#options;
+    let handed = false;
+    try {
+      const argv: Argv = ["/bin/sh", "-c", command];
+      const companion = await launcher.start(argv, { stdin: "pipe" });
+      this.#endCommand = () => companion.end(0);
+      let hasEnded = false;
+      const ended = companion.ended.then((exit) => {
+        hasEnded = true;
+        this.#happened();
+        return exit;
+      });
+      for (let isDone = false; !(isDone || hasEnded); ) {
+        const seen = this.#events;
+        const piece = await this.#next();
+        if (piece === undefined) isDone = this.#stop.signal.aborted || (await this.#woken(seen));
+        else if (await isTaken(companion.stdin, piece, ended)) handed = this.#works(piece.length);
+      }
+      companion.stdin?.end();
+      const { exitCode, signal } = await ended;
+      if (!this.#stop.signal.aborted) this.#failed(`it ended with ${signal ?? `exit code ${exitCode}`}`);
+    } catch (error) {
+      this.#failed(messageOf(error));
+    }
+    return handed;
+  }
+
+  /** The next lines, at most about 64 KiB; undefined where there are none yet. */
+  async #next(): Promise<Buffer | undefined> {
+    const { folder, written: end } = this.#options.audit;
+    const spot = this.#spot;
+    if (!end) return undefined;
+    if (spot.file === "" || !(await this.#isLeft(spot, end))) {
+      const later = (await auditFiles(folder)).find((name) => name > spot.file && name <= end.file);
+      if (later === undefined) return undefined;
+      this.#spot = { file: later, size: 0 };
+      return await this.#next();
+    }
+    await using handle = await openRegular(path.join(folder, spot.file));
+    const { size } = await handle.stat();
+    const limit = spot.file === end.file ? end.size : size;
+    for (let bytes = HANDED_BYTES; ; bytes *= 4) {
+      const piece = await readSpan(handle, spot.size, Math.min(limit, spot.size + bytes));
+      const length = piece.lastIndexOf(0x0a) + 1;
+      if (length > 0) return piece.subarray(0, length);
+      if (spot.size + bytes >= limit) return undefined;
+    }
+  }
+
+  async #isLeft(spot: AuditSpot, end: AuditSpot): Promise<boolean> {
+    if (spot.file === end.file) return spot.size < end.size;
+    await using handle = await openRegular(path.join(this.#options.audit.folder, spot.file));
+    return spot.size < (await handle.stat()).size;
+  }
+
+  #works(bytes: number): true {
+    this.#spot = { ...this.#spot, size: this.#spot.size + bytes };
+    if (this.#hasFailed) this.#say("done", "the command of --audit-sink takes lines again");
+    this.#hasFailed = false;
+    return true;
+  }
+
+  #failed(why: string): void {
+    if (!this.#hasFailed)
+      this.#say("failed", `warning: the command of --audit-sink fails, and no copy of the audit is kept: ${why}`);
+    this.#hasFailed = true;
+  }
+
+  #say(outcome: "done" | "failed", sentence: string): void {
+    this.#options.tell(sentence);
+    this.#options.audit.later({ what: "sink", via: "server", outcome, facts: { told: sentence } });
+  }
+
+  /** Goes back by what a command may have had in its pipe when it ended, to the beginning of a line. */
+  async #rewind(): Promise<void> {
+    const { file, size } = this.#spot;
+    const least = file === this.#start.file ? this.#start.size : 0;
+    const from = Math.max(least, size - HANDED_BYTES);
+    if (from === least || file === "") this.#spot = { file, size: from };
+    else {
+      await using handle = await openRegular(path.join(this.#options.audit.folder, file));
+      const end = (await readSpan(handle, from, size)).indexOf(0x0a);
+      this.#spot = { file, size: from + end + 1 };
+    }
+  }
+
+  /** Waits until something has happened since there were `seen` events; answers false. */
+  #woken(seen: number): Promise<false> {
+    return new Promise((resolve) => {
+      this.#wake = () => resolve(false);
+      if (this.#events !== seen) resolve(false);
+    });
+  }
+
+  async #pause(ms: number): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const timer = setTimeout(resolve, ms).unref();
+    const stop = () => resolve();
+    this.#stop.signal.addEventListener("abort", stop);
+    await promise;
+    clearTimeout(timer);
+    this.#stop.signal.removeEventListener("abort", stop);
+  }
+}
+
+/** Writes to the command, and waits until it takes more or has ended; false where it has. */
+async function isTaken(stdin: NodeJS.WritableStream | null, piece: Buffer, ended: Promise<unknown>): Promise<boolean> {
+  const taken = new Promise<boolean>((resolve) => stdin?.write(piece, (error) => resolve(!error)));
+  return await Promise.race([taken, ended.then(() => false)]);
+}

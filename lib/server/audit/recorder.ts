@@ -1,0 +1,229 @@
+import { createHash } from "node:crypto";
+import path from "node:path";
+import { fingerprintKey } from "../../audit/key.ts";
+import type { AuditEntry, AuditHead } from "../../audit/line.ts";
+import type { AuditLog } from "../../audit/log.ts";
+import { fingerprintOf, toldParams } from "../../audit/told.ts";
+import type { Identity } from "../../auth/guard.ts";
+import { layoutOf } from "../../bucket/base/layout.ts";
+import { isUuid } from "../../codec/uuid.ts";
+import { programRelease } from "../../core/self.ts";
+import type { Exchange } from "../../http/listen.ts";
+import { type Answer, failureAnswer, type HttpRequest } from "../../http/message.ts";
+import type { Call, QueryFields } from "../../http/router.ts";
+import type { EventLog } from "../../run/events.ts";
+import { maskedText, type RunRecord } from "../../run/record.ts";
+import type { Context, ServerRoute } from "../context.ts";
+import { auditKindOf } from "./kinds.ts";
+import { FoldedRefusals } from "./refusals.ts";
+
+/** Fields in which people write sentences and scripts: secrets of the bucket in them are masked, as in records of runs. */
+const WRITTEN_BY_PEOPLE: ReadonlySet<string> = new Set(["command", "note", "reason", "Ops-Note", "Ops-Break-Glass"]);
+/** The names of ids in paths; env_id stands for the bucket's in the earlier API. */
+const ID_NAMES: ReadonlySet<string> = new Set(["bucket_id", "env_id", "run_id"]);
+const BREAK_GLASS = "Ops-Break-Glass";
+const FOLD_MS = 60_000;
+const ALIVE_MS = 3_600_000;
+
+type AnyCall = Call<QueryFields, unknown>;
+
+/** What happened to a body that a handler reads by itself. */
+interface Upload {
+  size_bytes: number;
+  sha256: string;
+}
+
+/**
+ * What a server writes into its audit: each request that may change something, before its handler and once more with the
+ * outcome; the ends of runs; refusals, folded; and that it lives.
+ */
+export class AuditRecorder {
+  readonly #audit: AuditLog;
+  readonly #root: string;
+  readonly #now: () => number;
+  readonly #refusals = new FoldedRefusals();
+  /** The requests that have lines of their own. */
+  readonly #told = new WeakSet<object>();
+  readonly #timers: NodeJS.Timeout[] = [];
+
+  constructor(audit: AuditLog, { root, now }: { root: string; now: () => number }) {
+    this.#audit = audit;
+    this.#root = root;
+    this.#now = now;
+  }
+
+  /** Says that the server starts, follows its runs, and from now on says every hour that it lives. */
+  async start(facts: object, events: EventLog): Promise<void> {
+    events.onChange = (change, record) => {
+      if (change === "ended") this.#audit.later(runEnded(record));
+      // No request has asked for it: a schedule did.
+      else if (change === "started" && record.audit[0]?.request_id === null) this.#audit.later(runStarted(record));
+    };
+    const { version, commit } = programRelease();
+    const told = { version, commit, node: process.versions.node, pid: process.pid, ...facts };
+    const entry: AuditEntry = { what: "server_start", via: "server", facts: told };
+    await this.#audit.append(entry).catch(() => this.#audit.later(entry));
+    this.#timers.push(
+      setInterval(() => this.#fold(), FOLD_MS).unref(),
+      setInterval(() => this.#audit.later({ what: "alive", via: "server" }), ALIVE_MS).unref(),
+    );
+  }
+
+  /** Says that the server stops, and waits until all is written that can be. */
+  async stop(): Promise<void> {
+    for (const timer of this.#timers) clearInterval(timer);
+    this.#fold();
+    this.#audit.later({ what: "server_stop", via: "server" });
+    await this.#audit.close();
+  }
+
+  /** Notes an answer that refuses a request which no line tells of. */
+  exchanged(exchange: Exchange): void {
+    if (!FoldedRefusals.has(exchange.status) || this.#told.has(exchange.request)) return;
+    this.#refusals.note(exchange, new Date(this.#now()).toISOString());
+  }
+
+  /**
+   * The route with a handler that acts only once the request is in the audit, and answers once its outcome is. Throws
+   * `audit_unavailable` before anything is done; a cancel goes on, and is written later.
+   */
+  recorded<R extends ServerRoute>(route: R, identity: Identity): R {
+    if (route.method === "GET") return route;
+    const handle = async (call: AnyCall, context: Context): Promise<Answer> => {
+      const entry = await this.#entryOf(route, call, identity);
+      const head = await this.#ask(entry);
+      this.#told.add(call.request);
+      const upload = route.upload && summed(call.request);
+      try {
+        const answer = await (route.handle as (call: AnyCall, context: Context) => Promise<Answer>)(call, context);
+        await this.#tellOutcome(entry, head, { answer, upload: upload?.() });
+        return answer;
+      } catch (error) {
+        await this.#tellOutcome(entry, head, { answer: failureAnswer(error, call.request.id), upload: upload?.() });
+        throw error;
+      }
+    };
+    return Object.assign({}, route, { handle });
+  }
+
+  #fold(): void {
+    for (const entry of this.#refusals.take()) this.#audit.later(entry);
+  }
+
+  async #ask(entry: AuditEntry): Promise<AuditHead | undefined> {
+    try {
+      return await this.#audit.append(entry);
+    } catch (error) {
+      if (entry.what !== "cancel") throw error;
+      this.#audit.later(entry);
+      return undefined;
+    }
+  }
+
+  async #tellOutcome(
+    { what: _, params: __, reason: ___, ...asked }: AuditEntry,
+    head: AuditHead | undefined,
+    { answer: { status, body }, upload }: { answer: Answer; upload: Upload | undefined },
+  ): Promise<void> {
+    const { run_id, id, error } = answeredFields(body);
+    const outcome = status < 400 ? "done" : status < 500 ? "refused" : "failed";
+    const made = id !== undefined && asked.run === undefined ? { made: id } : undefined;
+    const facts = made || upload ? { ...made, ...(upload && { upload }) } : undefined;
+    const entry: AuditEntry = {
+      ...asked,
+      what: "outcome",
+      of: head?.n,
+      run: run_id ?? asked.run,
+      outcome,
+      code: status,
+      error,
+      facts,
+    };
+    await this.#audit.append(entry).catch(() => this.#audit.later(entry));
+  }
+
+  async #entryOf(route: ServerRoute, call: AnyCall, identity: Identity): Promise<AuditEntry> {
+    // What is no id is kept as a parameter, which is cut where it is long.
+    const isId = ([name, value]: [string, string]) => ID_NAMES.has(name) && isUuid(value.toLowerCase());
+    const ids = Object.entries(call.params).filter(isId);
+    const { bucket_id, env_id, run_id: run } = Object.fromEntries(ids.map(([name, value]) => [name, value.toLowerCase()]));
+    const bucket = bucket_id ?? env_id;
+    const others = Object.fromEntries(Object.entries(call.params).filter((param) => !isId(param)));
+    const { [BREAK_GLASS]: reason, ...headers } = call.headers;
+    const given = { ...others, ...call.query, ...headers, ...(call.body as object | undefined) };
+    const params = await this.#toldParams(route, bucket, given);
+    return {
+      what: auditKindOf(route),
+      who: identity.name,
+      via: `${identity.via}${identity.totp ? "+totp" : ""}`,
+      role: identity.role,
+      from: identity.address,
+      request: call.request.id,
+      action: `${route.method} ${route.path}`,
+      bucket,
+      run,
+      params: Object.keys(params).length > 0 ? params : undefined,
+      reason: reason === undefined ? undefined : await this.#masked(bucket, String(reason)),
+    };
+  }
+
+  async #toldParams(
+    route: ServerRoute,
+    bucket: string | undefined,
+    given: Record<string, unknown>,
+  ): Promise<Record<string, unknown>> {
+    // A cancel has no parameters, and must not need the key.
+    if (Object.values(given).every((value) => value === undefined)) return {};
+    const key = fingerprintKey(await this.#audit.key());
+    const masked = (name: string, text: string) => (WRITTEN_BY_PEOPLE.has(name) ? this.#masked(bucket, text) : undefined);
+    return await toldParams(given, { key, schema: route.body?.schema, masked });
+  }
+
+  /** A text with the secrets of the bucket masked; a fingerprint of it where they cannot be read. */
+  async #masked(bucket: string | undefined, text: string): Promise<string> {
+    try {
+      return bucket === undefined ? text : await maskedText(layoutOf(path.join(this.#root, bucket)), text);
+    } catch {
+      return fingerprintOf(text, fingerprintKey(await this.#audit.key()));
+    }
+  }
+}
+
+function runStarted({ id, bucket_id, kind, audit }: RunRecord): AuditEntry {
+  const { name: who, via, address } = audit[0]?.actor ?? {};
+  return { what: "start", who, via, from: address, bucket: bucket_id, run: id, kind, outcome: "done" };
+}
+
+function runEnded({ id, bucket_id, kind, status, audit }: RunRecord): AuditEntry {
+  const isForced = audit.some(({ action }) => action === "force_kill");
+  const facts = isForced ? { killed: true } : undefined;
+  return {
+    what: "run_ended",
+    via: "server",
+    who: audit[0]?.actor.name,
+    bucket: bucket_id,
+    run: id,
+    kind,
+    outcome: status,
+    facts,
+  };
+}
+
+/** Sums a body while a handler reads it; the function tells of what was read. */
+function summed(request: HttpRequest): () => Upload | undefined {
+  const sum = createHash("sha256");
+  let size = 0;
+  request.onBody = (piece) => {
+    sum.update(piece);
+    size += piece.length;
+  };
+  return () => (size === 0 ? undefined : { size_bytes: size, sha256: sum.copy().digest("hex") });
+}
+
+/** What an answer says that the audit keeps: never a secret that the answer shows once. */
+function answeredFields(body: Answer["body"]): { run_id?: string; id?: string; error?: string } {
+  if (typeof body !== "string" || !body.startsWith("{")) return {};
+  const { run_id, id, error } = JSON.parse(body) as Record<string, unknown>;
+  const text = (value: unknown) => (typeof value === "string" ? value : undefined);
+  return Object.fromEntries(Object.entries({ run_id: text(run_id), id: text(id), error: text(error) }).filter(([, one]) => one));
+}

@@ -1,0 +1,107 @@
+import assert from "node:assert/strict";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import type { AuditLog } from "../../lib/audit/log.ts";
+import { AuditSink } from "../../lib/audit/sink.ts";
+import { verifyAudit } from "../../lib/audit/verify.ts";
+import { Launcher } from "../../lib/core/spawn.ts";
+import { auditBelow, chainFiles, entryOf } from "../helpers/audit-log.ts";
+import { temporaryFolder, until } from "../helpers/temporary.ts";
+
+interface Sinking {
+  folder: string;
+  log: AuditLog;
+  sink: AuditSink;
+  told: string[];
+}
+
+function sinking(t: TestContext, commandOf: (folder: string) => string, now?: () => number): Sinking {
+  const folder = temporaryFolder(t);
+  const { log } = auditBelow(path.join(folder, "root"), now);
+  const told: string[] = [];
+  const launcher = new Launcher(process.env);
+  const options = { command: commandOf(folder), audit: log, launcher, tell: (line: string) => told.push(line), pauseMs: 10 };
+  return { folder, log, sink: new AuditSink(options), told };
+}
+
+const lineCount = (file: string) => (existsSync(file) ? readFileSync(file, "utf8").split("\n").length - 1 : 0);
+
+test("the command gets each line once it is written, also of later months, and what is left when the sink closes", async (t) => {
+  let at = Date.UTC(2026, 0, 31, 23);
+  const { folder, log, sink } = sinking(
+    t,
+    (place) => `cat > ${place}/copy`,
+    () => at,
+  );
+  sink.start({ file: "", size: 0 });
+  for (let index = 0; index < 5; index++, at += 3_600_000) await log.append(entryOf(index));
+  await log.close();
+  await sink.close();
+  const files = await chainFiles(path.join(folder, "root"));
+  assert.equal(files.length, 2);
+  assert.equal(readFileSync(path.join(folder, "copy"), "utf8"), files.map((file) => readFileSync(file, "utf8")).join(""));
+  const { publicKey } = await log.key();
+  assert.equal((await verifyAudit([path.join(folder, "copy")], { publicKey })).ok, true, "the copy verifies");
+});
+
+test("a command that fails is told loudly, once, in the log and in the audit; it is started again and no line is missing", async (t) => {
+  const { folder, log, sink, told } = sinking(t, (place) => `test -e ${place}/works || exit 3; cat >> ${place}/copy`);
+  sink.start({ file: "", size: 0 });
+  for (let index = 0; index < 4; index++) await log.append(entryOf(index));
+  await until("the failure to be told", () => told.length > 0);
+  assert.match(
+    told[0] ?? "",
+    /^warning: the command of --audit-sink fails, and no copy of the audit is kept: it ended with exit code 3$/,
+  );
+  writeFileSync(path.join(folder, "works"), "");
+  const [file = ""] = await chainFiles(path.join(folder, "root"));
+  await until("all lines to arrive", () => lineCount(path.join(folder, "copy")) >= 6);
+  await log.close();
+  await sink.close();
+  const numbers = readFileSync(path.join(folder, "copy"), "utf8")
+    .trimEnd()
+    .split("\n")
+    .map((line) => JSON.parse(line).n);
+  assert.deepEqual(
+    [...new Set(numbers)].sort((a, b) => a - b),
+    [1, 2, 3, 4, 5, 6],
+  );
+  const kinds = readFileSync(file, "utf8")
+    .trimEnd()
+    .split("\n")
+    .map((line) => JSON.parse(line))
+    .map(({ what, outcome }) => [what, outcome]);
+  assert.deepEqual(kinds.slice(4), [
+    ["sink", "failed"],
+    ["sink", "done"],
+  ]);
+});
+
+test("a command that reads nothing holds up neither lines nor the end", async (t) => {
+  const { log, sink } = sinking(t, () => "exec sleep 1000");
+  sink.start({ file: "", size: 0 });
+  const long = { what: "change", reason: "x".repeat(50_000) } as const;
+  for (let index = 0; index < 10; index++) await log.append(long);
+  await log.close();
+  await sink.close();
+});
+
+test("a command that cannot be started at all is told", async (t) => {
+  const folder = temporaryFolder(t);
+  const { log } = auditBelow(path.join(folder, "root"));
+  const told: string[] = [];
+  const launcher = new Launcher({ PATH: "" });
+  const sink = new AuditSink({
+    command: "no-such-command-here",
+    audit: log,
+    launcher,
+    tell: (line) => told.push(line),
+    pauseMs: 10,
+  });
+  sink.start({ file: "", size: 0 });
+  await log.append(entryOf(0));
+  await until("the failure to be told", () => told.length > 0);
+  assert.match(told[0] ?? "", /it ended with exit code 127/);
+  await sink.close();
+});

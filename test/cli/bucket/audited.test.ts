@@ -1,0 +1,108 @@
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { test } from "node:test";
+import { type AuditLine, parseAuditLine } from "../../../lib/audit/line.ts";
+import { verifyAudit } from "../../../lib/audit/verify.ts";
+import { COMMANDS } from "../../../lib/cli/main.ts";
+import { ops } from "../../../scripts/local-server.ts";
+import { auditBelow, chainFiles } from "../../helpers/audit-log.ts";
+import { TestServer } from "../../helpers/server.ts";
+import { temporaryFolder } from "../../helpers/temporary.ts";
+import { makeWorkspace } from "../../helpers/workspace.ts";
+
+async function linesOf(root: string): Promise<AuditLine[]> {
+  const texts = (await chainFiles(root)).flatMap((file) => readFileSync(file, "utf8").trimEnd().split("\n"));
+  return texts.map((text) => parseAuditLine(Buffer.from(text)) as AuditLine);
+}
+
+const NAMED = JSON.stringify({ tokens: [{ name: "ada" }], approvals: {} });
+
+test("CP-996 in a bucket of a server a command that changes something is in the server's audit, with its run and how it went", async (t) => {
+  const server = await TestServer.start(t);
+  const bucket = await server.createBucket();
+  makeWorkspace(bucket.folder, { jobs: { web: { version: "1.0.0", selectors: ["worker"] } }, workers: ["127.0.0.1"] });
+  const built = await ops(["build"], { cwd: bucket.folder });
+  assert.equal(built.code, 0, built.stderr);
+  assert.equal((await ops(["cat", "jobs"], { cwd: bucket.folder })).code, 0);
+  await server.call("PUT", bucket.path, { body: { name: "other" } });
+  const refused = await ops(["job", "start", "nothing"], { cwd: bucket.folder });
+  assert.equal(refused.code, 1);
+  const lines = (await linesOf(server.root)).filter(({ bucket: id }) => id === bucket.id);
+  const [start, outcome] = lines;
+  assert.deepEqual(
+    lines.map(({ what, via, action }) => [what, via, action]),
+    [
+      ["start", "cli", "ops build"],
+      ["outcome", "cli", "ops build"],
+      ["change", "bearer", "PUT /api/buckets/{bucket_id}"],
+      ["outcome", "bearer", "PUT /api/buckets/{bucket_id}"],
+      ["start", "cli", "ops job start"],
+      ["outcome", "cli", "ops job start"],
+    ],
+  );
+  assert.match(start?.from ?? "", /^\S+@\S+ \(process \d+\)$/);
+  assert.deepEqual([outcome?.of, outcome?.outcome, outcome?.kind, outcome?.code], [start?.n, "succeeded", "build", 0]);
+  const record = JSON.parse(readFileSync(path.join(bucket.folder, "logs/runs", outcome?.run ?? "", "server-run.json"), "utf8"));
+  assert.equal(record.audit[0].actor.address, outcome?.from, "the run's own audit agrees");
+  assert.deepEqual([lines.at(-1)?.outcome, lines.at(-1)?.error], ["failed", "unknown_name"]);
+  await server.stop();
+  const { publicKey } = await auditBelow(server.root).log.key();
+  assert.equal((await verifyAudit(await chainFiles(server.root), { publicKey })).finding, null);
+});
+
+test("CP-996 once a root has named people, a change here wants --break-glass with a reason, and readings do not", async (t) => {
+  const server = await TestServer.start(t);
+  const bucket = await server.createBucket();
+  await server.stop();
+  makeWorkspace(bucket.folder, { jobs: { web: { version: "1.0.0", selectors: ["worker"] } }, workers: ["127.0.0.1"] });
+  const count = (await linesOf(server.root)).length;
+  for (const access of [NAMED, "damaged"]) {
+    writeFileSync(path.join(server.root, "access.json"), access);
+    for (const args of [["build"], ["ssh-key", "create"], ["job", "create", "other"], ["deploy"]]) {
+      const refused = await ops([...args, "--json"], { cwd: bucket.folder });
+      assert.equal(refused.code, 1, args.join(" "));
+      assert.equal(JSON.parse(refused.stderr).error, "forbidden");
+      assert.match(refused.stderr, /which has named people: .*give --break-glass with a reason/);
+    }
+  }
+  assert.equal((await linesOf(server.root)).length, count, "what is refused here has changed nothing");
+  assert.equal((await ops(["info"], { cwd: bucket.folder })).code, 0);
+  const built = await ops(["build", "--break-glass", "the server is down"], { cwd: bucket.folder });
+  assert.equal(built.code, 0, built.stderr);
+  const [start] = (await linesOf(server.root)).slice(count);
+  assert.deepEqual([start?.what, start?.reason, start?.params], ["start", "the server is down", undefined]);
+  writeFileSync(path.join(server.root, "access.json"), JSON.stringify({ tokens: [], approvals: {} }));
+  assert.equal((await ops(["build"], { cwd: bucket.folder })).code, 0);
+});
+
+test("where the audit of the server cannot be written, a command here changes nothing", async (t) => {
+  const server = await TestServer.start(t);
+  const bucket = await server.createBucket();
+  await server.stop();
+  const [file = ""] = await chainFiles(server.root);
+  rmSync(file);
+  mkdirSync(file);
+  const refused = await ops(["ssh-key", "create", "--json"], { cwd: bucket.folder });
+  assert.deepEqual([refused.code, JSON.parse(refused.stderr.trim().split("\n").at(-1) ?? "").error], [1, "audit_unavailable"]);
+  assert.equal(JSON.parse((await ops(["ssh-key", "show", "--json"], { cwd: bucket.folder })).stdout).present, false);
+});
+
+test("a bucket that belongs to no server has no audit", async (t) => {
+  const folder = temporaryFolder(t);
+  assert.equal((await ops(["init"], { cwd: folder })).code, 0);
+  assert.equal((await ops(["ssh-key", "create"], { cwd: folder })).code, 0);
+  assert.deepEqual(await chainFiles(path.dirname(folder)), []);
+});
+
+test("every command that works in a bucket here either changes it or is known to read", () => {
+  const readings =
+    /^(?:status|runs?( list| show| follow| log| cancel)?|revisions( list| show| diff)?|ssh-key show|info|cat .*|logs|kv (?:export|list|get).*|check|schema|doctor|drift|snapshot (?:list|verify)|health_check|worker (?:uptime|sysstat)|job status)$/;
+  const left = COMMANDS.filter(
+    ({ run, changes, flags }) => run && changes === undefined && flags.some(({ name }) => name === "bucket-dir"),
+  );
+  assert.deepEqual(
+    left.map(({ name }) => name).filter((name) => !readings.test(name)),
+    [],
+  );
+});
