@@ -148,7 +148,7 @@ async function carriedOutHere(
   run: NonNullable<Command["run"]>,
 ): Promise<number> {
   const isChange = changes === true || changes?.(parsed) === true;
-  return isChange ? await (await import("./bucket/audited.ts")).carriedOutAudited(command, parsed, run) : await run(parsed);
+  return isChange ? await (await import("./audit/audited.ts")).carriedOutAudited(command, parsed, run) : await run(parsed);
 }
 
 function isGroup(args: readonly string[]): boolean {
