@@ -17,6 +17,7 @@ import {
 } from "./base/flags.ts";
 import { BREAK_GLASS_FLAG } from "./base/start-flags.ts";
 import { jsonLine, printJson, toStderr, toStdout } from "./base/terminal.ts";
+import { APPROVAL_COMMANDS } from "./commands/approval.ts";
 import { AUDIT_COMMANDS } from "./commands/audit.ts";
 import { KEY_COMMANDS } from "./commands/keys.ts";
 import { PEOPLE_COMMANDS } from "./commands/people.ts";
@@ -71,6 +72,7 @@ export const COMMANDS: readonly Command[] = (
   [
     ...RUN_COMMANDS,
     ...STATE_COMMANDS,
+    ...APPROVAL_COMMANDS,
     ...READING_COMMANDS,
     ...UPKEEP_COMMANDS,
     ...WATCH_COMMANDS,
@@ -146,7 +148,7 @@ async function carriedOutHere(
   run: NonNullable<Command["run"]>,
 ): Promise<number> {
   const isChange = changes === true || changes?.(parsed) === true;
-  return isChange ? await (await import("./bucket/audited.ts")).carriedOutAudited(command, parsed, run) : await run(parsed);
+  return isChange ? await (await import("./audit/audited.ts")).carriedOutAudited(command, parsed, run) : await run(parsed);
 }
 
 function isGroup(args: readonly string[]): boolean {

@@ -35,7 +35,7 @@ const MOST_CANDIDATES = 10;
  * The one of `ids` that `given` is, begins or ends, in whatever case; at least 4 letters of it. Throws `run_not_found` (or
  * that of a revision or a snapshot) where there is none, and `usage` with the candidates where there are several.
  */
-export function idNamed(given: string, ids: readonly string[], kind: "run" | "revision" | "snapshot"): string {
+export function idNamed(given: string, ids: readonly string[], kind: "run" | "revision" | "snapshot" | "proposal"): string {
   const wanted = given.toLowerCase();
   const found = ids.filter((id) => id.toLowerCase().startsWith(wanted) || id.toLowerCase().endsWith(wanted));
   const exact = found.find((id) => id.toLowerCase() === wanted);

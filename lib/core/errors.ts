@@ -6,8 +6,9 @@ type AccessCode =
   | "invalid_totp_code"
   | "csrf_failed"
   | "forbidden"
+  | "approval_required"
   | "rate_limited";
-type Missing = "not_found" | `${"bucket" | "run" | "file" | "revision" | "snapshot"}_not_found`;
+type Missing = "not_found" | `${"bucket" | "run" | "file" | "revision" | "snapshot" | "proposal"}_not_found`;
 type StateCode =
   | "frozen"
   | "bucket_busy"
@@ -16,6 +17,7 @@ type StateCode =
   | "run_not_active"
   | "retry_impossible"
   | "plan_stale"
+  | "proposal_ended"
   | "idempotency_mismatch";
 type DatabaseCode = "bucket_not_initialized" | "schema_upgrade_required" | "schema_too_new" | `database_${"damaged" | "busy"}`;
 type WorkCode = "internal" | "audit_unavailable" | "shutting_down" | "cancelled" | "timeout" | "unreachable" | "failed";

@@ -110,3 +110,9 @@ export const NO_DEPLOY: Pick<Progress, "rollouts" | "waves" | "jobs" | "counts">
   jobs: [],
   counts: null,
 };
+
+/** The progress of a run that waits for a free slot. */
+export function queuedSince(since: string): Progress {
+  const slot = { on: "a free slot", since, until: null, reason: "slot", job: null, worker: null, detail: "" } as const;
+  return { phase: "queued", done: 0, total: 0, waiting: [slot], ...NO_DEPLOY, cancel: null };
+}

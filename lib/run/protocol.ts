@@ -11,6 +11,7 @@ import {
   oneOf,
   optional,
   type Shape,
+  secret,
   string,
   withDefault,
   withExample,
@@ -90,14 +91,14 @@ export const SNAPSHOT_TRUST = {
 };
 
 const PASSPHRASE = withExample(
-  described(string({ min: 12, max: 1_024 }), "The passphrase of a sealed snapshot; never stored"),
+  described(secret(string({ min: 12, max: 1_024 })), "The passphrase of a sealed snapshot; never stored"),
   "correct horse battery staple",
 );
 /** What opens a sealed snapshot. */
 export const SNAPSHOT_KEYS = {
   passphrase: optional(PASSPHRASE),
   key: optional(
-    described(string({ pattern: /^[A-Za-z0-9+/]{43}=$/, means: "32 bytes in base64" }), "The key of this one snapshot"),
+    described(secret(string({ pattern: /^[A-Za-z0-9+/]{43}=$/, means: "32 bytes in base64" })), "The key of this one snapshot"),
   ),
 };
 

@@ -22,7 +22,8 @@ import {
   type Shape,
   string,
 } from "../core/shape.ts";
-import { NO_DEPLOY, type Progress, TIME } from "./progress.ts";
+import { RUN_APPROVAL, type RunApproval } from "./approval/proposal.ts";
+import { TIME } from "./progress.ts";
 import { RUN_KINDS, RUN_STATUS, RUNS, type RunKind, type RunParams, secretsApart } from "./protocol.ts";
 
 /** The id of a bucket, a run or a revision. */
@@ -75,6 +76,7 @@ export const RUN_FIELDS = {
   origin: described(oneOf("server", "cli", "schedule"), "schedule: the server began it by itself"),
   schedule: described(nullable(OF_SCHEDULE), "Of a run that a schedule began; null of all others"),
   kind: RUN_KIND,
+  approval: described(nullable(RUN_APPROVAL), "The proposal that the run has used; null where it needed none"),
   break_glass: described(nullable(string()), "Why an admin went past an approval or a freeze; null where nobody did"),
   // Never holds a secret.
   params: described(anything({ type: "object" }) as Shape<RunParams>, "The parameters that were given"),
@@ -95,21 +97,23 @@ export interface StartKey {
   sum: string;
 }
 
-/** Who asked for a run, in which request, with which key, and why it goes past what holds it back. */
+/** Who asked for a run, in which request, with which key, who approved it, or why it goes past what holds it back. */
 export interface AskedFor {
   actor: Actor;
   requestId: string | null;
   start_key?: StartKey;
   schedule?: Pick<OfSchedule, "name" | "due">;
   breakGlass?: string | undefined;
+  approval?: RunApproval | undefined;
 }
 
 /** `server-run.json`. The key stands in the record so that one write decides: no run without its key, no key without its run. */
 export type RunRecord = { [K in keyof typeof RUN_FIELDS]: Infer<(typeof RUN_FIELDS)[K]> } & { start_key?: StartKey };
 
-/** Who asked for a run, in words. */
-export function askedBy({ audit }: Pick<RunRecord, "audit">): string {
-  return actorText(audit[0]?.actor ?? { address: "", via: "cli" });
+/** Who asked for a run, and who approved it, in words. Records of earlier versions have no approval. */
+export function askedBy({ audit, approval }: Pick<RunRecord, "audit" | "approval">): string {
+  const approved = approval?.by.length ? `, approved by ${approval.by.join(" and ")}` : "";
+  return actorText(audit[0]?.actor ?? { address: "", via: "cli" }) + approved;
 }
 
 /** `ada, session from 192.0.2.7`, or `schedule:nightly`; in records of earlier programs without the name. */
@@ -132,13 +136,14 @@ export async function createRecord(
   layout: Layout,
   start: Pick<RunRecord, "id" | "bucket_id" | "origin" | "params"> & { kind: RunKind } & AskedFor,
 ): Promise<RunRecord & { kind: RunKind }> {
-  const { actor, requestId, schedule, breakGlass, ...given } = start;
+  const { actor, requestId, schedule, breakGlass, approval = null, ...given } = start;
   const now = new Date().toISOString();
   const record: RunRecord & { kind: RunKind } = {
     ...given,
     origin: schedule ? "schedule" : given.origin,
     schedule: schedule ? { ...schedule, sum: null, repeats: 0, since: now } : null,
     // These come before the result, like the key of the start: a reader of the head reads no further.
+    approval,
     break_glass: breakGlass === undefined ? null : await maskedReason(layout, breakGlass),
     params: await withoutSecrets(layout, given.kind, secretsApart(given.kind, given.params).params),
     revision: await revisionOf(layout, given.params),
@@ -287,6 +292,7 @@ function damagedRecord(layout: Layout, id: string, text: string): RunRecord {
     id,
     bucket_id: path.basename(layout.root),
     origin: "server",
+    approval: null,
     schedule: null,
     break_glass: null,
     params: {},
@@ -341,10 +347,4 @@ export function readRecordHead(layout: Layout, id: string): RunRecord | undefine
 /** How many milliseconds a run took, or has taken until now. */
 export function durationOf({ created_at, finished_at }: RunRecord): number {
   return Math.max(0, (finished_at === null ? Date.now() : Date.parse(finished_at)) - Date.parse(created_at));
-}
-
-/** The progress of a run that waits for a free slot. */
-export function queuedSince(since: string): Progress {
-  const slot = { on: "a free slot", since, until: null, reason: "slot", job: null, worker: null, detail: "" } as const;
-  return { phase: "queued", done: 0, total: 0, waiting: [slot], ...NO_DEPLOY, cancel: null };
 }

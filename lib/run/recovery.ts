@@ -18,6 +18,7 @@ import {
   readRecord,
   readRecordHead,
   runIds,
+  runNotFound,
   SERVER_RESTARTED,
   saveRecord,
   settle,
@@ -141,4 +142,14 @@ export async function pruneRuns(layout: Layout, count: number, days: number): Pr
     const isKept = record !== undefined && (record.status === "running" || (index < MOST_KEYS && hasFreshKey(record)));
     if (!isKept) await remove(runLayout(layout, id).folder);
   }
+}
+
+/** The failure of a cancel: why the run is none that this server carries out now. */
+export function notActive(layout: Layout, runId: string): Failure {
+  const record = readRecord(layout, runId);
+  if (!record) return runNotFound(runId);
+  if (record.status !== "running") return new Failure("run_not_active", `run ${runId} has already ended: ${record.status}`);
+  if (record.origin !== "cli") return new Failure("run_not_active", `run ${runId} is just ending`);
+  const { actor } = record.audit[0] ?? { actor: { address: "an unknown process" } };
+  return new Failure("run_not_active", `run ${runId} was started on the command line by ${actor.address}; stop it there`);
 }

@@ -6,6 +6,7 @@ import { isUuid } from "../codec/uuid.ts";
 import { Failure } from "../core/errors.ts";
 import { MASK } from "../core/redact.ts";
 import { described, isObject, object, type Shape, string } from "../core/shape.ts";
+import { APPROVED_KINDS } from "./approval/proposal.ts";
 import { isRepeatable, parametersOf, type RepeatableKind, RUNS, type RunKind, type RunParams } from "./protocol.ts";
 import { RECORD_DAMAGED, type RunRecord, readRecord } from "./record.ts";
 
@@ -45,27 +46,39 @@ const REMAINING: Record<RepeatableKind, Remaining> = {
   job_run: remainingAllocations,
 };
 
-const RETRY = object({
-  retry_of: described(
-    string({ min: 36, max: 36, pattern: /^[0-9a-f-]+$/, means: "the id of a run" }),
-    "Repeat this run, of the same kind, where it failed, was unreachable or never started; goes alone",
-  ),
-});
+const ANY_ID = string({ min: 36, max: 36, pattern: /^[0-9a-f-]+$/, means: "an id" });
+const RETRY = described(
+  ANY_ID,
+  "Repeat this run, of the same kind, where it failed, was unreachable or never started; goes alone",
+);
+const PROPOSED_START = described(ANY_ID, "Start what this proposal says, once it is approved; goes alone");
 
-/** The body of a request that starts a run of this kind: its parameters or, for a repeatable kind, `retry_of` alone. */
+/**
+ * The body of a request that starts a run of this kind: its parameters or, alone, `retry_of` for a repeatable kind or
+ * `proposal` for a kind that others may have to approve.
+ */
 export function startShape(kind: RunKind, parameters = RUNS[kind].parameters as Shape<RunParams>): Shape<RunParams> {
-  if (!isRepeatable(kind)) return parameters;
+  const alone = {
+    ...(isRepeatable(kind) && { retry_of: RETRY }),
+    ...((APPROVED_KINDS as readonly RunKind[]).includes(kind) && { proposal: PROPOSED_START }),
+  };
+  const names = Object.keys(alone);
+  if (names.length === 0) return parameters;
   const { required, properties, allOf = [], ...schema } = parameters.schema as ObjectSchema;
-  const alone = Object.keys(properties).map((name) => ({ not: { required: [name, "retry_of"] } }));
+  const others = (index: number) => [...Object.keys(properties), ...names.slice(0, index)];
+  const apart = names.flatMap((name, index) => others(index).map((other) => ({ not: { required: [other, name] } })));
+  const shapes = Object.entries(alone).map(([name, shape]) => [name, object({ [name]: shape })] as const);
   return {
     schema: {
       ...schema,
-      properties: { ...properties, ...(RETRY.schema.properties as Record<string, unknown>) },
-      ...(required && { oneOf: [{ required }, { required: ["retry_of"] }] }),
-      allOf: [...allOf, ...alone],
+      properties: { ...properties, ...Object.fromEntries(Object.entries(alone).map(([name, one]) => [name, one.schema])) },
+      ...(required && { oneOf: [{ required }, ...names.map((name) => ({ required: [name] }))] }),
+      allOf: [...allOf, ...apart],
     },
-    check: (value, path, report) =>
-      isObject(value) && value.retry_of !== undefined ? RETRY.check(value, path, report) : parameters.check(value, path, report),
+    check(value, path, report) {
+      const [, other] = shapes.find(([name]) => isObject(value) && value[name] !== undefined) ?? [];
+      return (other ?? parameters).check(value, path, report) as RunParams;
+    },
   };
 }
 

@@ -10,9 +10,10 @@ import { APPEND, exists, openRegularSync, PRIVATE_FOLDER } from "../core/files.t
 import { endGroup, type GroupIdentity, identify, isGroupAlive, signalProcess } from "../core/process.ts";
 import { faultPoint, selfArguments } from "../core/self.ts";
 import type { Channel, Launcher } from "../core/spawn.ts";
+import { lackingApproval, needsApproval } from "./approval/proposal.ts";
 import { EventLog } from "./events.ts";
 import { ordersOf } from "./orders.ts";
-import type { Progress } from "./progress.ts";
+import { type Progress, queuedSince } from "./progress.ts";
 import { CANCEL_WAIT_MS, type FromWorker, type OutcomeMessage, type RunKind, type RunParams, type Task } from "./protocol.ts";
 import {
   type Actor,
@@ -20,15 +21,12 @@ import {
   addAudit,
   createRecord,
   isCancelled,
-  queuedSince,
   type RunRecord,
-  readRecord,
-  runNotFound,
   SERVER_RESTARTED,
   saveRecord,
   settle,
 } from "./record.ts";
-import { finishRun, recoverBucket, takeBucket } from "./recovery.ts";
+import { finishRun, notActive, recoverBucket, takeBucket } from "./recovery.ts";
 import { saveEnd } from "./repeats.ts";
 
 const CRASH_GRACE_MS = 2_000;
@@ -45,6 +43,15 @@ export interface Reservation {
   start(params: RunParams, by: AskedFor): Promise<void>;
   /** Frees the bucket again; nothing of the run remains. */
   release(): Promise<void>;
+}
+
+interface SupervisorOptions {
+  launcher: Launcher;
+  log: (message: string) => void;
+  /** The number of run processes that work at once: by default two for each core. */
+  slots?: number;
+  /** How many others must approve a run in a bucket. Whoever asks for the run has looked; this is the last look. */
+  approvals?: (bucketId: string) => number;
 }
 
 interface ActiveRun {
@@ -76,6 +83,7 @@ export class Supervisor {
   readonly #launcher: Launcher;
   readonly #log: (message: string) => void;
   readonly #slots: number;
+  readonly #approvals: (bucketId: string) => number;
   readonly #active = new Map<string, ActiveRun>();
   /** The active runs that wait for a free slot, with their parameters; they begin in this order. */
   readonly #queue = new Map<ActiveRun, RunParams>();
@@ -83,11 +91,11 @@ export class Supervisor {
   readonly events = new EventLog();
   #stopping = false;
 
-  /** `slots` is the number of run processes that work at once: by default two for each core. */
-  constructor({ launcher, log, slots = SLOTS }: { launcher: Launcher; log: (message: string) => void; slots?: number }) {
+  constructor({ launcher, log, slots = SLOTS, approvals = () => 0 }: SupervisorOptions) {
     this.#launcher = launcher;
     this.#log = log;
     this.#slots = slots;
+    this.#approvals = approvals;
   }
 
   /** Settles what an earlier server left behind in these buckets; called before the server listens. */
@@ -147,7 +155,7 @@ export class Supervisor {
    */
   async cancel(layout: Layout, runId: string, actor: Actor, requestId: string): Promise<RunRecord> {
     const run = this.#active.get(runId);
-    if (!run || run.exited || run.stopped !== undefined) throw await this.#notActive(layout, runId);
+    if (!run || run.exited || run.stopped !== undefined) throw notActive(layout, runId);
     const isFirst = !isCancelled(run.record);
     if (isFirst) {
       addAudit(run.record, "cancel", actor, requestId);
@@ -207,6 +215,8 @@ export class Supervisor {
   }
 
   async #start(layout: Layout, lock: BucketLock, start: Parameters<typeof createRecord>[1]): Promise<void> {
+    const required = needsApproval(start.kind, start.params) ? this.#approvals(start.bucket_id) : 0;
+    if (required > 0 && !start.approval && start.breakGlass === undefined) throw lackingApproval(start.kind, required);
     const record = await createRecord(layout, start);
     const { promise: ended, resolve: hasEnded } = Promise.withResolvers<void>();
     const run: ActiveRun = {
@@ -333,14 +343,5 @@ export class Supervisor {
   #save(run: ActiveRun): Promise<void> {
     run.saved = run.saved.catch(() => {}).then(() => saveRecord(run.layout, run.record));
     return run.saved;
-  }
-
-  async #notActive(layout: Layout, runId: string): Promise<Failure> {
-    const record = readRecord(layout, runId);
-    if (!record) return runNotFound(runId);
-    if (record.status !== "running") return new Failure("run_not_active", `run ${runId} has already ended: ${record.status}`);
-    if (record.origin !== "cli") return new Failure("run_not_active", `run ${runId} is just ending`);
-    const { actor } = record.audit[0] ?? { actor: { address: "an unknown process" } };
-    return new Failure("run_not_active", `run ${runId} was started on the command line by ${actor.address}; stop it there`);
   }
 }

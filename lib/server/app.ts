@@ -12,6 +12,7 @@ import { type Answer, HTTP_STATUS, type HttpRequest } from "../http/message.ts";
 import { callRoute, findRoute } from "../http/router.ts";
 import { Supervisor } from "../run/supervisor.ts";
 import { type Log, logExchange } from "./access.ts";
+import { Approvals } from "./approval/approvals.ts";
 import type { AuditRecorder } from "./audit/recorder.ts";
 import { ServerAudit } from "./audit/server-audit.ts";
 import { ReadThread } from "./beside.ts";
@@ -65,7 +66,7 @@ export async function startServer(
   const surface = config.earlier ? await (await import("./earlier/surface.ts")).earlierSurface() : await presentSurface();
   const { labels, routes } = surface;
   const files = new StaticFiles(surface.files);
-  const supervisor = new surface.supervisor({ launcher, log });
+  const supervisor = new surface.supervisor({ launcher, log, approvals: (id) => signIn.access.approvalsOf(id) });
   await using taken = new AsyncDisposableStack();
   taken.use(await takeRoot(root));
   const audit = new ServerAudit({ root, sink, launcher, log, now });
@@ -75,6 +76,7 @@ export async function startServer(
   const { guard, ...signIn } = await signInOf(config, { cookie: surface.cookie, log, now });
   const [readers, beside, runList, logReadings] = [new Readers(), new ReadThread(), new RunList(), new LogReadings(launcher)];
   const lines = new Lines();
+  const approvals = new Approvals({ access: signIn.access, lines, beside, now });
   const watch = new AbortController();
   const runs = new LockedRuns({ supervisor, lines, beside, access: signIn.access, signal: watch.signal });
   const pulse = new Pulse({ root, heartbeatUrl: config.heartbeatUrl, log });
@@ -82,7 +84,19 @@ export async function startServer(
   // No request is answered before the server listens.
   const load = () => listener.load();
   const reading = { readers, beside, runList, logReadings };
-  const services = { load, root, labels, supervisor, lines, launcher, scheduler, audit: audit.file, ...reading, ...signIn };
+  const services = {
+    load,
+    root,
+    labels,
+    supervisor,
+    lines,
+    approvals,
+    launcher,
+    scheduler,
+    audit: audit.file,
+    ...reading,
+    ...signIn,
+  };
   const listener = await listen({
     host,
     port,

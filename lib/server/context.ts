@@ -9,6 +9,7 @@ import type { Listener } from "../http/listen.ts";
 import type { Answer } from "../http/message.ts";
 import type { Call, QueryFields, Route } from "../http/router.ts";
 import type { Supervisor } from "../run/supervisor.ts";
+import type { Approvals } from "./approval/approvals.ts";
 import type { ReadThread } from "./beside.ts";
 import type { Lines } from "./line.ts";
 import type { LogReadings } from "./log-readings.ts";
@@ -26,6 +27,8 @@ export interface Services {
   supervisor: Supervisor;
   /** The starts that wait for their bucket. */
   lines: Lines;
+  /** What is proposed in the buckets. */
+  approvals: Approvals;
   /** The tokens beside the server's own. */
   access: AccessStore;
   sessions: Sessions;

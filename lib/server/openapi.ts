@@ -17,6 +17,7 @@ const PARAMETERS: Readonly<Record<string, [description: string, example: string]
   host: ["The host of the worker, as workers.json writes it", "10.0.0.1"],
   start_key: ["The Idempotency-Key of the start", "deploy-2026-01-31-a"],
   run_id: ["The run: a UUID", "0198f3a2-7b44-7c02-8e11-2a9d4c6b8f10"],
+  proposal_id: ["The proposal: a UUID", "0198f3a2-7b44-7c02-8e11-2a9d4c6b8f11"],
   revision_id: ["The revision: a UUID", "0198f3a2-6d10-7f25-a3b7-5c8e9f0a1b2c"],
   job: ["The job", "web"],
   key: ["The key of the secret", "db_password"],

@@ -14,6 +14,7 @@ import { fingerprintsOf, loadKvKey } from "../bucket/kv/kv-access.ts";
 import { prometheusRows, scrapeConfigs } from "../bucket/prometheus/scrape.ts";
 import { listRevisions, type Revision } from "../bucket/source/revisions.ts";
 import { Failure } from "../core/errors.ts";
+import { catalogBasis } from "../run/approval/hosts.ts";
 import { readEvidence, readFailures } from "../run/log/log-evidence.ts";
 import type { LineFilter } from "../run/log/log-lines.ts";
 import { readMap } from "../run/log/log-map.ts";
@@ -206,6 +207,11 @@ export const READS = {
     if (plans.size >= MOST_PLANS) plans.clear();
     plans.set(key, { version, answer });
     return answer;
+  },
+
+  /** The build and the workers that a run would work with. Throws what is wrong with its names or its plan. */
+  async basis(layout: Layout, { kind, params }: { kind: RunKind; params: RunParams }) {
+    return await readers.read(layout, (db) => catalogBasis(db, { layout, kind, params }));
   },
 
   /** Throws what is wrong with the names in the parameters of a run, or with the plan that they name. */

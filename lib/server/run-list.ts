@@ -170,6 +170,6 @@ export async function shownRun(layout: Layout, { start_key: _, ...record }: RunR
   const duration_ms = durationOf(record);
   const log = await unlessMissing(lstat(runLayout(layout, record.id).activity));
   // Records of earlier versions lack them.
-  const { break_glass = null, schedule = null } = record;
-  return { ...record, break_glass, schedule, duration_ms, log_size_bytes: log?.size ?? 0 };
+  const { break_glass = null, schedule = null, approval = null } = record;
+  return { ...record, break_glass, schedule, approval, duration_ms, log_size_bytes: log?.size ?? 0 };
 }

@@ -8,6 +8,7 @@ import { described, integer, isNote, optional, type Report, refined, type Shape,
 import { type Answer, invalidRequest, json } from "../http/message.ts";
 import { type RunKind, type RunParams, secretsApart } from "../run/protocol.ts";
 import { type RunRecord, runOfKey, type StartKey } from "../run/record.ts";
+import type { ApprovalAsked } from "./approval/approvals.ts";
 import type { BucketCall, Context } from "./context.ts";
 import type { Hold } from "./line.ts";
 import { actorOf } from "./people/actor.ts";
@@ -59,17 +60,28 @@ export const START_HEADERS = {
 /** Prepares a run in its reserved bucket and answers its parameters. An upload is read from `body`. */
 type Prepare = (runId: string, body: AsyncIterable<Uint8Array>) => Promise<RunParams>;
 
+/** How a run is prepared. What `apply` changes is changed only once the run is approved. */
+interface Preparation {
+  prepare: Prepare;
+  apply?(params: RunParams): Promise<void>;
+}
+
 /**
  * Starts a run in a bucket and answers 202 with exactly `run_id` (control-plane.md, What the service does 4). If `prepare`
  * fails, nothing was started. Throws `bucket_not_initialized` and `bucket_busy` before `prepare` is called. With a key the
  * run that the key has started is answered (control-plane.md, Starts with a key).
  */
-export async function startRun(call: BucketCall, kind: RunKind, context: Context, prepare: Prepare): Promise<Answer> {
+export async function startRun(
+  call: BucketCall,
+  kind: RunKind,
+  context: Context,
+  prepare: Prepare | Preparation,
+): Promise<Answer> {
   const { "Idempotency-Key": key, "Ops-Wait": wait } = call.headers as { "Idempotency-Key"?: string; "Ops-Wait"?: number };
   if (wait !== undefined && key === undefined)
     throw invalidRequest([{ path: "Ops-Wait", message: "goes only with Idempotency-Key" }]);
   if (call.headers["Ops-Break-Glass"] !== undefined) requireRole(context.identity, "admin");
-  const start = new Start(call, kind, context, prepare);
+  const start = new Start(call, kind, context, typeof prepare === "function" ? { prepare } : prepare);
   const started = key === undefined ? start.once() : wait === undefined ? start.onceFor(key) : start.inLine(key, wait);
   return json(202, { run_id: await started });
 }
@@ -79,43 +91,55 @@ class Start {
   readonly #call: BucketCall;
   readonly #kind: RunKind;
   readonly #context: Context;
-  readonly #prepare: Prepare;
+  readonly #preparation: Preparation;
+  readonly #asked: ApprovalAsked;
   readonly #body: SummedBody;
 
-  constructor(call: BucketCall, kind: RunKind, context: Context, prepare: Prepare) {
+  constructor(call: BucketCall, kind: RunKind, context: Context, preparation: Preparation) {
     this.#call = call;
     this.#kind = kind;
     this.#context = context;
-    this.#prepare = prepare;
+    this.#preparation = preparation;
+    const { proposal, plan } = (call.body ?? {}) as Partial<Record<"proposal" | "plan", string>>;
+    this.#asked = { proposal, plan, isGlassBroken: this.#breakGlass !== undefined };
     this.#body = new SummedBody(call);
   }
 
   /** Starts the run, unless its bucket is busy or another start is next there. A start of the line leaves its `place`. */
   async once(key?: string, place?: Hold): Promise<string> {
     const { bucket, request } = this.#call;
-    const { supervisor, lines, identity, scheduler } = this.#context;
+    const { supervisor, lines, identity, approvals, scheduler } = this.#context;
     await this.#requireDatabase();
-    const isForced = this.#call.headers["Ops-Break-Glass"] !== undefined;
     const params = (this.#call.body ?? {}) as RunParams;
-    if (!isForced) await scheduler.requireThawed(bucket, { kind: this.#kind, params });
+    if (!this.#asked.isGlassBroken) await scheduler.requireThawed(bucket, { kind: this.#kind, params });
+    await this.#requireApproval();
     const next = lines.next(bucket.id);
     if (place ? place.position !== 1 : next && next.key !== key) throw await this.#busy();
     const reservation = await supervisor.reserve(bucket.layout, bucket.id, this.#kind);
+    let taken: Awaited<ReturnType<typeof approvals.take>>;
     try {
       // Whoever gave the place up has been told that nothing starts.
       if (place?.leave() === false) throw busyFailure();
       requireGoingOn(identity);
-      const prepared = await this.#prepare(reservation.runId, this.#body);
+      const prepared = await this.#params(reservation.runId);
       const start_key = key === undefined ? undefined : { key, sum: await this.#sum() };
-      const breakGlass = this.#call.headers["Ops-Break-Glass"] as string | undefined;
+      taken = await approvals.take(
+        bucket,
+        { kind: this.#kind, params: prepared, runId: reservation.runId, by: identity },
+        this.#asked,
+      );
+      await this.#preparation.apply?.(prepared);
       await reservation.start(prepared, {
         actor: actorOf(identity),
         requestId: request.id,
         ...(start_key && { start_key }),
-        breakGlass,
+        breakGlass: this.#breakGlass,
+        approval: taken?.approval,
       });
       return reservation.runId;
     } catch (error) {
+      // Where not even that can be written, the approval is used up without a run.
+      await taken?.giveBack().catch(() => {});
       await reservation.release();
       throw error;
     }
@@ -153,6 +177,26 @@ class Start {
       do await sleep(LINE_LOOK_MS, request.signal);
       while (place.position !== null && performance.now() < until && (await mustWait()));
     }
+  }
+
+  get #breakGlass(): string | undefined {
+    return this.#call.headers["Ops-Break-Glass"] as string | undefined;
+  }
+
+  /** Whoever lacks an approval need not wait for the bucket to learn it, where the body tells what is asked for. */
+  async #requireApproval(): Promise<void> {
+    const { bucket, body = {} } = this.#call;
+    const params = body as RunParams;
+    const isTold =
+      this.#asked.proposal !== undefined || (this.#kind === "deploy" ? "dry_run" in params : !("retry_of" in params));
+    if (isTold) await this.#context.approvals.mustHave(bucket, this.#kind, params, this.#asked);
+  }
+
+  /** The parameters of the run: those that are proposed, or those of the request. */
+  async #params(runId: string): Promise<RunParams> {
+    const { proposal } = this.#asked;
+    if (proposal === undefined) return await this.#preparation.prepare(runId, this.#body);
+    return await this.#context.approvals.paramsOf(this.#call.bucket, this.#kind, proposal);
   }
 
   /** A database that can be opened can be used by runs. A restore must start with a damaged database too. */

@@ -18,6 +18,7 @@ async function stored(layout: Layout, kind: RunKind, more: Partial<RunRecord>): 
     origin: "cli",
     schedule: null,
     kind,
+    approval: null,
     break_glass: null,
     params: {},
     revision: null,

@@ -13,7 +13,7 @@ import { Failure } from "../../lib/core/errors.ts";
 import { identify } from "../../lib/core/process.ts";
 import { Launcher } from "../../lib/core/spawn.ts";
 import { NO_DEPLOY } from "../../lib/run/progress.ts";
-import { createRecord, type RunRecord, readRecord } from "../../lib/run/record.ts";
+import { createRecord, type RunRecord, readRecord, runIds } from "../../lib/run/record.ts";
 import { Supervisor } from "../../lib/run/supervisor.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
 import { makeBucket } from "../helpers/workspace.ts";
@@ -322,4 +322,18 @@ test("a process that does not end with its task is ended after its time", async 
   t.mock.timers.reset();
   assert.deepEqual((await ended)[1], "SIGTERM");
   await refused;
+});
+
+test("CP-527 a run that lacks its approval is started for nobody, and leaves nothing", async (t) => {
+  const { layout, bucketId } = await setUp(t);
+  const own = new Supervisor({ launcher: new Launcher({}), log() {}, approvals: (id) => (id === bucketId ? 2 : 0) });
+  const reservation = await own.reserve(layout, bucketId, "run_command");
+  const by = { actor: ACTOR, requestId: null };
+  await assert.rejects(reservation.start({ command: "true" }, by), {
+    code: "approval_required",
+    details: { required: 2, given: 0, missing: 2, proposal: null },
+  });
+  assert.deepEqual(own.load(), { active: 0, queued: 0 });
+  assert.deepEqual(await runIds(layout), []);
+  await reservation.release();
 });

@@ -279,6 +279,7 @@ test("CP-449 a start that is given up while it takes its bucket frees the bucket
     supervisor: { reserve },
     readers: { read: async () => {} },
     scheduler: { requireThawed: async () => {} },
+    approvals: { mustHave: async () => {} },
     identity: { address: "", via: "bearer" },
   };
   const [first, second] = [call as unknown as BucketCall, context as unknown as Context];

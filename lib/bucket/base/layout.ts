@@ -49,6 +49,8 @@ export function layoutOf(root: string, labels: LabelFile = "bucket.json") {
     revisions: at(".ops", "revisions"),
     /** JSON Schemas for editors. */
     schemas: at(".ops", "schemas"),
+    /** What is proposed, to be approved by others; part of no snapshot. */
+    proposals: at(".ops", "proposals"),
     revisionsFile: at(".ops", "revisions.json"),
     journal: at(".ops", "journal.json"),
     /** What a server keeps of the schedules. */

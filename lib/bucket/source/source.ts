@@ -123,7 +123,8 @@ async function becomeSource(layout: Layout, revision: StoredRevision, prepare?: 
   return findRevision(layout, revision.id);
 }
 
-async function wantedRevision(layout: Layout, id: string | undefined): Promise<Revision> {
+/** The revision with this id, by default the last successful one. Throws `revision_not_found`. */
+export async function wantedRevision(layout: Layout, id: string | undefined): Promise<Revision> {
   if (id !== undefined) return findRevision(layout, id);
   const last = (await listRevisions(layout)).find((one) => one.last_successful);
   if (!last) throw new Failure("revision_not_found", "no revision of this bucket was ever built successfully");

@@ -3,6 +3,7 @@ import { Failure, type Problem } from "../../core/errors.ts";
 import type { Schema } from "../../core/shape.ts";
 import { isRepeatable, parametersOf, RUNS, type RunKind, type RunParams, type RunSecrets } from "../../run/protocol.ts";
 import {
+  AS_JSON,
   BUCKET_DIR,
   bucketDir,
   type Command,
@@ -86,6 +87,30 @@ export function runCommand(kind: RunKind, command: RunCommand): Command {
     async remote(input, target) {
       const { openRemoteBucket } = await import("../remote/remote-bucket.ts");
       return await runThere(kind, command, input, await openRemoteBucket(target));
+    },
+  };
+}
+
+/** Flags of a run that is started, and not of one that is only proposed. */
+const OF_STARTS: readonly string[] = [RETRY_FLAG, WAIT_FLAG, BREAK_GLASS_FLAG, DETACH_FLAG, RESULT_AS_JSON].map(
+  ({ name }) => name,
+);
+
+/** `ops propose <kind>`: takes what the command of the kind takes, and proposes it to others. */
+export function proposeCommand(kind: RunKind, flags: Flag[]): Command {
+  const command = BY_KIND.get(kind) as RunCommand;
+  const started = runCommand(kind, command);
+  return {
+    name: `propose ${command.name}`,
+    summary: `Ask others to approve: ${started.summary[0]?.toLowerCase()}${started.summary.slice(1)}`,
+    operands: started.operands ?? [],
+    flags: [...started.flags.filter(({ name }) => !OF_STARTS.includes(name)), ...flags, AS_JSON],
+    async remote(input, target) {
+      const { openRemoteBucket } = await import("../remote/remote-bucket.ts");
+      const bucket = await openRemoteBucket(target);
+      const { params } = await requestOf(kind, command, input, bucket);
+      const { propose } = await import("../approval/propose.ts");
+      return await propose(bucket, { kind, params }, input);
     },
   };
 }

@@ -73,6 +73,13 @@ const BUCKET_COMMANDS: readonly Command[] = [
     remote: async (input, target) => (await import("../remote/buckets.ts")).renameBucket(input, target),
   },
   {
+    name: "buckets set",
+    summary: "Set how many others must approve a deploy, a rollback, a hook or a command in a bucket of a server",
+    operands: [BUCKET],
+    flags: [{ name: "approvals", value: "N", choices: ["0", "1", "2"], help: "How many: 0, 1 or 2" }, AS_JSON],
+    remote: async (input, target) => (await import("../remote/buckets.ts")).setBucket(input, target),
+  },
+  {
     name: "buckets delete",
     summary: "Delete a bucket of a server with all it holds; nothing is done on its workers",
     operands: [BUCKET],

@@ -3,7 +3,7 @@ import { counted } from "../../core/plain-text.ts";
 import { boolean, integer, object, quote } from "../../core/shape.ts";
 import type { Answer } from "../../server/routes/shapes.ts";
 import { askedOnTerminal, canAsk } from "../base/ask.ts";
-import { EXIT, type Parsed, type Target, wantsJson } from "../base/flags.ts";
+import { EXIT, flagNumber, type Parsed, type Target, wantsJson } from "../base/flags.ts";
 import { printJson, printTable, shortId, shownTime, toStdout } from "../base/terminal.ts";
 import {
   allItems,
@@ -72,6 +72,19 @@ export async function renameBucket(input: Parsed, target: Target): Promise<numbe
   const bucket = await namedAnswer("Bucket", answer);
   if (wantsJson(input)) printJson(bucket);
   else toStdout(`bucket ${bucket.id} is ${labelOf(bucket)} now\n`);
+  return EXIT.done;
+}
+
+/** `ops buckets set <bucket> --approvals N`: says what it was before. */
+export async function setBucket(input: Parsed, target: Target): Promise<number> {
+  const approvals = flagNumber(input, "approvals");
+  if (approvals === undefined || approvals > 2) throw new Failure("usage", "--approvals: expected 0, 1 or 2");
+  const client = await openServer(target);
+  const path = `${BUCKETS}/${await bucketNamed(client, input.operands[0])}`;
+  const before = await namedAnswer("Bucket", await client.call("GET", path));
+  const bucket = await namedAnswer("Bucket", await client.call("PUT", path, { json: { approvals } }));
+  if (wantsJson(input)) printJson(bucket);
+  else toStdout(`bucket ${labelOf(bucket)} asks for ${counted(bucket.approvals, "approval")}; before: ${before.approvals}\n`);
   return EXIT.done;
 }
 

@@ -14,6 +14,8 @@ import { namedAnswer, type RemoteBucket } from "./remote-bucket.ts";
 interface RemoteRunOptions extends RunOptions {
   /** Print the id of the run and end. */
   isDetached?: boolean;
+  /** Gets the id of the run. */
+  onStarted?: ((id: string) => void) | undefined;
   /** How the run is asked for, where that is not the route of its kind. */
   request?: StartRequest;
 }
@@ -26,7 +28,7 @@ export async function runOnServer(
   bucket: RemoteBucket,
   kind: RunKind,
   params: RunParams,
-  { view, waitMs, secrets = {}, breakGlass, isDetached = false, request }: RemoteRunOptions,
+  { view, waitMs, secrets = {}, breakGlass, isDetached = false, onStarted, request }: RemoteRunOptions,
 ): Promise<number> {
   using stop = stopRequest(() => process.exit(EXIT.cancelled));
   const tell = (text: string) => toStderr(`${text}\n`);
@@ -41,6 +43,7 @@ export async function runOnServer(
   };
   const asked = request ?? (await startRequest(bucket, kind, params, secrets));
   const id = await startOnServer(bucket, { ...asked, waitMs, breakGlass }, follower);
+  onStarted?.(id);
   if (isDetached && !stop.signal.aborted) {
     // Activity is aside where JSON was asked for.
     if (view?.meanwhile === "aside") printJson({ run_id: id });

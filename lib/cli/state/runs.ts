@@ -119,7 +119,7 @@ export async function showRun(bucket: BucketAccess, input: Parsed): Promise<numb
 }
 
 /** The parameters that say something, one a line. */
-function parametersText(params: Record<string, unknown>): string {
+export function parametersText(params: Record<string, unknown>): string {
   const given = Object.entries(params).filter(([, value]) => value !== false && value !== null);
   const text = (value: unknown) => (Array.isArray(value) ? value.join(", ") : value === true ? "yes" : String(value));
   return given.map(([name, value]) => `${name.replaceAll("_", " ")}: ${text(value)}`).join("\n");

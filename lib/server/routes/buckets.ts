@@ -79,13 +79,21 @@ export const BUCKET_ROUTES = [
     method: "PUT",
     role: "admin",
     path: "",
-    summary: "Give a bucket another project or name",
-    description: "Changes only bucket.json, also while a run is active.",
-    body: object({ project: optional(LABEL), name: optional(LABEL) }),
+    summary: "Give a bucket another project or name, or another number of approvals",
+    description: "Also while a run is active. The number is kept beside the tokens, and in no source that is pushed.",
+    body: object({
+      project: optional(LABEL),
+      name: optional(LABEL),
+      approvals: optional(
+        described(integer({ min: 0, max: 2 }), "How many others must approve a deploy, rollback, hook or command"),
+      ),
+    }),
     answer: { status: 200, description: "The bucket", shape: component("Bucket") },
     failures: ["database_busy"],
-    async handle({ body, bucket }, services) {
-      return json(200, await shownBucket(await renameBucket(bucket, body), services));
+    async handle({ body: { approvals, ...labels }, bucket }, services) {
+      if (approvals !== undefined) await services.access.setApprovals(bucket.id, approvals);
+      const isRenamed = Object.values(labels).some((label) => label !== undefined);
+      return json(200, await shownBucket(isRenamed ? await renameBucket(bucket, labels) : bucket, services));
     },
   }),
   bucketRoute({
@@ -160,7 +168,7 @@ const NO_RUNS = { active_run: null, last_run: null, last_deploy: null, recent: [
 const NO_COUNTS = { workers: 0, jobs: 0, problem_count: 0, certs_soon: 0, drifted: 0 };
 const NO_GLANCE = { ...NO_COUNTS, ...NO_RUNS, counts: null, problems: [], next_cert: null, freezes: [] };
 
-async function shownBucket(bucket: RootBucket, { supervisor, readers, runList }: Services) {
+async function shownBucket(bucket: RootBucket, { supervisor, readers, runList, access }: Services) {
   const { layout, id, project, name, created_at } = bucket;
   const newest = await runList.newest(layout);
   return {
@@ -168,6 +176,7 @@ async function shownBucket(bucket: RootBucket, { supervisor, readers, runList }:
     project,
     name,
     ...(await databaseState(layout, readers)),
+    approvals: access.approvalsOf(id),
     created_at,
     active_run: supervisor.activeRun(id),
     last_run: newest ? lastRun(newest) : null,

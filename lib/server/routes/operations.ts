@@ -2,6 +2,7 @@ import type { Database } from "../../bucket/base/database.ts";
 import { requireKnown } from "../../bucket/base/problems.ts";
 import { Failure, type FailureCode, messageOf } from "../../core/errors.ts";
 import { boolean, object, optional, type Shape } from "../../core/shape.ts";
+import { APPROVED_KINDS } from "../../run/approval/proposal.ts";
 import {
   type ControlKind,
   isRepeatable,
@@ -31,12 +32,16 @@ export const START_FAILURES: readonly FailureCode[] = [
   "database_busy",
 ];
 
+/** The failures of a start that others may have to approve. */
+export const APPROVAL_FAILURES: readonly FailureCode[] = ["approval_required", "proposal_not_found"];
+
 /** The errors of a request that starts a run of a kind. */
 function startFailures(kind: RunKind): FailureCode[] {
   const ofNames: FailureCode[] = canName(kind) ? ["unknown_name"] : [];
   const ofRetry: FailureCode[] = isRepeatable(kind) ? ["run_not_found", "retry_impossible"] : [];
+  const ofApproval = (APPROVED_KINDS as readonly RunKind[]).includes(kind) ? APPROVAL_FAILURES : [];
   const ofFreeze: FailureCode[] = isHeldBack(kind) ? ["frozen"] : [];
-  return [...ofNames, ...START_FAILURES, ...ofFreeze, ...ofRetry];
+  return [...ofNames, ...START_FAILURES, ...ofFreeze, ...ofRetry, ...ofApproval];
 }
 
 /** What every route that starts a run takes and answers, beside its own. */

@@ -30,6 +30,7 @@ import { LOG_LINE, LOG_LINES } from "../../run/log/log-view.ts";
 import { PROGRESS, TIME } from "../../run/progress.ts";
 import { RUN_KINDS, RUN_STATUS } from "../../run/protocol.ts";
 import { ACTOR, ID, RUN_FIELDS, RUN_KIND } from "../../run/record.ts";
+import { SHOWN_PROPOSAL } from "../approval/shape.ts";
 import { AUDIT_END, AUDIT_FILE, AUDIT_LINE } from "../audit/shapes.ts";
 import { HEALTH_CHANGE, HEALTH_RECORD } from "../watch/health-shapes.ts";
 import { LAST_DUE, PAUSED } from "../watch/schedule-state.ts";
@@ -129,6 +130,7 @@ const SCHEMAS = {
     name: string(),
     initialized: described(boolean(), "Its database exists, so that runs can be started"),
     schema_version: described(nullable(integer()), "null before the bucket is initialised"),
+    approvals: described(integer({ min: 0, max: 2 }), "How many others must approve a deploy, rollback, hook or command"),
     failed_allocations: described(
       nullable(integer()),
       "Allocations, without removed ones, whose last action failed or found the worker unreachable; null where the database cannot be read or has another schema",
@@ -139,6 +141,7 @@ const SCHEMAS = {
   }),
   Run: object(SHOWN_RUN),
   RunDetail: object({ ...SHOWN_RUN, progress: nullable(PROGRESS) }),
+  Proposal: SHOWN_PROPOSAL,
   RunStarted: object({ run_id: ID }),
   WaitingStart: object({
     position: described(integer({ min: 1 }), "1 is the next to start"),

@@ -1,16 +1,17 @@
 import type { Layout } from "../../bucket/base/layout.ts";
 import { findRevision, listRevisions } from "../../bucket/source/revisions.ts";
-import { acceptSource, receiveSource, restoreRevision } from "../../bucket/source/source.ts";
+import { acceptSource, receiveSource, restoreRevision, wantedRevision } from "../../bucket/source/source.ts";
 import { diffRevisions } from "../../bucket/source/source-view.ts";
 import { isUuid } from "../../codec/uuid.ts";
 import { Failure } from "../../core/errors.ts";
 import { described, object, optional, string, withExample } from "../../core/shape.ts";
 import { json, requireMediaType } from "../../http/message.ts";
 import { ID, maskedText } from "../../run/record.ts";
+import { startShape } from "../../run/request.ts";
 import { bucketRoute } from "../context.ts";
 import { requireGoingOn } from "../people/permission.ts";
 import { encodedNote, startRun } from "../start.ts";
-import { START_FAILURES, STARTS } from "./operations.ts";
+import { APPROVAL_FAILURES, START_FAILURES, STARTS } from "./operations.ts";
 import { component, PAGE, page } from "./shapes.ts";
 import { START_PATHS, START_ROLES } from "./start-paths.ts";
 
@@ -109,13 +110,14 @@ export const SOURCE_ROUTES = [
     path: START_PATHS.rollback,
     summary: "Roll the source back to a revision and build it",
     description: "The revision becomes the current one; no new revision is made. Nothing is deployed.",
-    body: object({ revision_id: optional(described(ID, "Default: the last successful one")) }),
+    body: startShape("rollback", object({ revision_id: optional(described(ID, "Default: the last successful one")) })),
     ...STARTS,
-    failures: [...START_FAILURES, "frozen", "revision_not_found"],
+    failures: [...START_FAILURES, ...APPROVAL_FAILURES, "frozen", "revision_not_found"],
     async handle(call, context) {
-      return startRun(call, "rollback", context, async () => {
-        const revision = await restoreRevision(call.bucket.layout, call.body.revision_id);
-        return { revision: revision.id };
+      const { layout } = call.bucket;
+      return startRun(call, "rollback", context, {
+        prepare: async () => ({ revision: (await wantedRevision(layout, call.body.revision_id as string | undefined)).id }),
+        apply: async ({ revision }) => void (await restoreRevision(layout, String(revision))),
       });
     },
   }),

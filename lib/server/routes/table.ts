@@ -1,5 +1,6 @@
 import { toYaml } from "../../codec/config/yaml.ts";
 import { json, raw } from "../../http/message.ts";
+import { PROPOSAL_ROUTES } from "../approval/routes.ts";
 import { AUDIT_ROUTES } from "../audit/routes.ts";
 import { type RouteGroups, route, type ServerRoute } from "../context.ts";
 import { openApiDocument } from "../openapi.ts";
@@ -26,6 +27,7 @@ export const ROUTE_GROUPS: RouteGroups = {
   Source: [...SOURCE_ROUTES, ...FILE_ROUTES],
   Secrets: SECRET_ROUTES,
   Operations: OPERATION_ROUTES,
+  Approval: PROPOSAL_ROUTES,
   Jobs: JOB_ROUTES,
   Snapshots: SNAPSHOT_ROUTES,
   Schedules: SCHEDULE_ROUTES,

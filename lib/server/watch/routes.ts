@@ -34,7 +34,7 @@ export const SCHEDULE_ROUTES = [
       "start what is in the source.",
     body: object({}),
     ...STARTS,
-    failures: [...START_FAILURES, "frozen", "unknown_name", "not_found"],
+    failures: [...START_FAILURES, "approval_required", "frozen", "unknown_name", "not_found"],
     async handle(call, context) {
       const { kind, parameters } = await context.scheduler.find(call.bucket, call.params.name ?? "");
       const params: RunParams = parametersOf(kind, parameters);

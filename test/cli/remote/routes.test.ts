@@ -119,11 +119,13 @@ async function notingServer(t: TestContext) {
   const key = path.join(cwd, "key");
   writeFileSync(key, generateKeyPairSync("ed25519").privateKey.export({ type: "pkcs8", format: "pem" }), { mode: 0o600 });
   const revision = run.revision;
+  const wish = { kind: "run_command", params: { command: "df" } };
+  const { id: proposal } = (await server.call("POST", `${bucket.path}/proposals`, { body: wish })).body;
   /** What stands for each operand of a command. */
   const sample: Record<string, string> = {
     ...{ job: "web", jobs: "web", worker: HOST, command: "df", hook: "look", run: run.id, revision, against: revision },
     ...{ namespace: "ops/bucket", key: "bucket_id", path: "rules.yaml", file: key, snapshot: snapshot.name },
-    ...{ bucket: bucket.id, label: "shop/live", what: "bucket", name: bucket.id, base_url: url },
+    ...{ bucket: bucket.id, proposal, label: "shop/live", what: "bucket", name: bucket.id, base_url: url },
     folder: path.join(cwd, "exported"),
     ...{ token: "ada", session: "" },
   };
@@ -165,6 +167,8 @@ test("each route has a command that uses it, or a reason why no command does", a
       "job run": [["--target", "start"]],
       "buckets delete": [["--yes"]],
       gc: [["--wait=1s"], []],
+      reject: [["--reason", "no"]],
+      "buckets set": [["--approvals", "0"]],
     },
     ...{ push: [["--dir", cwd]], logs: [[], ["--tail", "1"]] },
   };

@@ -97,7 +97,7 @@ test("a bucket that belongs to no server has no audit", async (t) => {
 
 test("every command that works in a bucket here either changes it or is known to read", () => {
   const readings =
-    /^(?:status|runs?( list| show| follow| log| cancel)?|revisions( list| show| diff)?|ssh-key show|info|cat .*|logs|kv (?:export|list|get).*|check|schema|doctor|drift|snapshot (?:list|verify)|health_check|worker (?:uptime|sysstat)|job status)$/;
+    /^(?:status|runs?( list| show| follow| log| cancel)?|revisions( list| show| diff)?|ssh-key show|info|cat .*|logs|kv (?:export|list|get).*|check|schema|doctor|drift|snapshot (?:list|verify|keygen)|health(?:_check)?|worker (?:uptime|sysstat)|job status)$/;
   const left = COMMANDS.filter(
     ({ run, changes, flags }) => run && changes === undefined && flags.some(({ name }) => name === "bucket-dir"),
   );

@@ -1,0 +1,68 @@
+import { AS_JSON, type Command, type Flag, type Operand } from "../base/flags.ts";
+import { BREAK_GLASS_FLAG, DETACH_FLAG, RESULT_AS_JSON, WAIT_FLAG } from "../base/start-flags.ts";
+import { proposeCommand } from "./run-command.ts";
+// The commands of the runs come first: what is proposed is named by them.
+import "./runs.ts";
+
+const ONE_PROPOSAL: Operand = { name: "proposal", help: "Its id, or the beginning or end of it" };
+const REASON: Flag = { name: "reason", value: "TEXT", help: "Why: one line of at most 200 characters" };
+
+const LIST_PROPOSALS: Command = {
+  name: "proposals list",
+  summary: "Show what is proposed in the bucket and waits for approval or for its start, newest first",
+  flags: [{ name: "all", help: "Also those that have ended" }, AS_JSON],
+  remote: async (input, target) => (await import("../approval/proposals.ts")).listProposals(input, target),
+};
+
+/** Commands about what others have to approve. */
+export const APPROVAL_COMMANDS: readonly Command[] = [
+  proposeCommand("deploy", [REASON]),
+  proposeCommand("run_command", [REASON]),
+  proposeCommand("hooks", [REASON]),
+  {
+    name: "propose rollback",
+    summary: "Ask others to approve: roll the source back to a revision and build it",
+    operands: [
+      { name: "revision", help: "Its id, or the beginning or end of it (default: the last successful one)", optional: true },
+    ],
+    flags: [REASON, AS_JSON],
+    remote: async (input, target) => (await import("../approval/propose.ts")).proposeRollback(input, target),
+  },
+  { ...LIST_PROPOSALS, name: "proposals" },
+  LIST_PROPOSALS,
+  {
+    name: "proposals show",
+    summary: "Show a proposal: what would run, on which workers, who approved it, and what it lacks",
+    operands: [ONE_PROPOSAL],
+    flags: [AS_JSON],
+    remote: async (input, target) => (await import("../approval/proposals.ts")).showProposal(input, target),
+  },
+  {
+    name: "proposals start",
+    summary: "Start what a proposal says, once it is approved",
+    operands: [ONE_PROPOSAL],
+    flags: [WAIT_FLAG, BREAK_GLASS_FLAG, DETACH_FLAG, RESULT_AS_JSON],
+    remote: async (input, target) => (await import("../approval/proposals.ts")).startProposal(input, target),
+  },
+  {
+    name: "approve",
+    summary: "Approve what somebody else has proposed, for a day",
+    operands: [ONE_PROPOSAL],
+    flags: [AS_JSON],
+    remote: async (input, target) => (await import("../approval/proposals.ts")).approveProposal(input, target),
+  },
+  {
+    name: "reject",
+    summary: "Reject a proposal, which ends it",
+    operands: [ONE_PROPOSAL],
+    flags: [{ ...REASON, help: `${REASON.help} (needed)` }, AS_JSON],
+    remote: async (input, target) => (await import("../approval/proposals.ts")).rejectProposal(input, target),
+  },
+  {
+    name: "withdraw",
+    summary: "Withdraw a proposal of one's own, or as an admin any other",
+    operands: [ONE_PROPOSAL],
+    flags: [AS_JSON],
+    remote: async (input, target) => (await import("../approval/proposals.ts")).withdrawProposal(input, target),
+  },
+];
