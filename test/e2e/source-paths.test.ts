@@ -19,6 +19,8 @@ test("CP-092 T-87 of all requests of the API only push and rollback touch the so
   writeServices(bucket.folder, temporaryFolder(t), { version: "1.0.0" });
   const makefile = "start stop restart reload status:\n\t@true\n";
   writeFileSync(path.join(bucket.folder, "workspace/jobs/base/Makefile"), makefile);
+  const nightly = { schedules: [{ name: "nightly", every: "24h", kind: "build" }] };
+  writeFileSync(path.join(bucket.folder, "workspace/schedules.json"), JSON.stringify(nightly));
   const key = makeKey(temporaryFolder(t), "key", "-t", "ed25519");
   const before = readTree(bucket.folder);
   assert.ok(Object.keys(before).length > 10);
@@ -32,12 +34,21 @@ test("CP-092 T-87 of all requests of the API only push and rollback touch the so
     "POST /run_command": { command: "touch here", workers: ["127.0.0.1"] },
     "POST /jobs/{job}/run": { target: "status" },
     "POST /deploy": { build: true },
+    "POST /proposals": { kind: "hooks", params: { hook: "check", job: "base" } },
+    "POST /proposals/{proposal_id}/reject": { reason: "not now" },
   };
   const waiting = { "Idempotency-Key": "a-start-in-line", "Ops-Wait": "0" };
   const names: Record<string, string> = { job: "base", start_key: waiting["Idempotency-Key"] };
   // A secret is for a job of the catalog.
   await server.ended(bucket.path, (await server.call("POST", `${bucket.path}/build`)).body.run_id);
-  for (const { method, path: pattern } of ROUTES) {
+  // Nobody approves what they propose.
+  const { token } = (await server.call("POST", "/api/tokens", { body: { name: "ann", role: "deploy" } })).body;
+  // A key is rotated while it is there.
+  const rotate = `${BUCKET}/secrets/ssh_key/rotate`;
+  const routes = ROUTES.filter(({ path: pattern }) => pattern !== rotate);
+  const uploaded = routes.findIndex((one) => one.method === "PUT" && one.path === path.posix.dirname(rotate));
+  routes.splice(uploaded + 1, 0, ...ROUTES.filter(({ path: pattern }) => pattern === rotate));
+  for (const { method, path: pattern } of routes) {
     if (method === "GET" || !pattern.startsWith(BUCKET)) continue;
     const route = `${method} ${pattern.slice(BUCKET.length)}`;
     if (CHANGES_SOURCE.includes(route)) continue;
@@ -48,7 +59,11 @@ test("CP-092 T-87 of all requests of the API only push and rollback touch the so
     }
     if (isOfLine) await server.call("POST", `${bucket.path}/build`, { headers: waiting });
     const snapshots = (await server.call("GET", `${bucket.path}/snapshots`)).body.items;
-    names.name = snapshots.at(-1)?.name;
+    names.name = route.includes("/schedules/") ? "nightly" : snapshots.at(-1)?.name;
+    if (route.includes("{proposal_id}")) {
+      const proposed = { body: bodies["POST /proposals"], authorization: `Bearer ${token}` };
+      names.proposal_id = (await server.call("POST", `${bucket.path}/proposals`, proposed)).body.id;
+    }
     const below = pattern.slice(BUCKET.length).replace(/\{(\w+)\}/g, (_, name: string) => names[name] ?? name);
     const { status, text, body } = await server.call(method, bucket.path + below, { body: bodies[route] });
     server.release();

@@ -21,7 +21,7 @@ export function approvalsView(page) {
       approvals: approvalsOf,
       hosts: ({ hosts }) => el("span.meta", count(hosts.length, "worker"), hosts.length > 0 && `: ${listed(hosts)}`),
       expires_at: ({ ended, expires_at: at }) => (ended ? "" : ago(at)),
-      orders: (one) => ordersOf(page, one),
+      orders: (one) => proposalOrders(page, one),
     },
     labels: { what: "Run", hosts: "On", orders: "" },
     stateColumn: "state",
@@ -75,7 +75,7 @@ function approvalsOf({ approvals }) {
 }
 
 /** What the person may do with a proposal; who proposed it does not approve it. */
-function ordersOf(page, { id, kind, state: word, proposed_by: by, required, hosts, reason }) {
+function proposalOrders(page, { id, kind, state: word, proposed_by: by, required, hosts, reason }) {
   if (!["open", "approved"].includes(word) || !has("deploy")) return null;
   const isOwn = by.toLowerCase() === person.name.toLowerCase();
   const where = `It was proposed by ${by} and is about ${count(hosts.length, "worker")}${reason ? `: ${reason}` : "."}`;

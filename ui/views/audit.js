@@ -42,10 +42,10 @@ export function auditView(page) {
   const path = () => `/api/audit?${queryOf({ what: SUBJECTS[look.subject][1], bucket: bucketId, limit: PAGE_LINES })}`;
   const read = async () => {
     const { items, next_cursor: cursor } = await get(path());
-    return Object.assign(rowsOf(items, look.subject), { cut: cursor !== null });
+    return Object.assign(auditRows(items, look.subject), { cut: cursor !== null });
   };
   const list = region(read, (rows) => table.with(rows));
-  const end = region(() => get("/api/audit/head"), endOf, { rows: 1 });
+  const end = region(() => get("/api/audit/head"), auditEnd, { rows: 1 });
   function showSubject(name) {
     look.subject = name;
     keepQuery({ of: name });
@@ -56,7 +56,7 @@ export function auditView(page) {
 }
 
 /** Rows of what was asked for, each with its outcome; lines are the newest first. */
-function rowsOf(lines, subject) {
+function auditRows(lines, subject) {
   const outcomes = new Map(lines.filter(({ what }) => what === "outcome").map((line) => [line.of, line]));
   const shown = subject === "all" ? lines : lines.filter(({ what }) => what !== "outcome");
   return shown.map(({ n, at, who = "", what, via = "", from = "", action, params, facts, reason, count, ...line }) => {
@@ -79,7 +79,7 @@ function askedFor({ asked: { action = "", ...more } }) {
 }
 
 /** Where the audit ends: noted elsewhere, the hash shows later that nothing was cut off. */
-function endOf({ n, at, hash, public_key: key, fingerprint, trouble }) {
+function auditEnd({ n, at, hash, public_key: key, fingerprint, trouble }) {
   if (trouble) return el("p.notice", el("b.failed", "Nothing can be changed: "), said(trouble));
   return el(
     "details.panel.pad",
