@@ -120,7 +120,7 @@ export class LocalServer {
 
   /**
    * Pushes the source in a folder from this process; answers the exit code and the output that `ops push` would have.
-   * Fails as the client does where a push has no outcome.
+   * Fails as the client does where a push has no outcome; a server that is gone is not waited for.
    */
   async push(bucket: string, dir: string): Promise<Ended> {
     const ended: Ended = { code: null, stdout: "", stderr: "" };
@@ -131,7 +131,8 @@ export class LocalServer {
     const output = (text: string) => {
       ended.stdout += text;
     };
-    ended.code = await push(new RemoteBucket(client, bucket), { dir }, { signal: new AbortController().signal, tell, output });
+    const follower = { signal: new AbortController().signal, patienceMs: 0, tell, output };
+    ended.code = await push(new RemoteBucket(client, bucket), { dir }, follower);
     return ended;
   }
 
