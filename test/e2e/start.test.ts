@@ -40,7 +40,7 @@ function comparable(output: string): string[] {
     .replace(/\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/g, "<id>")
     .replace(/\bno known revision\b|\brevision <id>/g, "<revision>")
     .replace(/\bpid \d+/g, "<pid>")
-    .replace(/ by \S+ (\(process \d+\) on the command line|from \S+)/g, " by <who>")
+    .replace(/ by (?:\S+ \(process \d+\) on the command line|[\w.-]+, \w+ from \S+)/g, " by <who>")
     .replace(/\b\d+(\.\d+)? (ms|s|B|KiB|bytes)\b/g, "<amount>");
   // Hosts are dealt with at the same time, and a gate may ask once more.
   return [...new Set(plain.split("\n"))].sort();

@@ -74,10 +74,10 @@ test("each failure has its status", () => {
   assert.deepEqual(told, [
     "400 invalid_request invalid_bucket_id invalid_source unknown_name",
     "401 unauthorized invalid_totp_code",
-    "403 totp_required csrf_failed forbidden",
-    "404 not_found bucket_not_found run_not_found file_not_found revision_not_found snapshot_not_found totp_disabled",
+    "403 totp_required csrf_failed forbidden approval_required",
+    "404 not_found bucket_not_found run_not_found file_not_found revision_not_found snapshot_not_found proposal_not_found totp_disabled",
     "405 method_not_allowed",
-    "409 bucket_busy busy bucket_exists run_not_active retry_impossible plan_stale bucket_not_initialized schema_upgrade_required schema_too_new database_damaged",
+    "409 bucket_busy busy bucket_exists run_not_active retry_impossible plan_stale frozen proposal_ended bucket_not_initialized schema_upgrade_required schema_too_new database_damaged",
     ...["413 payload_too_large", "415 unsupported_media_type", "416 range_not_satisfiable"],
     ...["422 idempotency_mismatch", "429 rate_limited"],
     "500 internal",

@@ -4,7 +4,7 @@ import { MOST, measure, scriptsOf, sentBytes } from "../../scripts/measure.ts";
 
 /** The bounds of lib and ui: one person can read all of it. README.md names them. */
 const PROMISED = {
-  lib: { codeLines: 42_000, files: 400, linesOfFile: 350 },
+  lib: { codeLines: 43_500, files: 400, linesOfFile: 350 },
   ui: { codeLines: 8_500, files: 80, linesOfFile: 350 },
 };
 /** Everything of the console as it is sent. */

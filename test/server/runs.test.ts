@@ -52,7 +52,7 @@ test("CP-141 CP-142 CP-144 CP-210 CP-264 CP-503 an ended run shows times, end st
 test("CP-258 deploy takes jobs, build and force, and keeps them as the run's params", async (t) => {
   const { server, bucket, start } = await setUp(t);
   const first = await server.ended(bucket.path, await start("deploy"));
-  const defaults = { build: false, dry_run: false, with_hooks: false, force: false, sync_only: false };
+  const defaults = { adopt: false, build: false, dry_run: false, with_hooks: false, force: false, sync_only: false };
   assert.deepEqual([first.kind, first.params], ["deploy", defaults]);
   const body = { jobs: ["web"], build: true, force: true };
   const second = await server.ended(bucket.path, await start("deploy", body));

@@ -156,6 +156,7 @@ test("a revision's record says what was pushed by which run", async (t) => {
     build_status: "pending",
     note: null,
     commit: null,
+    by: null,
     current: true,
     last_successful: false,
   });

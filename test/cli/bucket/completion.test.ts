@@ -144,7 +144,7 @@ test("fish completes command lines", (t) => {
   const told = stdout.split("\n");
   assert.deepEqual(told.slice(0, 3), ["--format=raw", "failed,disabled", "certs/"]);
   assert.match(told[3] ?? "", /^deploy\tBring the workers/);
-  assert.match(told[4] ?? "", /^audit\t/);
+  assert.match(told[4] ?? "", /^approve\t/);
 });
 
 test("completion of another shell is refused; a bucket that cannot be read is no error", async (t) => {

@@ -15,7 +15,7 @@ const REVISION = {
   id: ID,
   created_at: "2026-11-24T00:00:00Z",
   run_id: ID,
-  ...{ size_bytes: 1, file_count: 1, sha256: "aa", build_status: "succeeded", note: null, commit: null },
+  ...{ size_bytes: 1, file_count: 1, sha256: "aa", build_status: "succeeded", note: null, commit: null, by: null },
   ...{ current: true, last_successful: true },
 };
 

@@ -58,7 +58,7 @@ async function setUp(t: TestContext) {
       .replace(/(-BEGIN CERTIFICATE-)[\s\S]*?(-END CERTIFICATE-)/g, "$1$2")
       .replace(/(sha256": ")\w+/g, "$1<hash>")
       .replace(/\b\d+(\.\d+)? (ms|s|KiB|MiB|B)\b/g, "<amount>")
-      .replace(/ by \S+ (\(process \d+\) on the command line|from \S+)/g, " by <who>")
+      .replace(/ by (?:\S+ \(process \d+\) on the command line|[\w.-]+, \w+ from \S+)/g, " by <who>")
       .replace(/process \d+/g, "process <pid>");
   const runs = async () =>
     (await server.call("GET", `${base}/runs`)).body.items as { id: string; kind: string; status: string }[];
@@ -100,8 +100,9 @@ test("every command that starts a run prints on a server what it prints here, an
   const left = Object.keys(RUNS).filter(
     (kind) => !words.some((line) => line.startsWith(kind.replace(/^(job|worker|snapshot)_/, "$1 "))),
   );
-  // What the machine is like differs from moment to moment; the others change the source, which only a server keeps.
-  assert.deepEqual(left.sort(), ["push", "rollback", "snapshot_restore", "worker_facts", "worker_sysstat"]);
+  // What the machine is like differs from moment to moment; keys differ; the others change the source, which only a server keeps.
+  const keys = ["ca_rotate", "kv_rekey", "ssh_key_rotate"];
+  assert.deepEqual(left.sort(), [...keys, "push", "rollback", "snapshot_restore", "worker_facts", "worker_sysstat"].sort());
   for (const [code, ...args] of lines) {
     const ended = await both(...args);
     assert.equal(ended.code, code, `${args.join(" ")}: ${ended.stdout}${ended.stderr}`);

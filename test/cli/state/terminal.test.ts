@@ -32,7 +32,7 @@ async function shown(t: TestContext, work: (bucket: Access, input: typeof NOTHIN
 
 test("a list of runs fits into 80 columns, with ids that can be typed again", async (t) => {
   const run = (kind: string, params: object) => ({
-    ...{ id: uuidV7(), kind, status: "cancelled", created_at: AT, duration_ms: 3_600_000, params },
+    ...{ id: uuidV7(), kind, status: "cancelled", created_at: AT, duration_ms: 3_600_000, params, break_glass: null },
     audit: [{ actor: { address: "somebody@a-machine-with-a-long-name.example (process 12345)" } }],
   });
   const runs = [run("snapshot_restore", { snapshot: LONG }), run("deploy", { jobs: ["web", "api"], force: true, note: "why" })];
@@ -107,6 +107,8 @@ test("the status begins with what is wrong, one line each, and tells what comes 
       total: 9,
     },
     next_cert: null,
+    freezes: [],
+    unwell: { items: [], total: 0 },
   };
   const waiting = [{ position: 1, kind: "build", by: { address: "192.0.2.7" }, since: soon(-0.5) }];
   const text = await shown(t, statusCommand, {
