@@ -74,7 +74,8 @@ export async function startServer(
   await audit.start({ host, port, tls: !!tls, totp: !!config.totp, sink: !!sink }, supervisor.events);
   await settleRoot(root, labels, supervisor, log);
   const { guard, ...signIn } = await signInOf(config, { cookie: surface.cookie, log, now });
-  const [readers, beside, runList, logReadings] = [new Readers(), new ReadThread(), new RunList(), new LogReadings(launcher)];
+  const reading = { readers: new Readers(), beside: new ReadThread(), logReadings: new LogReadings(launcher) };
+  const { readers, beside } = reading;
   const lines = new Lines();
   const approvals = new Approvals({ access: signIn.access, lines, beside, now });
   const watch = new AbortController();
@@ -83,20 +84,8 @@ export async function startServer(
   const scheduler = new Scheduler({ root, labels, readers, runs, log, now });
   // No request is answered before the server listens.
   const load = () => listener.load();
-  const reading = { readers, beside, runList, logReadings };
-  const services = {
-    load,
-    root,
-    labels,
-    supervisor,
-    lines,
-    approvals,
-    launcher,
-    scheduler,
-    audit: audit.file,
-    ...reading,
-    ...signIn,
-  };
+  const own = { load, root, labels, supervisor, lines, approvals, launcher, scheduler, audit: audit.file };
+  const services = { ...own, ...reading, ...signIn, runList: new RunList() };
   const listener = await listen({
     host,
     port,
@@ -121,13 +110,17 @@ export async function startServer(
       watch.abort();
       await Promise.all([listener.close(CLOSE_WAIT_MS), supervisor.stop()]);
       await watched;
-      await logReadings.closed();
-      readers.close();
-      beside.close();
+      await endReading(reading);
       await signIn.access.close();
       await lock.disposeAsync();
     },
   };
+}
+
+async function endReading({ readers, beside, logReadings }: Pick<Services, "readers" | "beside" | "logReadings">): Promise<void> {
+  await logReadings.closed();
+  readers.close();
+  beside.close();
 }
 
 /** What the server offers: its routes and files, the cookie of a session, and how it knows and runs its buckets. */
