@@ -140,7 +140,7 @@ test("CP-186 CP-449 a run is cancelled from the list, which shows who waits for 
   await ui.view(bucket, "audit");
   const entry = rows().filter({ hasText: "Cancel" }).first();
   await entry.getByText("session").waitFor();
-  await entry.getByRole("link", { name: "Run command" }).waitFor();
+  await entry.locator(`a[href$="/runs/${id}"]`).waitFor();
   await ui.checkBarriers("audit");
 });
 
