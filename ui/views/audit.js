@@ -75,7 +75,7 @@ function definedOf(line) {
 function askedFor({ asked: { action = "", ...more } }) {
   const told = definedOf(more);
   if (Object.keys(told).length === 0) return el("code", said(action));
-  return el("details", el("summary", el("code", said(action) || "facts")), el("pre.scroll", said(JSON.stringify(told, null, 2))));
+  return el("details", el("summary", el("code", action === "" ? "facts" : said(action))), el("pre.scroll", said(JSON.stringify(told, null, 2))));
 }
 
 /** Where the audit ends: noted elsewhere, the hash shows later that nothing was cut off. */
