@@ -21,6 +21,9 @@ import { readConsole } from "./console-files.ts";
 import type { ServerRoute, Services } from "./context.ts";
 import { Lines } from "./line.ts";
 import { LogReadings } from "./log-readings.ts";
+import { Courier } from "./messages/courier.ts";
+import { Messenger } from "./messages/messenger.ts";
+import { BucketSources } from "./messages/sources.ts";
 import { cookieWarning } from "./people/cookie-warning.ts";
 import { requireAllowed, requireGoingOn } from "./people/permission.ts";
 import { signInOf } from "./people/sign-in.ts";
@@ -82,9 +85,14 @@ export async function startServer(
   const runs = new LockedRuns({ supervisor, lines, beside, access: signIn.access, signal: watch.signal });
   const pulse = new Pulse({ root, heartbeatUrl: config.heartbeatUrl, log });
   const scheduler = new Scheduler({ root, labels, readers, runs, log, now });
+  const messenger = new Messenger({
+    ...{ root, labels, lines, log, now },
+    sources: new BucketSources({ supervisor, approvals, readers, now }),
+    courier: new Courier({ readers, launcher, now }),
+  });
   // No request is answered before the server listens.
   const load = () => listener.load();
-  const own = { load, root, labels, supervisor, lines, approvals, launcher, scheduler, audit: audit.file };
+  const own = { load, root, labels, supervisor, lines, approvals, launcher, scheduler, messenger, audit: audit.file };
   const services = { ...own, ...reading, ...signIn, runList: new RunList() };
   const listener = await listen({
     host,
@@ -100,7 +108,8 @@ export async function startServer(
     onDefect: (id, error) => log(`request=${id} failed: ${error instanceof Error ? error.stack : error}`),
   });
   void files.compress("gzip");
-  const watched = Promise.all([scheduler.run(watch.signal, { pulse, isIdle: config.earlier === true }), pulse.run(watch.signal)]);
+  const isIdle = config.earlier === true;
+  const watched = watchOver({ scheduler, messenger, pulse }, isIdle, watch.signal);
   const lock = taken.move();
   return {
     url: listener.url,
@@ -115,6 +124,17 @@ export async function startServer(
       await lock.disposeAsync();
     },
   };
+}
+
+/** What the server does by itself. Messages look first: a schedule that starts hides that it was missed before. */
+async function watchOver(
+  { scheduler, messenger, pulse }: Pick<Services, "scheduler" | "messenger"> & { pulse: Pulse },
+  isIdle: boolean,
+  signal: AbortSignal,
+): Promise<void> {
+  const beating = pulse.run(signal);
+  if (!isIdle) await messenger.round();
+  await Promise.all([scheduler.run(signal, { pulse, isIdle }), isIdle || messenger.run(signal), beating]);
 }
 
 async function endReading({ readers, beside, logReadings }: Pick<Services, "readers" | "beside" | "logReadings">): Promise<void> {

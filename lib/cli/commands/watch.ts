@@ -19,9 +19,59 @@ const HEALTH = inBucket({
   work: async () => (await import("../state/health.ts")).showHealth,
 });
 
+const NOTIFY: Command = {
+  name: "notify list",
+  summary: "Show who is told of what goes wrong, and the messages that have not arrived",
+  flags: [AS_JSON],
+  remote: async (input, target) => (await import("../remote/notify.ts")).listMessages(input, target),
+};
+const NOTIFY_SECRET: Operand = { name: "key", help: "The key, as workspace/notify.json names it" };
+
+const NOTIFY_COMMANDS: readonly Command[] = [
+  { ...NOTIFY, name: "notify" },
+  NOTIFY,
+  {
+    name: "notify incidents",
+    summary: "Show what is wrong, and what was",
+    flags: [AS_JSON],
+    remote: async (input, target) => (await import("../remote/notify.ts")).listIncidents(input, target),
+  },
+  {
+    name: "notify test",
+    summary: "Send a test to a target now",
+    operands: [{ name: "target", help: "A target of workspace/notify.json" }],
+    flags: [AS_JSON],
+    remote: async (input, target) => (await import("../remote/notify.ts")).testTarget(input, target),
+  },
+  {
+    name: "notify retry",
+    summary: "Send a message again that failed or waits",
+    operands: [{ name: "message", help: "Its id, or the beginning or end of it" }],
+    flags: [AS_JSON],
+    remote: async (input, target) => (await import("../remote/notify.ts")).retryMessage(input, target),
+  },
+  inBucket({
+    name: "notify set-secret",
+    changes: true,
+    summary: "Store a secret for workspace/notify.json; its value is read from stdin, or typed unseen",
+    operands: [NOTIFY_SECRET],
+    flags: [{ name: "ttl", value: "SECONDS", help: "Delete the secret after that time (default: never)" }, AS_JSON],
+    work: async () => (await import("../state/catalog.ts")).storeSecret,
+  }),
+  inBucket({
+    name: "notify delete-secret",
+    changes: true,
+    summary: "Delete a secret for workspace/notify.json",
+    operands: [NOTIFY_SECRET],
+    flags: [AS_JSON],
+    work: async () => (await import("../state/catalog.ts")).removeSecret,
+  }),
+];
+
 /** Commands about what a server does while nobody looks. */
 export const WATCH_COMMANDS: readonly Command[] = [
   HEALTH,
+  ...NOTIFY_COMMANDS,
   { ...LIST, name: "schedules" },
   LIST,
   {

@@ -133,6 +133,7 @@ export const BUCKET_SUMMARY = object({
   ),
   freezes: FREEZES,
   unwell: described(shortList(HEALTH_CHANGE), "What was found in no good state when it was last looked at, the longest first"),
+  messages: described(object({ waiting: COUNT, failed: COUNT }), "How many wait, and how many were given up"),
   ...RUNS,
   drift: described(nullable(DRIFT), "The last drift run that has ended"),
   revision: described(
