@@ -129,7 +129,7 @@ test("CP-510 CP-996 a token that is made or revoked with --root is in the audit 
       ["outcome", "cli", "ops tokens revoke", "done"],
     ],
   );
-  const { operands, role, switches } = lines[0]?.params as Record<string, unknown>;
+  const { operands, role, switches } = lines[0]?.params ?? {};
   assert.deepEqual([operands, role, switches], [["ada"], "admin", ["totp"]]);
   const secret = /^secret +(\S+)$/m.exec(made.stderr)?.[1] ?? "";
   const text = (await chainFiles(server.root)).map((file) => readFileSync(file, "utf8")).join("");
@@ -137,7 +137,7 @@ test("CP-510 CP-996 a token that is made or revoked with --root is in the audit 
   assert.match(lines[0]?.from ?? "", /^\S+@\S+ \(process \d+\)$/);
 });
 
-test("CP-989 CP-996 where the audit of a stopped server cannot be written no token is made with --root", async (t) => {
+test("CP-991 CP-996 where the audit of a stopped server cannot be written no token is made with --root", async (t) => {
   const server = await TestServer.start(t);
   await server.stop();
   rmSync(path.join(server.root, "audit.key"));
