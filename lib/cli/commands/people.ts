@@ -15,7 +15,12 @@ function ofTokens(name: string, work: Work): Required<Pick<Command, "name" | "ru
     name,
     run: async (input: Parsed) => {
       const tokens = await import("../state/tokens.ts");
-      return await tokens.inRoot(name, tokens[work], input);
+      const { betweenLines } = await import("../audit/audited.ts");
+      // A list changes nothing.
+      const isTold = work !== "listTokens";
+      return await tokens.inRoot(tokens[work], input, (root, carryOut) =>
+        isTold ? betweenLines({ root }, { name }, { input }, carryOut) : carryOut(),
+      );
     },
     remote: async (input: Parsed, target: Target) => {
       const tokens = await import("../state/tokens.ts");
