@@ -75,6 +75,17 @@ test("CP-968 runs of a schedule that end the same way fold: the first stays, and
   assert.deepEqual([newest.schedule.repeats, newest.schedule.since], [3, first.created_at]);
 });
 
+test("CP-968 runs of a deploy never fold: a plan stays, and each deploy is history", async (t) => {
+  const plans = { ...UPTIME, kind: "deploy", parameters: { dry_run: true } };
+  const { server, bucket, clock, last, runs } = await scheduled(t, plans);
+  for (const minutes of [0, 60, 120]) {
+    clock(minutes);
+    await server.ended(bucket.path, (await last("uptime", minutes)).run_id);
+  }
+  const repeats = (await runs()).map(({ schedule }: { schedule: { repeats: number } }) => schedule.repeats);
+  assert.deepEqual(repeats, [0, 0, 0]);
+});
+
 test("CP-969 a busy bucket: a schedule that waits stands in line, one that does not is skipped with the reason", async (t) => {
   const { server, bucket, clock, last, one } = await scheduled(
     t,
