@@ -22,6 +22,7 @@ const PARAMETERS: Readonly<Record<string, [description: string, example: string]
   job: ["The job", "web"],
   key: ["The key of the secret", "db_password"],
   worker: ["The worker, as the catalog writes it", "10.0.0.1"],
+  schedule: ["The schedule", "nightly"],
   name: ["The name of the snapshot", "20260131T023000.000Z-1f8a09c3"],
   selector: ["What job_config_selector in ops.conf names, or `default`", "default"],
   path: ["The path of the file; its slashes may stand as they are", "workspace/workers.json"],
