@@ -101,8 +101,11 @@ test("CP-969 a busy bucket: a schedule that waits stands in line, one that does 
   const queue = async () => (await server.call("GET", `${bucket.path}/queue`)).body.items;
   await until("it stands in line", async () => (await queue()).length === 1);
   const [waiting] = await queue();
-  assert.deepEqual([waiting.key, waiting.kind, waiting.by.name], ["schedule:patient", "worker_uptime", "schedule:patient"]);
+  assert.deepEqual([waiting.key, waiting.kind, waiting.by.name], ["schedule@patient", "worker_uptime", "schedule:patient"]);
   assert.equal((await one("patient")).last, null);
+  const headers = { "Idempotency-Key": "schedule@patient", "Ops-Wait": "0" };
+  const { status } = await server.call("POST", `${bucket.path}/snapshots`, { body: {}, headers });
+  assert.equal(status, 400, "no request takes its place");
   server.release();
   await server.ended(bucket.path, run_id);
   assert.equal((await last("patient", 0)).outcome, "started");
