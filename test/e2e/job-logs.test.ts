@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { appendFileSync, copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
@@ -14,6 +15,7 @@ import { dial } from "../helpers/http.ts";
 import { TestServer, TOKEN } from "../helpers/server.ts";
 import { SshFleet } from "../helpers/ssh-fleet.ts";
 import { until, writeFiles } from "../helpers/temporary.ts";
+import { Wire } from "../helpers/wire.ts";
 import { makeWorkspace } from "../helpers/workspace.ts";
 
 const SECRET = "sesame-open-sesame";
@@ -156,6 +158,37 @@ test("CP-471 unknown names are refused as JSON before anything begins, wrong fla
   }
   const alone = await ops(["logs", "-f", "--bucket-dir", bucket.folder]);
   assert.deepEqual([alone.code, alone.stderr.includes("--follow goes with a job")], [2, true]);
+});
+
+test("CP-472 a log that is followed on a server goes on over a lost connection, and says that lines are missing", async (t) => {
+  const { server, bucket, log } = await setUp(t);
+  const wire = await Wire.to(t, server.url);
+  // The head of the answer is longer.
+  wire.allow = (count) => (count === 1 ? { down: 2_000 } : {});
+  const [file = "", ...before] = COMMAND;
+  const words = ["logs", "web", "-f", "--worker", "127.0.0.1", "--server", wire.url, "--bucket", bucket.id];
+  const child = spawn(file, [...before, ...words], { stdio: "pipe", env: { ...process.env, OPS_SERVE_TOKEN: TOKEN } });
+  const closed = once(child, "close");
+  const told = { out: "", err: "" };
+  child.stdout.on("data", (text: Buffer) => {
+    told.out += text;
+  });
+  child.stderr.on("data", (text: Buffer) => {
+    told.err += text;
+  });
+  await until("the log is there", () => told.out.includes("three"));
+  await until("the connection is cut", () => {
+    appendFileSync(log, `${"more ".repeat(20)}\n`);
+    return wire.count === 2;
+  });
+  await until("the log goes on", () => {
+    appendFileSync(log, "again\n");
+    return told.out.includes("again");
+  });
+  assert.match(told.err, /ops: the connection was lost: what is logged until it is there again is missing\n/);
+  assert.equal(told.out.split("one\n").length, 2, "no line comes twice");
+  child.kill("SIGINT");
+  assert.deepEqual(await closed, [130, null]);
 });
 
 test("CP-472 a followed log goes on; when the client leaves, nothing is left on the worker", async (t) => {

@@ -98,7 +98,7 @@ test("the audit shows who did what with which outcome, what went past the approv
   const { page } = person("eve");
   await person("eve").view(bucket, "audit");
   const rows = page.getByRole("main").locator("tbody tr");
-  const broken = rows.filter({ hasText: "past the approval" }).first();
+  const broken = rows.filter({ hasText: "glass broken" }).first();
   await broken.getByText("eve").waitFor();
   await broken.getByText("done").waitFor();
   await broken.getByText("/run_command").click();

@@ -159,7 +159,8 @@ export function startPathOf(kind) {
 function waysToApproval(page, label, { path, body = {} }) {
   const [kind, params] = [APPROVED_STARTS[valueFor(path)], valueFor(body)];
   const show = el("a", { href: page.link("approvals") }, "Show the proposals");
-  if (!kind || params.proposal || (kind === "deploy" && !params.plan)) return [" ", show];
+  if (kind === "deploy" && !params.plan) return [" Plan it first: a deploy is approved as its plan. ", show];
+  if (!kind || params.proposal) return [" ", show];
   const propose = async () => {
     closeDialogs();
     const order = { path: "/proposals", body: { kind, params } };
@@ -171,7 +172,8 @@ function waysToApproval(page, label, { path, body = {} }) {
 /** The way of an admin past what holds a start back: everybody sees the reason. */
 function breakingGlass(page, label, { path, body }) {
   const order = {
-    ...{ path, body: () => valueFor(body) },
+    path,
+    body: () => valueFor(body),
     says: ["Starts the run although something holds it back. The run, its log and the audit show who did it and why."],
     asks: [{ name: "reason", label: "Reason", required: true, maxlength: 200 }],
     headers: ({ reason }) => ({ "Ops-Break-Glass": encodeURIComponent(reason) }),
@@ -278,9 +280,9 @@ function valueFor(one, values) {
   return typeof one === "function" ? one(values) : one;
 }
 
-function commandOf(page, { method = "POST", path, body = {}, example = body }) {
+function commandOf(page, { method = "POST", path, body = {}, example = body, headers = undefined }) {
   const content = method === "DELETE" ? undefined : JSON.stringify(valueFor(example));
-  return curlOf(method, page.path(valueFor(path)), content);
+  return curlOf(method, page.path(valueFor(path)), content, { "Content-Type": "application/json", ...valueFor(headers) });
 }
 
 /** The button that cancels a run; null for one that the person may not cancel. */

@@ -60,7 +60,7 @@ function numberButton(page, required) {
 
 function whatOf(page, { kind, params, reason }) {
   const about = params.plan ? el("a", { href: page.link("runs", [params.plan]) }, "its plan") : said(aboutOf({ params }));
-  return [el("b", words(kind)), " ", about, reason && el("p.meta", said(reason))];
+  return [el("b", words(kind)), " ", about, reason && el("p.small", said(reason))];
 }
 
 function stateOf(page, { state: word, missing, ended }) {

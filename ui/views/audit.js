@@ -1,5 +1,5 @@
-import { get, keepQuery, queryOf } from "../base/api.js";
-import { el } from "../base/dom.js";
+import { get, keepQuery, listOf, queryOf } from "../base/api.js";
+import { button, el } from "../base/dom.js";
 import { ago, number, said, words } from "../base/text.js";
 import { command, copying } from "../parts/dialog.js";
 import { choice } from "../parts/form.js";
@@ -25,7 +25,7 @@ export function auditView(page) {
     columns: ["at", "who", "what", "outcome", "asked", "run", "from", "n"],
     cells: {
       at: ({ at }) => ago(at),
-      what: ({ what, reason }) => [what, reason && el("b.failed", " past the approval")],
+      what: ({ what, reason }) => [what, reason && el("b.failed", " glass broken")],
       asked: askedFor,
       run: ({ run, bucket }) => run && el("a.code", { href: `#/buckets/${bucket}/runs/${run}` }, `…${run.slice(-8)}`),
     },
@@ -41,13 +41,21 @@ export function auditView(page) {
   });
   const path = () => `/api/audit?${queryOf({ what: SUBJECTS[look.subject][1], bucket: bucketId, limit: PAGE_LINES })}`;
   const read = async () => {
-    const { items, next_cursor: cursor } = await get(path());
-    return Object.assign(auditRows(items, look.subject), { cut: cursor !== null });
+    const lines = await listOf(path(), look.most);
+    return { rows: auditRows(lines, look.subject), cut: lines.cut };
   };
-  const list = region(read, (rows) => table.with(rows));
+  const draw = ({ rows, cut }) => [
+    table.with(Object.assign(rows, { cut })),
+    cut && button(`Show ${number(PAGE_LINES)} lines more`, more, { class: "quiet", key: "more" }),
+  ];
+  const list = region(read, draw);
   const end = region(() => get("/api/audit/head"), auditEnd, { rows: 1 });
+  function more() {
+    look.most += PAGE_LINES;
+    list.refresh();
+  }
   function showSubject(name) {
-    look.subject = name;
+    Object.assign(look, { subject: name, most: PAGE_LINES });
     keepQuery({ of: name });
     list.refresh();
   }
@@ -75,7 +83,11 @@ function definedOf(line) {
 function askedFor({ asked: { action = "", ...more } }) {
   const told = definedOf(more);
   if (Object.keys(told).length === 0) return el("code", said(action));
-  return el("details", el("summary", el("code", action === "" ? "facts" : said(action))), el("pre.scroll", said(JSON.stringify(told, null, 2))));
+  return el(
+    "details",
+    el("summary", el("code", action === "" ? "facts" : said(action))),
+    el("pre.scroll", said(JSON.stringify(told, null, 2))),
+  );
 }
 
 /** Where the audit ends: noted elsewhere, the hash shows later that nothing was cut off. */
