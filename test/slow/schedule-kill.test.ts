@@ -1,7 +1,7 @@
 // The process of a real server is killed while it starts what a schedule has due.
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { openDatabase } from "../../lib/bucket/base/database.ts";
@@ -38,7 +38,6 @@ for (const point of ["run: folder", "run: recorded", "run: launched", "run: orde
     const id = await first.createBucket();
     await first.stop();
     const layout = layoutOf(path.join(root, id));
-    const runs = () => readdirSync(layout.runs).sort();
     {
       using db = openDatabase(layout.database);
       db.run("UPDATE bucket SET schedules = ?", JSON.stringify({ schedules: [EVERY] }));
@@ -59,7 +58,6 @@ for (const point of ["run: folder", "run: recorded", "run: launched", "run: orde
         items.map((run) => [run.id, run.schedule.due]),
         [[(await last())?.run_id, due]],
       );
-      assert.equal(runs().length, 1);
       await server.stop();
     }
   });
