@@ -21,9 +21,7 @@ import { readConsole } from "./console-files.ts";
 import type { ServerRoute, Services } from "./context.ts";
 import { Lines } from "./line.ts";
 import { LogReadings } from "./log-readings.ts";
-import { Courier } from "./messages/courier.ts";
-import { Messenger } from "./messages/messenger.ts";
-import { BucketSources } from "./messages/sources.ts";
+import { messengerOf } from "./messages/messenger.ts";
 import { cookieWarning } from "./people/cookie-warning.ts";
 import { requireAllowed, requireGoingOn } from "./people/permission.ts";
 import { signInOf } from "./people/sign-in.ts";
@@ -85,11 +83,7 @@ export async function startServer(
   const runs = new LockedRuns({ supervisor, lines, beside, access: signIn.access, signal: watch.signal });
   const pulse = new Pulse({ root, heartbeatUrl: config.heartbeatUrl, log });
   const scheduler = new Scheduler({ root, labels, readers, runs, log, now });
-  const messenger = new Messenger({
-    ...{ root, labels, lines, log, now },
-    sources: new BucketSources({ supervisor, approvals, readers, now }),
-    courier: new Courier({ readers, launcher, now }),
-  });
+  const messenger = messengerOf({ root, labels, lines, log, now, supervisor, approvals, readers, launcher });
   // No request is answered before the server listens.
   const load = () => listener.load();
   const own = { load, root, labels, supervisor, lines, approvals, launcher, scheduler, messenger, audit: audit.file };

@@ -46,6 +46,13 @@ export function layoutOf(root: string, labels: LabelFile = "bucket.json") {
     stagedWorkers: at("tmp", "workers"),
     /** Tells hooks how each worker is reached. */
     hookWorkers: at("tmp", "workers.json"),
+    ...internalOf(at),
+  };
+}
+
+/** What only ops itself reads and writes. */
+function internalOf(at: (...parts: string[]) => string) {
+  return {
     internal: at(".ops"),
     uploads: at(".ops", "uploads"),
     revisions: at(".ops", "revisions"),

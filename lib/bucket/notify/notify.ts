@@ -121,7 +121,7 @@ const QUIET_FIELDS = {
   ),
 };
 
-const FILE = refined(
+const NOTIFY_FILE = refined(
   object({
     $schema: SCHEMA_KEY,
     targets: described(withDefault(record(refined(object(TARGET_FIELDS), targetOf), TARGET_NAME), {}), "Where messages go"),
@@ -135,14 +135,14 @@ const FILE = refined(
 );
 
 /** The JSON Schema of notify.json. */
-export const NOTIFY_SCHEMA = FILE.schema;
+export const NOTIFY_SCHEMA = NOTIFY_FILE.schema;
 
 /** Where messages go. */
 export type NotifyTarget = ReturnType<typeof targetOf>;
 /** Which events go to which targets. */
 export type NotifyRule = Infer<typeof RULE>;
 /** What notify.json says, with the texts of its templates by file name. */
-export type Notify = Omit<Infer<typeof FILE>, "$schema"> & { templates: Readonly<Record<string, string>> };
+export type Notify = Omit<Infer<typeof NOTIFY_FILE>, "$schema"> & { templates: Readonly<Record<string, string>> };
 
 /** What a bucket without the file has. */
 export const NO_NOTIFY: Notify = { targets: {}, send: [], quiet: [], templates: {} };
@@ -154,7 +154,7 @@ export const NO_NOTIFY: Notify = { targets: {}, send: [], quiet: [], templates: 
 export async function readNotify(layout: Layout, problems: Problems): Promise<{ text: string }> {
   const found = problems.in(relative(layout, layout.notifyJson), "ErrInvalidNotify");
   const file = (await readSource(parseSourceJson, layout, found)) ?? {};
-  const { targets } = found.take(check(FILE, file)) ?? NO_NOTIFY;
+  const { targets } = found.take(check(NOTIFY_FILE, file)) ?? NO_NOTIFY;
   const names = new Set(Object.values(targets).flatMap(({ body }) => (body.endsWith(".tpl") ? [body] : [])));
   const templates: Record<string, string> = {};
   for (const name of names) templates[name] = await readTemplate(layout, name, problems);
@@ -165,7 +165,7 @@ export async function readNotify(layout: Layout, problems: Problems): Promise<{ 
 export function storedNotify(text: string): Notify {
   const stored = parsedJson(text);
   if (!isObject(stored) || !isObject(stored.templates)) return NO_NOTIFY;
-  const checked = check(FILE, stored.file);
+  const checked = check(NOTIFY_FILE, stored.file);
   return checked.ok ? { ...checked.value, templates: stored.templates as Record<string, string> } : NO_NOTIFY;
 }
 

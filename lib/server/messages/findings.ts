@@ -5,10 +5,10 @@ import { isObject } from "../../core/shape.ts";
 import type { Proposal } from "../../run/approval/proposal.ts";
 import { actorText, type RunRecord } from "../../run/record.ts";
 import type { LastDue } from "../watch/schedule-state.ts";
-import type { Finding, Findings } from "./incidents.ts";
+import type { Sighting, Sightings } from "./incidents.ts";
 
 /** What the sources know at a look. */
-export interface Known {
+export interface KnownNow {
   /** The runs that have ended since the last look, oldest first. */
   ended: readonly RunRecord[];
   /** Those that went past what held them back, also while they go on. */
@@ -32,12 +32,12 @@ const BUILDS = ["push", "rollback"];
 const WHOLE_CA = "certificate authority";
 
 /** What the sources say, as findings. `left` are the places of open incidents. */
-export function findingsOf(known: Known, left: readonly string[]): Findings {
+export function findingsOf(known: KnownNow, left: readonly string[]): Sightings {
   const { ended, forced, health, certs, due, wanted } = known;
   const late = [...due].filter(([, { outcome }]) => outcome === "missed" || outcome === "refused");
   const notStarted = [...due].filter(([, { outcome }]) => outcome !== "started").map(([name]) => name);
   const unwell = health && [...health.changes, ...health.unwell].flatMap(healthFinding);
-  const complete: Findings["complete"][number][] = [
+  const complete: Sightings["complete"][number][] = [
     { events: ["schedule_missed"], bad: new Set(notStarted) },
     { events: ["approval_wanted"], bad: new Set(wanted.map(({ id }) => id)) },
   ];
@@ -60,24 +60,24 @@ export function findingsOf(known: Known, left: readonly string[]): Findings {
 const HEALTH_EVENTS = { health: "allocation_unhealthy", reach: "worker_unreachable", files: "drift" } as const;
 type Watched = keyof typeof HEALTH_EVENTS;
 
-function placeOf({ job, worker }: { job: string; worker: string }): string {
+function placeName({ job, worker }: { job: string; worker: string }): string {
   return job === "" ? worker : `${job}@${worker}`;
 }
 
 /** An allocation whose worker gives no answer is neither healthy nor unhealthy; the load of a worker is not told. */
-function healthFinding(change: HealthChange): Finding[] {
+function healthFinding(change: HealthChange): Sighting[] {
   const { job, aspect, state, reason, run_id, at } = change;
   if (aspect === "load" || (aspect === "health" && state === "unreachable")) return [];
   const isBad = ["unhealthy", "unreachable", "drifted"].includes(state);
-  const place = placeOf(change);
+  const place = placeName(change);
   const group = `${run_id} ${aspect === "health" ? job : ""}`;
   const about = { job: job === "" ? null : job, reason: reason === "" ? "" : `${place}: ${reason}` };
   return [{ event: HEALTH_EVENTS[aspect as Watched], place, isBad, group, ...about, run: run_id, at }];
 }
 
-function stillUnwell(unwell: readonly HealthChange[], aspect: Watched): Findings["complete"][number] {
+function stillUnwell(unwell: readonly HealthChange[], aspect: Watched): Sightings["complete"][number] {
   const own = unwell.filter((one) => one.aspect === aspect);
-  return { events: [HEALTH_EVENTS[aspect]], bad: new Set(own.map(placeOf)) };
+  return { events: [HEALTH_EVENTS[aspect]], bad: new Set(own.map(placeName)) };
 }
 
 interface Looked {
@@ -89,21 +89,21 @@ interface Looked {
   reason?: string;
 }
 
-function partsOf({ result }: RunRecord, name: "jobs" | "workers"): Looked[] {
+function partsOfResult({ result }: RunRecord, name: "jobs" | "workers"): Looked[] {
   const parts = isObject(result) ? result[name] : undefined;
   return Array.isArray(parts) ? (parts as Looked[]) : [];
 }
 
 /** What a run has looked at and found bad, by event. */
-function checksOf(record: RunRecord): Findings["checks"][number][] {
+function checksOf(record: RunRecord): Sightings["checks"][number][] {
   if (!LOOKING.includes(record.kind)) return [];
-  const jobs = partsOf(record, "jobs");
-  const workers = partsOf(record, "workers");
+  const jobs = partsOfResult(record, "jobs");
+  const workers = partsOfResult(record, "workers");
   const unhealthy = jobs.flatMap(({ job, allocations }) =>
-    allocations.filter(({ outcome }) => outcome === "failed").map(({ worker }) => placeOf({ job, worker })),
+    allocations.filter(({ outcome }) => outcome === "failed").map(({ worker }) => placeName({ job, worker })),
   );
   const drifted = workers.flatMap(({ worker, allocations = [] }) =>
-    allocations.filter(({ outcome }) => outcome === "drifted").map(({ job }) => placeOf({ job, worker })),
+    allocations.filter(({ outcome }) => outcome === "drifted").map(({ job }) => placeName({ job, worker })),
   );
   const unreachable = workers.filter(({ outcome }) => outcome === "unreachable").map(({ worker }) => worker);
   const found = { allocation_unhealthy: unhealthy, drift: drifted, worker_unreachable: unreachable };
@@ -111,7 +111,7 @@ function checksOf(record: RunRecord): Findings["checks"][number][] {
 }
 
 /** How a run ended: one that was cancelled tells nothing. */
-function runFindings(record: RunRecord, left: readonly string[]): Finding[] {
+function runFindings(record: RunRecord, left: readonly string[]): Sighting[] {
   const { id, kind, status, params, schedule, finished_at } = record;
   if (status === "cancelled") return [];
   const isDry = kind === "deploy" && params.dry_run === true;
@@ -129,13 +129,13 @@ function runFindings(record: RunRecord, left: readonly string[]): Finding[] {
 }
 
 /** A deploy fails job by job, and a later one makes good what it deploys. */
-function deployFindings(record: RunRecord, left: readonly string[]): Finding[] {
+function deployFindings(record: RunRecord, left: readonly string[]): Sighting[] {
   const { id: run, status, params, finished_at } = record;
-  const jobs = partsOf(record, "jobs");
+  const jobs = partsOfResult(record, "jobs");
   const failed = jobs.filter(({ outcome }) => outcome === "failed");
   const isGate = failed.some(({ gate_failed }) => gate_failed === true);
   const about = timed({ group: run, run, at: finished_at ?? undefined });
-  const finding = (place: string, isBad: boolean, more: Partial<Finding> = {}): Finding => {
+  const finding = (place: string, isBad: boolean, more: Partial<Sighting> = {}): Sighting => {
     return { event: isGate ? "gate_failed" : "run_failed", place, isBad, ...more, ...about };
   };
   const isAll = status === "succeeded" && params.jobs === undefined;
@@ -154,8 +154,8 @@ function isOfDeploy(place: string): boolean {
 /** True where what the run has found is told as such: it did its work. */
 function isTold(record: RunRecord): boolean {
   if (!LOOKING.includes(record.kind)) return false;
-  if (record.kind === "health_check") return partsOf(record, "jobs").length + partsOf(record, "workers").length > 0;
-  const outcomes = partsOf(record, "workers").map(({ outcome }) => outcome);
+  if (record.kind === "health_check") return partsOfResult(record, "jobs").length + partsOfResult(record, "workers").length > 0;
+  const outcomes = partsOfResult(record, "workers").map(({ outcome }) => outcome);
   return outcomes.some((one) => one === "drifted" || one === "unreachable") && !outcomes.includes("failed");
 }
 
@@ -163,20 +163,20 @@ function timed<T extends { at: string | undefined }>({ at, ...rest }: T): Omit<T
   return at === undefined ? rest : { ...rest, at };
 }
 
-function forcedFinding({ id, kind, audit, break_glass, created_at: at }: RunRecord): Finding {
+function forcedFinding({ id, kind, audit, break_glass, created_at: at }: RunRecord): Sighting {
   const [start] = audit;
   const shown = `${kind} by ${start ? actorText(start.actor) : "somebody"}`;
   const about = { isMoment: true, shown, reason: break_glass ?? "", at };
   return { event: "break_glass_used", place: id, isBad: true, group: id, run: id, ...about };
 }
 
-function lateFinding([name, { due, outcome, reason }]: [string, LastDue]): Finding {
+function lateFinding([name, { due, outcome, reason }]: [string, LastDue]): Sighting {
   const shown = outcome === "missed" ? name : `${name} (refused)`;
   const why = `${name}, due ${due}: ${reason ?? outcome}`;
   return { event: "schedule_missed", place: name, shown, isBad: true, group: "", reason: why, run: null };
 }
 
-function wantedFinding({ id, kind, reason, proposed: { at, by } }: Proposal): Finding {
+function wantedFinding({ id, kind, reason, proposed: { at, by } }: Proposal): Sighting {
   const why = `${reason === null ? "" : `${reason}\n`}Look at it, then type: ops approve ${id.slice(-8)}`;
   return {
     event: "approval_wanted",
@@ -194,7 +194,7 @@ function certPlace({ job, worker, cert }: EndingCert): string {
   return job === "" ? WHOLE_CA : `${job}@${worker} ${cert}`;
 }
 
-function certFinding(one: EndingCert): Finding {
+function certFinding(one: EndingCert): Sighting {
   const ends = new Date(one.ends).toISOString();
   const place = certPlace(one);
   const about = { job: one.job === "" ? null : one.job, reason: `${place} ends ${ends}`, endsAt: one.ends };

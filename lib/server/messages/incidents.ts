@@ -6,7 +6,7 @@ import { shortNames } from "../../core/short-names.ts";
 import type { Incident, Message, MessageState } from "./state.ts";
 
 /** What was found at one place. */
-export interface Finding {
+export interface Sighting {
   event: Exclude<MessageEvent, "recovered">;
   /** The place, the same in each finding about it; places of different kinds have different names. */
   place: string;
@@ -27,9 +27,9 @@ export interface Finding {
 }
 
 /** What was found since the last look. */
-export interface Findings {
+export interface Sightings {
   /** One after the other. */
-  found: readonly Finding[];
+  found: readonly Sighting[];
   /** Of these events everything that is bad now is known: all other places are good. */
   complete: readonly { events: readonly MessageEvent[]; bad: ReadonlySet<string> }[];
   /** The places that a run has looked at and found bad, by event. */
@@ -40,7 +40,7 @@ export interface Findings {
 const MOST_OVER = 200;
 const MOST_DONE = 500;
 /** More open incidents, and more waiting messages, are not kept. */
-const MOST_OPEN = 500;
+const MOST_OPEN_INCIDENTS = 500;
 const MOST_WAITING = 1_000;
 const MOST_REASON = 1_000;
 const MOST_SUBJECT = 200;
@@ -63,18 +63,18 @@ const TITLES: Readonly<Record<MessageEvent, string>> = {
 };
 
 /** Lets incidents begin and end as was found. Changes `state`. */
-export function noteFindings(state: MessageState, { found, complete, checks }: Findings, now: number): void {
+export function noteFindings(state: MessageState, { found, complete, checks }: Sightings, now: number): void {
   const at = new Date(now).toISOString();
   const open = new Map<string, Incident>();
   for (const one of state.incidents)
-    if (one.over_at === null) for (const place of one.left) open.set(keyOf(one.event, place), one);
-  const groups = new Map<string, Map<string, Finding>>();
+    if (one.over_at === null) for (const place of one.left) open.set(placeKey(one.event, place), one);
+  const groups = new Map<string, Map<string, Sighting>>();
   const beginAll = () => {
     for (const group of groups.values()) begin(state, [...group.values()], { open, at });
     groups.clear();
   };
   for (const finding of found) {
-    const key = keyOf(finding.event, finding.place);
+    const key = placeKey(finding.event, finding.place);
     // What was bad and is good again was an incident.
     if (!finding.isBad && groups.size > 0) beginAll();
     if (!finding.isBad) open.delete(key);
@@ -84,7 +84,7 @@ export function noteFindings(state: MessageState, { found, complete, checks }: F
     }
   }
   beginAll();
-  const goingOn = (one: Incident) => one.left.filter((place) => open.get(keyOf(one.event, place)) === one);
+  const goingOn = (one: Incident) => one.left.filter((place) => open.get(placeKey(one.event, place)) === one);
   for (const { run, bad } of checks)
     for (const one of new Set(open.values()))
       if (one.run_id !== run && goingOn(one).some((place) => bad.has(place))) one.checks++;
@@ -97,7 +97,7 @@ export function noteFindings(state: MessageState, { found, complete, checks }: F
 }
 
 /** The name of a place among all; the failures of runs have one way to their end. */
-function keyOf(event: MessageEvent, place: string): string {
+function placeKey(event: MessageEvent, place: string): string {
   return `${OF_RUNS.includes(event) ? "run" : event} ${place}`;
 }
 
@@ -135,11 +135,11 @@ export function certificateMs({ send }: Pick<Notify, "send">): number {
   return Math.max(CERTIFICATE_DAYS.usual, ...asked) * DAY_IN_MS;
 }
 
-function isKnownMoment(state: MessageState, { isMoment, event, run }: Finding): boolean {
+function isKnownMoment(state: MessageState, { isMoment, event, run }: Sighting): boolean {
   return isMoment === true && state.incidents.some((one) => one.event === event && one.run_id === run);
 }
 
-function begin(state: MessageState, group: readonly Finding[], { open, at }: { open: Map<string, Incident>; at: string }): void {
+function begin(state: MessageState, group: readonly Sighting[], { open, at }: { open: Map<string, Incident>; at: string }): void {
   const [first] = group;
   if (!first) return;
   const { event, run, isMoment = false } = first;
@@ -151,13 +151,13 @@ function begin(state: MessageState, group: readonly Finding[], { open, at }: { o
   if (together) {
     together.places.push(...places.filter((place) => !together.places.includes(place)));
     together.left.push(...places.filter((place) => !together.left.includes(place)));
-  } else if (state.incidents.filter(({ over_at }) => over_at === null).length >= MOST_OPEN) return;
+  } else if (state.incidents.filter(({ over_at }) => over_at === null).length >= MOST_OPEN_INCIDENTS) return;
   else state.incidents.push(incident);
-  if (!isMoment) for (const place of places) open.set(keyOf(event, place), incident);
+  if (!isMoment) for (const place of places) open.set(placeKey(event, place), incident);
 }
 
-function incidentOf(group: readonly Finding[], { job, at }: { job: string | null; at: string }): Incident {
-  const { event, run, isMoment, at: foundAt = at } = group[0] as Finding;
+function incidentOf(group: readonly Sighting[], { job, at }: { job: string | null; at: string }): Incident {
+  const { event, run, isMoment, at: foundAt = at } = group[0] as Sighting;
   const places = group.map(({ place }) => place);
   const names = shortNames(group.map(({ shown, place }) => shown ?? place));
   const reasons = [...new Set(group.map(({ reason = "" }) => reason).filter((reason) => reason !== ""))];
@@ -180,7 +180,7 @@ function incidentOf(group: readonly Finding[], { job, at }: { job: string | null
   };
 }
 
-function jobOf(group: readonly Finding[]): string | null {
+function jobOf(group: readonly Sighting[]): string | null {
   const jobs = new Set(group.map(({ job = null }) => job));
   return jobs.size === 1 ? ([...jobs][0] ?? null) : null;
 }

@@ -7,21 +7,22 @@ import { sleep } from "../../core/async.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
 import { exists } from "../../core/files.ts";
 import { quote } from "../../core/shape.ts";
+import type { Launcher } from "../../core/spawn.ts";
 import { isQuiet } from "../../plan/quiet.ts";
 import type { Lines } from "../line.ts";
-import type { Courier } from "./courier.ts";
+import { Courier } from "./courier.ts";
 import { findingsOf } from "./findings.ts";
 import { noteFindings, noteMessages } from "./incidents.ts";
-import type { MessageSources } from "./sources.ts";
+import { BucketSources, type MessageSources } from "./sources.ts";
 import { type Message, type MessageState, readMessageState, writeMessageState } from "./state.ts";
 import { fieldsOf, testFields } from "./wording.ts";
 
 /** How often buckets are looked at. */
-const LOOK_MS = 2_000;
+const ROUND_MS = 2_000;
 const SECOND_MS = 1_000;
 /** The pauses after the attempts, in seconds: a day in all. After the last one the message has failed. */
 const PAUSES = [10, 30, 60, 300, 900, 1_800, 3_600, 7_200, 14_400, 21_600, 36_000];
-const LONGEST_PAUSE_MS = 36_000 * SECOND_MS;
+const LONGEST_RETRY_MS = 36_000 * SECOND_MS;
 /** After an attempt whose outcome could not be written: it would be made again at once. */
 const UNWRITTEN_MS = 60 * SECOND_MS;
 const MOST_ERROR = 500;
@@ -53,6 +54,13 @@ interface MessengerMeans {
   now: () => number;
 }
 
+/** The messenger of a server. */
+export function messengerOf(
+  own: Omit<MessengerMeans, "sources" | "courier"> & ConstructorParameters<typeof BucketSources>[0] & { launcher: Launcher },
+): Messenger {
+  return new Messenger({ ...own, sources: new BucketSources(own), courier: new Courier(own) });
+}
+
 /**
  * Finds out what is wrong in the buckets and tells it, each incident once and its end once. What it knows of a bucket is one
  * file, replaced as a whole: a look, or the outcome of an attempt, is on the disk or has not happened. So a server that
@@ -74,7 +82,7 @@ export class Messenger {
     signal.addEventListener("abort", () => this.#ending.abort(), { once: true });
     while (!signal.aborted) {
       await this.round();
-      await sleep(LOOK_MS, signal).catch(() => {});
+      await sleep(ROUND_MS, signal).catch(() => {});
     }
     await this.idle();
   }
@@ -272,7 +280,7 @@ function messageIn(state: MessageState, id: string): Message | undefined {
 function nextFor(waiting: readonly Message[], now: number): Message | undefined {
   return waiting.find(({ incident, next_at }, index) => {
     const next = Date.parse(next_at ?? "");
-    const isDue = !(next > now) || next > now + LONGEST_PAUSE_MS;
+    const isDue = !(next > now) || next > now + LONGEST_RETRY_MS;
     return isDue && !waiting.slice(0, index).some((before) => before.incident === incident);
   });
 }

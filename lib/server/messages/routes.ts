@@ -7,8 +7,8 @@ import { component, offsetOf, PAGE, page, pageOf } from "../routes/shapes.ts";
 import type { Incident, MessageState } from "./state.ts";
 import { MOST_SHOWN_PLACES } from "./wording.ts";
 
-const FAILURES: readonly FailureCode[] = ["database_busy"];
-const STATES = ["waiting", "sent", "failed"] as const;
+const OF_MESSAGES: readonly FailureCode[] = ["database_busy"];
+const MESSAGE_STATES = ["waiting", "sent", "failed"] as const;
 
 /** What is wrong in a bucket, and who is told of it (docs/messages.md). */
 export const MESSAGE_ROUTES = [
@@ -20,7 +20,7 @@ export const MESSAGE_ROUTES = [
     description: "Found by runs, schedules, proposals and the ends of certificates, whether or not somebody is told.",
     query: PAGE,
     answer: { status: 200, description: "A page of incidents", shape: page("Incident") },
-    failures: FAILURES,
+    failures: OF_MESSAGES,
     async handle({ query: { limit, cursor }, bucket }, { messenger }) {
       const { incidents } = (await messenger.kept(bucket)).state;
       const newest = incidents.toReversed();
@@ -36,9 +36,9 @@ export const MESSAGE_ROUTES = [
     path: "/messages",
     summary: "List the messages that wait, were sent or were given up, newest first",
     description: "Of those that do not wait the newest 500.",
-    query: { ...PAGE, state: optional(described(oneOf(...STATES), "Only those in this state")) },
+    query: { ...PAGE, state: optional(described(oneOf(...MESSAGE_STATES), "Only those in this state")) },
     answer: { status: 200, description: "A page of messages", shape: page("Message") },
-    failures: FAILURES,
+    failures: OF_MESSAGES,
     async handle({ query: { limit, cursor, state }, bucket }, { messenger }) {
       const { messages } = (await messenger.kept(bucket)).state;
       const wanted = messages.toReversed().filter((one) => state === undefined || one.state === state);
@@ -52,7 +52,7 @@ export const MESSAGE_ROUTES = [
     summary: "List the targets that workspace/notify.json names, with what waits for each",
     description: "Those that the last successful build found.",
     answer: { status: 200, description: "The targets", shape: object({ items: list(component("MessageTarget")) }) },
-    failures: FAILURES,
+    failures: OF_MESSAGES,
     async handle({ bucket }, { messenger }) {
       return json(200, { items: shownTargets(await messenger.kept(bucket)) });
     },
@@ -71,7 +71,7 @@ export const MESSAGE_ROUTES = [
         error: described(nullable(string()), "Why the target has not taken it; null where it has"),
       }),
     },
-    failures: [...FAILURES, "not_found"],
+    failures: [...OF_MESSAGES, "not_found"],
     async handle({ body: { target }, bucket, request }, { messenger }) {
       return json(200, await messenger.test(bucket, target.toLowerCase(), request.signal));
     },
@@ -83,7 +83,7 @@ export const MESSAGE_ROUTES = [
     summary: "Send a message that failed, or waits, now; and try for another day",
     body: object({}),
     answer: { status: 200, description: "The message, which waits", shape: component("Message") },
-    failures: [...FAILURES, "not_found"],
+    failures: [...OF_MESSAGES, "not_found"],
     async handle({ params: { message_id = "" }, bucket }, { messenger }) {
       return json(200, await messenger.retry(bucket, message_id));
     },

@@ -9,22 +9,22 @@ import { MINUTE_IN_MS } from "../../codec/calendar/zone.ts";
 import { Failure } from "../../core/errors.ts";
 import { aged, countedApprovals } from "../../run/approval/proposal.ts";
 import { readProposals } from "../../run/approval/store.ts";
-import { type RunRecord, readRecord, readRecordHead, runIds } from "../../run/record.ts";
+import { type RunRecord, readRecord, runIds } from "../../run/record.ts";
 import type { Supervisor } from "../../run/supervisor.ts";
 import type { Approvals } from "../approval/approvals.ts";
 import { databaseVersion, type Readers } from "../reading.ts";
 import { readStates } from "../watch/schedule-state.ts";
-import type { Known } from "./findings.ts";
+import type { KnownNow } from "./findings.ts";
 import { certificateMs } from "./incidents.ts";
 import type { MessageState } from "./state.ts";
 
 /** How many runs are remembered as looked at. A clock may be set back by as many runs. */
 const MOST_RUNS = 200;
 /** Behind every change of health: at the first look only what is not well now counts. */
-const NOTHING = Number.MAX_SAFE_INTEGER;
+const BEHIND_ALL = Number.MAX_SAFE_INTEGER;
 
 /** What a look has found. */
-export interface Look extends Known {
+export interface Look extends KnownNow {
   /** What notify.json says; undefined where the database could not be read. */
   notify: Notify | undefined;
   runs: string[];
@@ -57,9 +57,11 @@ interface Stored {
 /** The records, the database and the files of a bucket: what a killed server has left is there, too. */
 export class BucketSources implements MessageSources {
   readonly #own: SourceMeans;
+  readonly #begun: number;
 
   constructor(own: SourceMeans) {
     this.#own = own;
+    this.#begun = own.now();
   }
 
   version({ id, layout }: RootBucket): string {
@@ -72,9 +74,9 @@ export class BucketSources implements MessageSources {
 
   async look(bucket: RootBucket, state: MessageState | undefined): Promise<Look> {
     const { id, layout } = bucket;
-    const { fresh, active, runs } = await newRuns(layout, state);
+    const { fresh, active, runs } = await newRuns(layout, state, this.#begun);
     const isActive = active.length > 0 || this.#own.supervisor.activeRun(id) !== null;
-    const { notify, certs, health } = await this.#stored(layout, isActive ? undefined : (state?.change ?? NOTHING));
+    const { notify, certs, health } = await this.#stored(layout, isActive ? undefined : (state?.change ?? BEHIND_ALL));
     return {
       ended: fresh,
       forced: [...fresh, ...active].filter(({ break_glass }) => typeof break_glass === "string"),
@@ -113,18 +115,23 @@ export class BucketSources implements MessageSources {
   }
 }
 
-/** The runs that have ended and were not looked at, oldest first, and those that go on. At the first look there are none of these. */
+/**
+ * The runs that have ended and were not looked at, oldest first, and those that go on. At the first look at a bucket only
+ * what has ended since `begun` is new.
+ */
 async function newRuns(
   layout: Layout,
   state: MessageState | undefined,
+  begun: number,
 ): Promise<{ fresh: RunRecord[]; active: RunRecord[]; runs: string[] }> {
   const ids = await runIds(layout);
   const known = new Set(state?.runs);
   const first = state?.runs[0] ?? "";
-  const unknown = ids.filter((id) => !known.has(id) && id > first);
-  const isActive = (id: string) => readRecordHead(layout, id)?.status === "running";
-  const going = new Set((state ? unknown : unknown.slice(-MOST_RUNS)).filter(isActive));
-  const fresh = state ? unknown.filter((id) => !going.has(id)) : [];
-  const records = (some: Iterable<string>) => [...some].flatMap((id) => readRecord(layout, id) ?? []);
-  return { fresh: records(fresh), active: records(going), runs: ids.filter((id) => !going.has(id)).slice(-MOST_RUNS) };
+  const unknown = state ? ids.filter((id) => !known.has(id) && id > first) : ids.slice(-MOST_RUNS);
+  const records = unknown.flatMap((id) => readRecord(layout, id) ?? []);
+  const active = records.filter(({ status }) => status === "running");
+  const isNew = ({ finished_at }: RunRecord) => state !== undefined || Date.parse(finished_at ?? "") >= begun;
+  const fresh = records.filter((one) => one.status !== "running" && isNew(one));
+  const going = new Set(active.map(({ id }) => id));
+  return { fresh, active, runs: ids.filter((id) => !going.has(id)).slice(-MOST_RUNS) };
 }

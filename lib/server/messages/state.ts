@@ -77,7 +77,7 @@ export const SHOWN_TARGET = object({
   last_sent_at: nullable(TIME),
 });
 
-const STATE = object({
+const KEPT_STATE = object({
   /** The newest runs that were looked at. */
   runs: list(string()),
   /** The change of health that was looked at last. */
@@ -86,7 +86,7 @@ const STATE = object({
   messages: list(MESSAGE),
 });
 /** What a server keeps of the incidents and messages of a bucket, oldest first. */
-export type MessageState = Infer<typeof STATE>;
+export type MessageState = Infer<typeof KEPT_STATE>;
 
 /** Far more than the bounds on what is kept allow. */
 const STATE_BYTES = 64 * 1024 * 1024;
@@ -101,8 +101,8 @@ export async function readMessageState(layout: Layout): Promise<MessageState | u
 }
 
 async function readKept(layout: Layout): Promise<MessageState | undefined> {
-  const bytes = await readBounded(fileOf(layout), STATE_BYTES);
-  return bytes && valueIn(STATE, bytes.toString());
+  const bytes = await readBounded(stateFile(layout), STATE_BYTES);
+  return bytes && valueIn(KEPT_STATE, bytes.toString());
 }
 
 /** How many messages of a bucket wait, and how many were given up. */
@@ -117,9 +117,9 @@ export async function writeMessageState(layout: Layout, text: string): Promise<v
   await mkdir(layout.messages, { mode: PRIVATE_FOLDER }).catch((error: unknown) => {
     if (!hasErrno(error, "EEXIST")) throw error;
   });
-  await writeAtomic(fileOf(layout), text);
+  await writeAtomic(stateFile(layout), text);
 }
 
-function fileOf(layout: Layout): string {
+function stateFile(layout: Layout): string {
   return path.join(layout.messages, "state.json");
 }

@@ -53,13 +53,13 @@ test("CP-861 an incident is told once with its hosts folded, and once when it is
   found("unhealthy", "no answer");
   await until("the first message", () => receiver.received.length === 1);
   const [first] = receiver.bodies;
-  const { id, event, incident, bucket, subject, reason, places, place_count, job } = first as Record<string, never>;
+  const { id, event, incident, bucket, subject, reason, places, place_count, job } = first;
   assert.equal(event, "allocation_unhealthy");
   assert.equal(subject, "shop/live: Unhealthy: web@10.0.0.[1-2]");
   assert.deepEqual([places, place_count, job], [HOSTS.map((host) => `web@${host}`), 2, "web"]);
   assert.equal(reason, "web@10.0.0.1: no answer\nweb@10.0.0.2: no answer");
-  assert.deepEqual((bucket as { project: string }).project, "shop");
-  assert.equal((incident as { status: string }).status, "open");
+  assert.deepEqual(bucket.project, "shop");
+  assert.equal(incident.status, "open");
   const [open] = (await get("/incidents")).items;
   assert.deepEqual([open.event, open.over_at, open.place_count, open.told], ["allocation_unhealthy", null, 2, ["hook"]]);
   found("unhealthy", "still no answer");
@@ -68,9 +68,9 @@ test("CP-861 an incident is told once with its hosts folded, and once when it is
   found("healthy");
   await until("the end", async () => (await get("/messages?state=sent")).items.length === 2);
   const [, last] = receiver.bodies;
-  assert.deepEqual([last?.event, last?.subject], ["recovered", "shop/live: Over: Unhealthy: web@10.0.0.[1-2]"]);
-  assert.equal((last?.incident as { id: string }).id, (incident as { id: string }).id);
-  assert.notEqual(last?.id, id);
+  assert.deepEqual([last.event, last.subject], ["recovered", "shop/live: Over: Unhealthy: web@10.0.0.[1-2]"]);
+  assert.equal(last.incident.id, incident.id);
+  assert.notEqual(last.id, id);
   const { items } = await get("/messages");
   assert.deepEqual(
     items.map((one: Record<string, unknown>) => [one.event, one.state, one.attempts, one.error]),

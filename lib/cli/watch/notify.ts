@@ -1,9 +1,9 @@
 import type { Answer } from "../../server/routes/shapes.ts";
 import { EXIT, type Parsed, type Target, wantsJson } from "../base/flags.ts";
 import { ago, printJson, printTable, shortId, shownTime, toStderr, toStdout } from "../base/terminal.ts";
-import { type Item, namedAnswer, namedAnswers, openRemoteBucket } from "./remote-bucket.ts";
+import { type Item, namedAnswer, namedAnswers, openRemoteBucket } from "../remote/remote-bucket.ts";
 
-type Shown = Answer<"Message">;
+type ShownMessage = Answer<"Message">;
 
 /** `ops notify list`: the targets, and the messages that have not arrived. */
 export async function listMessages(input: Parsed, target: Target): Promise<number> {
@@ -80,6 +80,6 @@ function shownEvents(events: readonly string[]): string {
   return events.length > 3 ? `${events.slice(0, 2).join(", ")} and ${events.length - 2} more` : events.join(", ") || "none";
 }
 
-function nextOf({ state, next_at }: Shown): string {
+function nextOf({ state, next_at }: ShownMessage): string {
   return state === "failed" || next_at === null ? "never" : shownTime(next_at);
 }
