@@ -103,22 +103,18 @@ export async function startServer(
     onDefect: (id, error) => log(`request=${id} failed: ${error instanceof Error ? error.stack : error}`),
   });
   void files.compress("gzip");
-  const isIdle = config.earlier === true;
-  const watched = watchOver({ scheduler, messenger, pulse }, isIdle, watch.signal);
+  const watched = watchOver({ scheduler, messenger, pulse }, config.earlier === true, watch.signal);
   const lock = taken.move();
-  return {
-    url: listener.url,
-    reloadTls: () => replaceCertificate(listener, config, log),
-    async stop() {
-      pulse.stop();
-      watch.abort();
-      await Promise.all([listener.close(CLOSE_WAIT_MS), supervisor.stop()]);
-      await watched;
-      await endReading(reading);
-      await signIn.access.close();
-      await lock.disposeAsync();
-    },
+  const stop = async () => {
+    pulse.stop();
+    watch.abort();
+    await Promise.all([listener.close(CLOSE_WAIT_MS), supervisor.stop()]);
+    await watched;
+    await endReading(reading);
+    await access.close();
+    await lock.disposeAsync();
   };
+  return { url: listener.url, reloadTls: () => replaceCertificate(listener, config, log), stop };
 }
 
 /** What the server does by itself. Messages look first: a schedule that starts hides that it was missed before. */
