@@ -5,7 +5,6 @@ import { fingerprintOf, KEY_TYPES, type PublicKey, parsePublicKey } from "../../
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
 import {
   createExclusive,
-  exists,
   flushFolder,
   makePrivateFolder,
   realPlace,
@@ -103,12 +102,16 @@ export interface SshKeyChange {
   isNext: boolean;
   newFile: string;
   oldFile: string;
+  /** Since when the change is as far as it is. */
+  since: Date;
 }
 
 /** How far a change of the key in `file` is; undefined where none was begun. */
 export async function sshKeyChange(file: string): Promise<SshKeyChange | undefined> {
-  if (await exists(nextKeyOf(file))) return { isNext: true, newFile: nextKeyOf(file), oldFile: file };
-  return (await exists(oldKeyOf(file))) ? { isNext: false, newFile: file, oldFile: oldKeyOf(file) } : undefined;
+  const next = await unlessMissing(lstat(nextKeyOf(file)));
+  if (next) return { isNext: true, newFile: nextKeyOf(file), oldFile: file, since: next.mtime };
+  const old = await unlessMissing(lstat(oldKeyOf(file)));
+  return old && { isNext: false, newFile: file, oldFile: oldKeyOf(file), since: old.mtime };
 }
 
 /** Begins a change: the next key is there, and not in use. */
@@ -116,7 +119,7 @@ export async function beginSshKeyChange(file: string, privateKey: string): Promi
   await createExclusive(nextKeyOf(file), privateKey);
   await flushFolder(path.dirname(file));
   faultPoint("ssh key: made");
-  return { isNext: true, newFile: nextKeyOf(file), oldFile: file };
+  return { isNext: true, newFile: nextKeyOf(file), oldFile: file, since: new Date() };
 }
 
 /** Puts the next key in use; the key before is kept beside it. A kill in between leaves the change as it was. */

@@ -1,7 +1,14 @@
 import { randomBytes } from "node:crypto";
 import { hasEarlierRequests } from "../../bucket/base/certificates.ts";
 import { loadKvKey } from "../../bucket/kv/kv-access.ts";
-import { countSealed, dropOldKvKey, isRekeying, type SealedCounts, switchKvKey, walkSealed } from "../../bucket/kv/kv-rekey.ts";
+import {
+  countSealed,
+  dropOldKvKey,
+  rekeyingSince,
+  type SealedCounts,
+  switchKvKey,
+  walkSealed,
+} from "../../bucket/kv/kv-rekey.ts";
 import { type SealKey, sealingKey } from "../../codec/crypto/seal.ts";
 import { Failure } from "../../core/errors.ts";
 import { exists } from "../../core/files.ts";
@@ -24,7 +31,7 @@ interface RekeyResult extends SealedCounts {
 export const rekey: Operation = async (context, params): Promise<RekeyResult> => {
   const { dry_run } = parametersOf("kv_rekey", params);
   const { db, layout, log } = context;
-  const resumed = await isRekeying(layout);
+  const resumed = (await rekeyingSince(layout)) !== undefined;
   if (hasEarlierRequests(db)) {
     const why = "an earlier version of ops has recorded certificates by it, and the next build would renew them all";
     throw new Failure("failed", `Cannot change secrets/kv.key: ${why}; run \`ops build\` first`);

@@ -1,19 +1,17 @@
 import { lstat } from "node:fs/promises";
 import { hostname } from "node:os";
 import path from "node:path";
-import { readRotation } from "../../bucket/base/authority-change.ts";
 import { certKey, issuedCerts, loadAuthority, utc } from "../../bucket/base/certificates.ts";
 import { type Database, largeContents, lostContents, schemaVersion } from "../../bucket/base/database.ts";
 import type { Layout } from "../../bucket/base/layout.ts";
 import { isStale, readLock } from "../../bucket/base/lock.ts";
 import type { CatalogWorker } from "../../bucket/base/model.ts";
 import { Problems, sentenceOf } from "../../bucket/base/problems.ts";
-import { authorityUse } from "../../bucket/catalog/authority-use.ts";
+import { begunKeyChanges, keyChanges } from "../../bucket/keys/key-changes.ts";
 import { loadKvKey, sealedValues } from "../../bucket/kv/kv-access.ts";
-import { isRekeying } from "../../bucket/kv/kv-rekey.ts";
 import { listRevisions } from "../../bucket/source/revisions.ts";
 import { type OpsConf, readOpsConf } from "../../bucket/workspace/settings.ts";
-import { describeSshKey, sshKeyChange, sshKeyFile } from "../../bucket/workspace/ssh-key.ts";
+import { describeSshKey, sshKeyFile } from "../../bucket/workspace/ssh-key.ts";
 import { explain, Failure } from "../../core/errors.ts";
 import { exists, namesIn } from "../../core/files.ts";
 import type { Launcher } from "../../core/spawn.ts";
@@ -120,7 +118,7 @@ export async function examineBucket(
     await check("schema", restore, () => ok(`version ${schemaVersion(db)}`)),
     await check("contents", restore, () => judgeContents(db)),
     await check("kv.key", "bring secrets/kv.key back from a snapshot", () => judgeSealed(layout, db)),
-    ...(await rotationFinding(layout, db, check)),
+    ...(await keyChangeFindings(layout, db)),
     await check("certificates", "build again", () => judgeCertificates(db)),
     await check("build", "bring .ops/revisions.json back", () => judgeBuild(layout, db)),
     await check("deploy", restore, () => judgeDeployed(db)),
@@ -172,8 +170,6 @@ async function judgeSshKey(file: string, launcher: Launcher): Promise<Judgement>
   const { present, type, fingerprint } = await describeSshKey(file, launcher);
   const advice = `put the private key for the workers into ${file} (0600, without a passphrase)`;
   if (!present) return problem(`${file} is missing`, advice);
-  if (type !== null && (await sshKeyChange(file)))
-    return warning(`${type} ${fingerprint}; its rotation has not ended`, "go on with `ops ssh-key rotate`");
   return type === null ? problem(`${file} is no key that ssh can use`, advice) : ok(`${type} ${fingerprint}`);
 }
 
@@ -194,21 +190,16 @@ function hostNames(worker: CatalogWorker, settings: OpsConf): string[] {
 
 async function judgeSealed(layout: Layout, db: Database): Promise<Judgement> {
   const { sealed, unreadable } = sealedValues(db, await loadKvKey(layout));
-  if (unreadable.length === 0 && (await isRekeying(layout)))
-    return warning("its change has not ended: the key before opens too", "go on with `ops kv rekey`");
   if (unreadable.length === 0) return ok(`it opens all ${sealed} sealed values`);
   const message = `it does not open ${unreadable.length} of ${sealed} sealed values: ${listed(unreadable)}`;
   return problem(message, "bring the right secrets/kv.key back from a snapshot, or store the values anew");
 }
 
-async function rotationFinding(layout: Layout, db: Database, check: ReturnType<typeof checksOf>): Promise<Finding[]> {
-  const rotation = await readRotation(layout);
-  if (!rotation) return [];
-  const { pem } = await loadAuthority(layout);
-  const { isBuilt, waiting } = authorityUse(db, pem);
-  const message = `in the phase ${rotation.phase} since ${rotation.since}`;
-  const deploy = isBuilt && waiting.length === 0 ? "" : `deploy with a build (${waiting.length} allocations wait), then `;
-  return [await check("CA rotation", "", () => warning(message, `${deploy}\`ops ca rotate\``))];
+/** A finding for each change of a key that has not ended. */
+async function keyChangeFindings(layout: Layout, db: Database): Promise<Finding[]> {
+  return keyChanges(db, await begunKeyChanges(layout)).map(({ since, left, next }) => {
+    return { where: "bucket", check: "key change", ...warning(`${left}, since ${since}`, `go on with \`${next}\``) };
+  });
 }
 
 function judgeContents(db: Database): Judgement {
