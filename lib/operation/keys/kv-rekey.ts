@@ -61,7 +61,13 @@ async function endChange(context: OperationContext, { unreadable }: SealedCounts
   if (left.unreadable.length > unreadable.length)
     throw new Failure("failed", "Cannot drop the kv.key before: not everything opens with the new one; run it again");
   // Pages that SQLite has set free still hold what was sealed with the key before.
-  db.script("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)");
+  db.script("VACUUM");
+  const checkpoint = db.get<{ busy: number }>("PRAGMA wal_checkpoint(TRUNCATE)");
+  if (checkpoint?.busy !== 0)
+    throw new Failure(
+      "failed",
+      "Cannot drop the kv.key before: the database is being read, and its log still holds what was sealed with that key; run it again",
+    );
   faultPoint("rekey: compacted");
   await dropOldKvKey(layout);
   log.info("everything opens with the new kv.key alone: the one before is removed");

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import { test } from "node:test";
-import { openDatabase } from "../../../lib/bucket/base/database.ts";
+import { openDatabase, openForReading } from "../../../lib/bucket/base/database.ts";
 import { begunKeyChanges, keyChanges } from "../../../lib/bucket/keys/key-changes.ts";
 import { KvStore } from "../../../lib/bucket/kv/kv.ts";
 import { loadKvKey } from "../../../lib/bucket/kv/kv-access.ts";
@@ -85,6 +85,20 @@ for (const point of POINTS)
     assert.deepEqual(readFileSync(layout.kvKey), next);
     await assertRekeyed(layout, before, content);
   });
+
+test("CP-560 the key before stays while a reader keeps what it has sealed in the log of the database", async (t) => {
+  const bucket = await filledBucket(t);
+  const { layout } = bucket;
+  const before = readFileSync(layout.kvKey);
+  const reader = openForReading(layout.database);
+  reader.script("BEGIN");
+  reader.get("SELECT COUNT(*) FROM kv_version");
+  const { error } = await carryOut(bucket, "kv_rekey", rekey).finally(() => reader.close());
+  assert.match(error?.message ?? "", /Cannot drop the kv.key before: the database is being read/);
+  assert.deepEqual(readFileSync(layout.kvKeyOld), before);
+  assert.equal((await carryOut(bucket, "kv_rekey", rekey)).error, undefined);
+  assert.equal(existsSync(layout.kvKeyOld), false);
+});
 
 test("CP-561 a cancelled rekey is one that was cut off", async (t) => {
   const bucket = await filledBucket(t);

@@ -1,15 +1,9 @@
 import assert from "node:assert/strict";
-import { chmodSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
+import { chmodSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { type CallOptions, TestServer, TOKEN } from "../../helpers/server.ts";
-import { temporaryFolder, until } from "../../helpers/temporary.ts";
-
-/** Puts a file with this content and mode in the place of the one before. */
-function replaceFile(file: string, content: string, mode: number): void {
-  writeFileSync(`${file}.next`, content, { mode });
-  renameSync(`${file}.next`, file);
-}
+import { TestServer, TOKEN } from "../../helpers/server.ts";
+import { until } from "../../helpers/temporary.ts";
 
 test("CP-504 CP-505 a token is made, shown once, listed without itself, and goes on after a restart until it is revoked", async (t) => {
   const server = await TestServer.start(t);
@@ -30,33 +24,6 @@ test("CP-504 CP-505 a token is made, shown once, listed without itself, and goes
   assert.equal((await server.call("GET", "/api/buckets", made)).status, 401);
   assert.equal((await server.call("DELETE", "/api/tokens/ada")).status, 404);
   assert.deepEqual(server.lines.join("\n").includes(token), false, "no log has it");
-});
-
-test("CP-512 another token in the server's file takes over when it is read again, and what the one before had begun ends", async (t) => {
-  const tokenFile = path.join(temporaryFolder(t), "token");
-  const put = (token: string, mode = 0o600) => replaceFile(tokenFile, `${token}\n`, mode);
-  put(TOKEN);
-  const server = await TestServer.start(t, { tokenFile });
-  const { page } = await server.signInWith(`Bearer ${TOKEN}`);
-  const ada = await server.makeToken({ name: "ada" });
-  const waiting = server.call("GET", "/api/events?timeout=60");
-  await until("the long-poll", async () => (await server.call("GET", "/api/sessions")).body.items[0]);
-  const statuses = async (...calls: CallOptions[]) =>
-    await Promise.all(calls.map(async (call) => (await server.call("GET", "/api/buckets", call)).status));
-  put("next-token-of-the-server", 0o644);
-  await server.reload();
-  assert.match(server.lines.at(-1) ?? "", /^the API token in use stays: .*others/);
-  put(TOKEN);
-  await server.reload();
-  const next = { authorization: "Bearer next-token-of-the-server" };
-  assert.deepEqual(await statuses({}, page, ada, next), [200, 200, 200, 401]);
-  put("next-token-of-the-server");
-  await server.reload();
-  assert.equal((await waiting).status, 401);
-  assert.deepEqual(await statuses({}, page, ada, next), [401, 401, 200, 200]);
-  const { body } = await server.call("GET", "/api/audit?what=token", next);
-  assert.deepEqual(body.items[0].facts, { replaced: "root" });
-  assert.ok(!server.lines.join("\n").includes("next-token"), "no log has it");
 });
 
 test("CP-503 who one is shows in the identity, the session, the run, the revision and the access log", async (t) => {
