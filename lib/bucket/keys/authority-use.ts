@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import { countOf } from "../../core/plain-text.ts";
+import { countOf, firstOf } from "../../core/plain-text.ts";
 import type { Database } from "../base/database.ts";
 
 /** Which running allocations have a text as their `certs/ca.crt`. */
@@ -12,7 +12,8 @@ export interface AuthorityUse {
   waiting: string[];
 }
 
-const MOST_NAMED = 10;
+/** How many allocations or machines a sentence names. */
+export const MOST_NAMED = 10;
 const BUILT = "SELECT value FROM key_value WHERE namespace = 'ops/worker' AND key = 'certs/ca.crt' ORDER BY version DESC LIMIT 1";
 // A digest is `<mode>:<SHA-256>`.
 const ALLOCATIONS = `SELECT a.job || '@' || a.worker_ip AS place,
@@ -34,7 +35,5 @@ export function authorityUse(db: Database, text: string): AuthorityUse {
 export function whatWaits({ isBuilt, waiting, running }: AuthorityUse): string | undefined {
   if (!isBuilt) return "no build knows the present ca.crt";
   if (waiting.length === 0) return undefined;
-  const more = waiting.length > MOST_NAMED ? ` and ${waiting.length - MOST_NAMED} more` : "";
-  const places = `${waiting.slice(0, MOST_NAMED).join(", ")}${more}`;
-  return `${countOf(waiting.length, running, "running allocation")} not deployed with the present ca.crt: ${places}`;
+  return `${countOf(waiting.length, running, "running allocation")} not deployed with the present ca.crt: ${firstOf(waiting, MOST_NAMED)}`;
 }

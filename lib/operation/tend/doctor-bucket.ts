@@ -14,6 +14,7 @@ import { type OpsConf, readOpsConf } from "../../bucket/workspace/settings.ts";
 import { describeSshKey, sshKeyFile } from "../../bucket/workspace/ssh-key.ts";
 import { explain, Failure } from "../../core/errors.ts";
 import { exists, namesIn } from "../../core/files.ts";
+import { firstOf } from "../../core/plain-text.ts";
 import type { Launcher } from "../../core/spawn.ts";
 import { parseJump } from "../../transport/ssh/openssh.ts";
 import { knownHostName, openKnownHosts } from "../../transport/trust/host-keys.ts";
@@ -159,7 +160,7 @@ export async function judgeRights(layout: Layout): Promise<Judgement> {
   for (const file of [layout.database, ...keys.map((name) => path.join(layout.secrets, name))])
     if (file !== layout.caCertificate && (await isOpen(file))) open.push(path.relative(layout.root, file));
   if (open.length === 0) return ok("keys, database and private folders are the owner's alone");
-  return problem(`${listed(open)}: others may read it`, `chmod go= ${open.join(" ")}`);
+  return problem(`${firstOf(open, MOST_LISTED)}: others may read it`, `chmod go= ${open.join(" ")}`);
 }
 
 async function isOpen(file: string): Promise<boolean> {
@@ -178,7 +179,7 @@ async function judgeHosts(layout: Layout, settings: OpsConf, workers: readonly C
   const names = new Set(workers.flatMap((one) => hostNames(one, settings)));
   const unknown = [...names].filter((name) => known.keysOf(name).length === 0);
   if (unknown.length === 0) return ok(`${names.size} known`);
-  return problem(`not known: ${listed(unknown)}`, "check and record them: `ops worker trust`");
+  return problem(`not known: ${firstOf(unknown, MOST_LISTED)}`, "check and record them: `ops worker trust`");
 }
 
 /** The names in known_hosts of a worker and of the jump host before it. */
@@ -191,7 +192,7 @@ function hostNames(worker: CatalogWorker, settings: OpsConf): string[] {
 async function judgeSealed(layout: Layout, db: Database): Promise<Judgement> {
   const { sealed, unreadable } = sealedValues(db, await loadKvKey(layout));
   if (unreadable.length === 0) return ok(`it opens all ${sealed} sealed values`);
-  const message = `it does not open ${unreadable.length} of ${sealed} sealed values: ${listed(unreadable)}`;
+  const message = `it does not open ${unreadable.length} of ${sealed} sealed values: ${firstOf(unreadable, MOST_LISTED)}`;
   return problem(message, "bring the right secrets/kv.key back from a snapshot, or store the values anew");
 }
 
@@ -205,7 +206,10 @@ async function keyChangeFindings(layout: Layout, db: Database): Promise<Finding[
 function judgeContents(db: Database): Judgement {
   const lost = lostContents(db);
   if (lost.length === 0) return ok(`${largeContents(db).size} large files lie beside the database`);
-  return problem(`missing in data/contents/: ${listed(lost)}`, "build again; if that does not help, restore a snapshot");
+  return problem(
+    `missing in data/contents/: ${firstOf(lost, MOST_LISTED)}`,
+    "build again; if that does not help, restore a snapshot",
+  );
 }
 
 function judgeCertificates(db: Database): Judgement {
@@ -214,7 +218,8 @@ function judgeCertificates(db: Database): Judgement {
   const nameOf = (cert: (typeof certs)[number]) => (cert.job === "" ? "the CA's" : certKey(cert).replaceAll("|", " "));
   const near = certs.filter(({ expiringFrom }) => expiringFrom <= now);
   const over = near.filter(({ notAfter }) => notAfter <= now);
-  const told = listed((over.length > 0 ? over : near).map((cert) => `${nameOf(cert)} (${utc(cert.notAfter)})`));
+  const ends = (over.length > 0 ? over : near).map((cert) => `${nameOf(cert)} (${utc(cert.notAfter)})`);
+  const told = firstOf(ends, MOST_LISTED);
   const advice = "build, then deploy; a CA is replaced by `ops ca rotate`";
   if (over.length > 0) return problem(`expired: ${told}`, advice);
   return near.length > 0 ? warning(`near their end: ${told}`, advice) : ok(`${certs.length} are valid for a while`);
@@ -241,9 +246,4 @@ function judgeDeployed(db: Database): Judgement {
 function judgeRemoved(db: Database): Judgement {
   const { removed = 0 } = db.get<{ removed: number }>("SELECT COUNT(*) AS removed FROM allocations WHERE removed = 1") ?? {};
   return ok(removed === 0 ? "none waits for `ops gc`" : `${removed} removed allocations wait for \`ops gc\``);
-}
-
-function listed(names: readonly string[]): string {
-  const more = names.length - MOST_LISTED;
-  return names.slice(0, MOST_LISTED).join(", ") + (more > 0 ? ` and ${more} more` : "");
 }

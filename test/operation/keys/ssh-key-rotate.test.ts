@@ -53,7 +53,7 @@ test("CP-566 CP-568 an unreachable worker is named, both keys are offered for it
   await away.fleet.sshd.run();
   assert.ok(it.linesOf(away).join().includes(before), "it knows the key before alone");
   await it.checkReached();
-  const left = "a machine may know only the ssh key before, which is offered too";
+  const left = "127.0.0.2 may know only the ssh key before, which is offered too";
   assert.match((await it.ops("doctor")).said, new RegExp(`${left}, since 2.*Z`));
   assert.match(
     await it.succeed("status"),
