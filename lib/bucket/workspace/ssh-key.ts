@@ -112,7 +112,7 @@ export interface SshKeyChange {
   left: readonly string[];
 }
 
-const LEFT = list(string());
+const MACHINES = list(string());
 const LEFT_BYTES = 4 * 1024 * 1024;
 
 /** How far a change of the key in `file` is; undefined where none was begun. */
@@ -121,7 +121,7 @@ export async function sshKeyChange(file: string): Promise<SshKeyChange | undefin
   if (next) return { isNext: true, newFile: nextKeyOf(file), oldFile: file, since: next.mtime, left: [] };
   const old = await unlessMissing(lstat(oldKeyOf(file)));
   if (!old) return undefined;
-  const left = valueIn(LEFT, (await readBounded(leftOf(file), LEFT_BYTES))?.toString() ?? "") ?? [];
+  const left = valueIn(MACHINES, (await readBounded(leftOf(file), LEFT_BYTES))?.toString() ?? "") ?? [];
   return { isNext: false, newFile: file, oldFile: oldKeyOf(file), since: old.mtime, left };
 }
 
