@@ -13,7 +13,7 @@ export interface AuthorityUse {
 }
 
 /** How many allocations or machines a sentence names. */
-export const MOST_TOLD = 10;
+export const MOST_IN_A_SENTENCE = 10;
 const BUILT = "SELECT value FROM key_value WHERE namespace = 'ops/worker' AND key = 'certs/ca.crt' ORDER BY version DESC LIMIT 1";
 // A digest is `<mode>:<SHA-256>`.
 const ALLOCATIONS = `SELECT a.job || '@' || a.worker_ip AS place,
@@ -35,5 +35,5 @@ export function authorityUse(db: Database, text: string): AuthorityUse {
 export function whatWaits({ isBuilt, waiting, running }: AuthorityUse): string | undefined {
   if (!isBuilt) return "no build knows the present ca.crt";
   if (waiting.length === 0) return undefined;
-  return `${countOf(waiting.length, running, "running allocation")} not deployed with the present ca.crt: ${firstOf(waiting, MOST_TOLD)}`;
+  return `${countOf(waiting.length, running, "running allocation")} not deployed with the present ca.crt: ${firstOf(waiting, MOST_IN_A_SENTENCE)}`;
 }

@@ -8,7 +8,7 @@ import { Problems } from "../base/problems.ts";
 import { rekeyingSince } from "../kv/kv-rekey.ts";
 import { readOpsConf } from "../workspace/settings.ts";
 import { sshKeyChange, sshKeyFile } from "../workspace/ssh-key.ts";
-import { authorityUse, MOST_TOLD, whatWaits } from "./authority-use.ts";
+import { authorityUse, MOST_IN_A_SENTENCE, whatWaits } from "./authority-use.ts";
 
 /** The kinds of runs that change a key of a bucket. */
 export const KEY_CHANGES = ["kv_rekey", "ca_rotate", "ssh_key_rotate"] as const;
@@ -66,7 +66,7 @@ async function rekeying(layout: Layout): Promise<KeyChange | undefined> {
 async function rotatingSshKey(layout: Layout): Promise<KeyChange | undefined> {
   const change = await sshKeyChange(sshKeyFile(layout, await readOpsConf(layout, new Problems())));
   if (!change) return undefined;
-  const machines = change.left.length === 0 ? "a machine" : firstOf(change.left, MOST_TOLD);
+  const machines = change.left.length === 0 ? "a machine" : firstOf(change.left, MOST_IN_A_SENTENCE);
   const left = change.isNext
     ? "the new ssh key is not in use yet: not every machine was seen to let it in"
     : `${machines} may know only the ssh key before, which is offered too`;
