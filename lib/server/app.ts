@@ -22,6 +22,7 @@ import { readConsole } from "./console-files.ts";
 import type { ServerRoute, Services } from "./context.ts";
 import { Lines } from "./line.ts";
 import { LogReadings } from "./log-readings.ts";
+import { messengerOf } from "./messages/messenger.ts";
 import { cookieWarning } from "./people/cookie-warning.ts";
 import { requireAllowed, requireGoingOn } from "./people/permission.ts";
 import { signInOf } from "./people/sign-in.ts";
@@ -85,9 +86,10 @@ export async function startServer(
   const runs = new LockedRuns({ supervisor, lines, beside, access, audit: audit.recorder, signal: watch.signal });
   const pulse = new Pulse({ root, heartbeatUrl: config.heartbeatUrl, log });
   const scheduler = new Scheduler({ root, labels, readers, runs, log, now });
+  const messenger = messengerOf({ root, labels, lines, log, now, supervisor, approvals, readers, launcher });
   // No request is answered before the server listens.
   const load = () => listener.load();
-  const own = { load, root, labels, supervisor, lines, approvals, launcher, scheduler, audit: audit.file };
+  const own = { load, root, labels, supervisor, lines, approvals, launcher, scheduler, messenger, audit: audit.file };
   const services = { ...own, ...reading, ...signIn, runList: new RunList() };
   const listener = await listen({
     host,
@@ -103,24 +105,29 @@ export async function startServer(
     onDefect: (id, error) => log(`request=${id} failed: ${error instanceof Error ? error.stack : error}`),
   });
   void files.compress("gzip");
-  const watched = Promise.all([scheduler.run(watch.signal, { pulse, isIdle: config.earlier === true }), pulse.run(watch.signal)]);
+  const watched = watchOver({ scheduler, messenger, pulse }, config.earlier === true, watch.signal);
   const lock = taken.move();
-  return {
-    url: listener.url,
-    async reload() {
-      await replaceCertificate(listener, config, log);
-      await replaceToken({ guard, audit }, config, log);
-    },
-    async stop() {
-      pulse.stop();
-      watch.abort();
-      await Promise.all([listener.close(CLOSE_WAIT_MS), supervisor.stop()]);
-      await watched;
-      await endReading(reading);
-      await signIn.access.close();
-      await lock.disposeAsync();
-    },
+  const stop = async () => {
+    pulse.stop();
+    watch.abort();
+    await Promise.all([listener.close(CLOSE_WAIT_MS), supervisor.stop()]);
+    await watched;
+    await endReading(reading);
+    await access.close();
+    await lock.disposeAsync();
   };
+  return { url: listener.url, reload: () => readAgain({ listener, guard, audit }, config, log), stop };
+}
+
+/** What the server does by itself. Messages look first: a schedule that starts hides that it was missed before. */
+async function watchOver(
+  { scheduler, messenger, pulse }: Pick<Services, "scheduler" | "messenger"> & { pulse: Pulse },
+  isIdle: boolean,
+  signal: AbortSignal,
+): Promise<void> {
+  const beating = pulse.run(signal);
+  if (!isIdle) await messenger.round();
+  await Promise.all([scheduler.run(signal, { pulse, isIdle }), isIdle || messenger.run(signal), beating]);
 }
 
 async function endReading({ readers, beside, logReadings }: Pick<Services, "readers" | "beside" | "logReadings">): Promise<void> {
@@ -147,6 +154,16 @@ async function settleRoot(root: string, labels: LabelFile, supervisor: Superviso
   }
   const warning = await cookieWarning(root, buckets);
   if (warning !== undefined) log(warning);
+}
+
+/** Reads the files again that may change while the server runs. */
+async function readAgain(
+  own: { listener: Listener; guard: Guard; audit: ServerAudit },
+  config: ServerConfig,
+  log: Log,
+): Promise<void> {
+  await replaceCertificate(own.listener, config, log);
+  await replaceToken(own, config, log);
 }
 
 /** Reads the certificate again, for connections that begin from now on. */

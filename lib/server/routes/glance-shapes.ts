@@ -145,6 +145,7 @@ export const BUCKET_SUMMARY = object({
     "What was found in no good state when it was last looked at, the longest first; `problems` tell of the last actions",
   ),
   key_changes: described(list(KEY_CHANGE), "Changes of the bucket's keys that have begun and have not ended"),
+  messages: described(object({ waiting: COUNT, failed: COUNT }), "How many wait, and how many were given up"),
   ...RUNS,
   drift: described(nullable(DRIFT), "The last drift run that has ended"),
   revision: described(
