@@ -4,6 +4,7 @@ import type { Duplex, Readable, Writable } from "node:stream";
 import { setImmediate as nextRound } from "node:timers/promises";
 import { aborted, expired, within } from "./async.ts";
 import { Failure, hasErrno, messageOf, throwIfCancelled } from "./errors.ts";
+import { argvAs, environmentAs, type OtherUser } from "./other-user.ts";
 import { endGroup, type GroupEnd, type GroupIdentity, identify, signalProcess } from "./process.ts";
 import { feed, type Input, Output, type Uncut } from "./streams.ts";
 
@@ -30,6 +31,8 @@ export interface CommandOptions {
   env?: Record<string, string>;
   /** The whole environment, instead of the launcher's. */
   environment?: Record<string, string>;
+  /** Runs the command as this user, who must be able to enter `cwd` (default /); only root can. */
+  user?: OtherUser | undefined;
   /**
    * Written to the command's standard input, which is then closed; without it, standard input is empty. A command may
    * end without reading all of it. Where the source throws, the group is ended and `run` throws the same.
@@ -128,8 +131,11 @@ export class Launcher {
     throwIfCancelled(options.signal);
     const started = performance.now();
     const stdin = options.input === undefined ? "ignore" : "pipe";
-    const { cwd, env, environment = { ...this.#environment, ...env } } = options;
-    const { child, group, exited } = await this.#launch(argv, [stdin, "pipe", "pipe"], { cwd, env: environment });
+    const { cwd, env, environment = { ...this.#environment, ...env }, user } = options;
+    const [command, place] = user
+      ? [argvAs(user, argv, cwd ?? "/"), { cwd: "/", env: environmentAs(user, environment) }]
+      : [argv, { cwd, env: environment }];
+    const { child, group, exited } = await this.#launch(command, [stdin, "pipe", "pipe"], place);
     const stop = new AbortController();
     const trouble = new AbortController();
     const stdout = new Output("stdout", options, trouble);

@@ -9,8 +9,10 @@ import { refuseUsedRoot } from "../bucket/source/root.ts";
 import { parseDurationMs } from "../codec/config/number.ts";
 import { Failure, messageOf } from "../core/errors.ts";
 import { readGuarded, realPlace } from "../core/files.ts";
+import type { OtherUser } from "../core/other-user.ts";
 import { quote } from "../core/shape.ts";
 import type { TlsPair } from "../http/node-server.ts";
+import { hookUserOf } from "./hook-user.ts";
 
 /** The configuration of a server; nothing of it changes after the start. */
 export interface ServerConfig {
@@ -29,6 +31,8 @@ export interface ServerConfig {
   readonly totp?: { readonly secret: Uint8Array; readonly sessionMs: number };
   /** What is called every minute, as long as the server lives. */
   readonly heartbeatUrl?: string;
+  /** Whom hook scripts, and the commands of local workers, run as; without one as the server itself. */
+  readonly hookUser?: OtherUser;
 }
 
 /** The flags of `ops server`, as typed, by name; those that were not given are missing. */
@@ -65,12 +69,14 @@ export async function serverConfig(flags: ServerFlags, env: NodeJS.ProcessEnv, e
   const { "audit-sink": auditSink } = flags;
   if (auditSink?.trim() === "") throw refusedStart("--audit-sink is empty: give a command that reads lines");
   const config = { root: realPlace(root), host: address.host, port: address.port, token };
+  const hookUser = await hookUserIn(flags, variables, config.root);
   return Object.freeze({
     ...config,
     ...(tls && { tls }),
     ...(totp && { totp }),
     ...(auditSink && { auditSink }),
     ...(heartbeatUrl && { heartbeatUrl }),
+    ...(hookUser && { hookUser }),
     ...(earlier && { earlier }),
   });
 }
@@ -125,6 +131,14 @@ async function heartbeatOf({ "heartbeat-url-file": file }: ServerFlags): Promise
   const isHere = hostname === "localhost" || isLoopback(hostname.replace(/^\[|\]$/g, ""));
   if (protocol === "https:" || (protocol === "http:" && isHere)) return text;
   throw refusedStart(`--heartbeat-url-file ${file}: expected an address with https://, or with http:// on this host`);
+}
+
+/** The user of hooks, who must be kept from all that the server keeps to itself. */
+async function hookUserIn(flags: ServerFlags, variables: OwnVariables, root: string): Promise<OtherUser | undefined> {
+  const { "hook-user": name, "token-file": token, "tls-key": key, "heartbeat-url-file": heartbeat } = flags;
+  const totp = flags["totp-secret-file"] ?? variables.OPS_SERVE_TOTP_SECRET_FILE;
+  const files = [token, totp, key, heartbeat].filter((file) => file !== undefined);
+  return name === undefined ? undefined : await hookUserOf(name, [root, ...files.map((file) => path.resolve(file))]);
 }
 
 /** The TOTP settings. A server that was meant to have TOTP never starts without it. */
