@@ -1,5 +1,4 @@
 import { Failure } from "../core/errors.ts";
-import type { OtherUser } from "../core/other-user.ts";
 import type { GroupIdentity } from "../core/process.ts";
 import {
   boolean,
@@ -17,6 +16,7 @@ import {
   withDefault,
   withExample,
 } from "../core/shape.ts";
+import type { OtherUser } from "../core/spawn.ts";
 import type { Progress } from "./progress.ts";
 
 const NAMES = list(string({ min: 1, max: 253 }), { min: 1, max: 1_000 });

@@ -9,10 +9,10 @@ import { refuseUsedRoot } from "../bucket/source/root.ts";
 import { parseDurationMs } from "../codec/config/number.ts";
 import { Failure, messageOf } from "../core/errors.ts";
 import { readGuarded, realPlace } from "../core/files.ts";
-import type { OtherUser } from "../core/other-user.ts";
 import { quote } from "../core/shape.ts";
+import type { OtherUser } from "../core/spawn.ts";
 import type { TlsPair } from "../http/node-server.ts";
-import { hookUserOf } from "./hook-user.ts";
+import { hookUserOf } from "../run/hook-user.ts";
 
 /** The configuration of a server; nothing of it changes after the start. */
 export interface ServerConfig {

@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { environmentAs } from "../../lib/core/other-user.ts";
-import { Launcher } from "../../lib/core/spawn.ts";
+import { environmentAs, Launcher } from "../../lib/core/spawn.ts";
 import { NEEDS_ROOT, NOBODY } from "../helpers/other-user.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
 import { processesIn } from "../helpers/worker.ts";
@@ -69,11 +68,11 @@ test("a program that would run as root (setuid) gives another user's command not
 
 test("what is about our user is not in the environment of another one", () => {
   const ours = {
-    HOME: "/root",
+    HOME: "/srv",
     USER: "root",
-    TMPDIR: "/root/tmp",
-    SSH_AUTH_SOCK: "/root/agent",
-    XDG_RUNTIME_DIR: "/run/user/0",
+    TMPDIR: "/srv/tmp",
+    SSH_AUTH_SOCK: "/srv/agent",
+    XDG_RUNTIME_DIR: "/srv/run",
     MAIL: "/m",
     A: "b",
     U: undefined,

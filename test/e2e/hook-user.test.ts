@@ -133,7 +133,7 @@ function processes(): number[] {
   return names.map(Number);
 }
 
-test("HR-336 HR-337 HR-338 a script is another user without rights, in a folder that looks like the bucket, and opens nothing of the server", {
+test("HR-350 HR-351 HR-352 a script is another user without rights, in a folder that looks like the bucket, and opens nothing of the server", {
   skip: NEEDS_ROOT,
 }, async (t) => {
   const { places, run, at, left } = await setUp(t);
@@ -155,7 +155,7 @@ test("HR-336 HR-337 HR-338 a script is another user without rights, in a folder 
   assert.deepEqual([left.folders(), left.agents()], [0, 0]);
 });
 
-test("HR-339 a script reaches workers by run_ssh and ssh; the agent shows and signs, and does nothing else", {
+test("HR-353 a script reaches workers by run_ssh and ssh; the agent shows and signs, and does nothing else", {
   skip: NEEDS_ROOT,
 }, async (t) => {
   const { fleet, run } = await setUp(t);
@@ -168,7 +168,7 @@ test("HR-339 a script reaches workers by run_ssh and ssh; the agent shows and si
   );
 });
 
-test("HR-340 a local worker's commands run as the user, in a folder of the user; one of root's is refused with what to do", {
+test("HR-354 a local worker's commands run as the user, in a folder of the user; one of root's is refused with what to do", {
   skip: NEEDS_ROOT,
 }, async (t) => {
   const { bucket, local, run } = await setUp(t);
@@ -186,7 +186,7 @@ test("HR-340 a local worker's commands run as the user, in a folder of the user;
   assert.match(refused.text, new RegExp(`it must be a folder of nobody \\(--hook-user\\).*chown -R nobody: ${folder}`));
 });
 
-test("HR-341 a cancel ends all processes of a script; what a killed server and run left goes with the next run", {
+test("HR-355 a cancel ends all processes of a script; what a killed server and run left goes with the next run", {
   skip: NEEDS_ROOT,
 }, async (t) => {
   const { start, server, bucket, left } = await setUp(t);

@@ -1,4 +1,4 @@
-import type { OtherUser } from "../../lib/core/other-user.ts";
+import type { OtherUser } from "../../lib/core/spawn.ts";
 
 /** A user that every machine has, and who may do nothing. */
 export const NOBODY: OtherUser = { name: "nobody", uid: 65_534, gid: 65_534, home: "/" };

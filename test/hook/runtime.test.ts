@@ -192,7 +192,7 @@ test("HR-295 a process of the same user is answered without a password, one of a
   assert.equal(await new PeerCheck().admits({ ...seen, remotePort: 1 }), false, "no such socket");
 });
 
-test("HR-343 where scripts run as another user, that user alone is answered: not root, not ours, no third one", {
+test("HR-357 where scripts run as another user, that user alone is answered: not root, not ours, no third one", {
   skip: NEEDS_ROOT,
 }, async (t) => {
   const { runtime, script } = await testRuntime(t, { user: NOBODY.uid });

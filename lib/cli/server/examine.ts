@@ -23,8 +23,8 @@ import {
   problem,
   warning,
 } from "../../operation/tend/doctor-bucket.ts";
+import { hookUserOf } from "../../run/hook-user.ts";
 import { readTlsPair, readToken, tokenWarning } from "../../server/config.ts";
-import { hookUserOf } from "../../server/hook-user.ts";
 import { SERVICE, type ServiceSettings } from "./unit.ts";
 
 const ALL_OTHERS = 0o077;

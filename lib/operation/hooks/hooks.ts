@@ -146,13 +146,16 @@ export class HookSession {
   }
 
   async #open(): Promise<ScriptHost> {
-    const { kv, layout, log, signal } = this.#context;
+    const { hookUser, kv, layout, log, signal } = this.#context;
     const { settings } = await loadOpsConf(layout);
     const { startHookRuntime } = await import("../../hook/runtime.ts");
     const host = { context: this.#context, fleet: this.#fleet, outputLimit: settings.runOutputLimit };
     const jobs = new Map(this.#jobs.map((job) => [job.name, job]));
     const allocations = new Map(this.#allocations.map((allocation) => [allocation.id, allocation]));
-    const place = await openPlace(this.#context, this.#fleet, this.#workersFile(settings));
+    const workers = this.#workersFile(settings);
+    const place = hookUser
+      ? await (await import("./apart.ts")).openApart({ ...this.#context, hookUser }, this.#fleet, workers)
+      : await openPlace(this.#context, this.#fleet, workers);
     const runtime = await startHookRuntime({
       kv,
       user: place.user?.uid,

@@ -3,7 +3,7 @@ import { type Layout, layoutOf } from "../../bucket/base/layout.ts";
 import { stagingFolder } from "../../bucket/catalog/staging.ts";
 import { Failure } from "../../core/errors.ts";
 import { makePrivateFolder, writeAtomic } from "../../core/files.ts";
-import type { OtherUser } from "../../core/other-user.ts";
+import type { OtherUser } from "../../core/spawn.ts";
 import { type ScriptFile, stageScripts } from "../../hook/scripts.ts";
 import type { OperationContext } from "../base/context.ts";
 import type { Fleet } from "../base/fleet.ts";
@@ -21,13 +21,8 @@ export interface ScriptPlace {
   close(): Promise<void>;
 }
 
-/**
- * Opens the place for the scripts of a session: the bucket itself, or where the server was told so a folder for another
- * user. `workers` is the content of `OPS_WORKERS_FILE`.
- */
+/** Opens the bucket itself as the place of a session's scripts. `workers` is the content of `OPS_WORKERS_FILE`. */
 export async function openPlace(context: OperationContext, fleet: Fleet, workers: string): Promise<ScriptPlace> {
-  const { hookUser } = context;
-  if (hookUser) return await (await import("./apart.ts")).openApart({ ...context, hookUser }, fleet, workers);
   const layout = layoutOf(await realpath(context.layout.root));
   await makePrivateFolder(layout.tmp);
   await writeAtomic(layout.hookWorkers, workers);

@@ -2,8 +2,7 @@ import { lstat, mkdir } from "node:fs/promises";
 import { homedir } from "node:os";
 import path from "node:path";
 import { exists } from "../../core/files.ts";
-import type { OtherUser } from "../../core/other-user.ts";
-import type { Launcher } from "../../core/spawn.ts";
+import type { Launcher, OtherUser } from "../../core/spawn.ts";
 import { type Transport, type WorkerAddress, WorkerFailure } from "./transport.ts";
 
 const OTHERS_MAY_WRITE = 0o022;

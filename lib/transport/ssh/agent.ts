@@ -5,8 +5,7 @@ import { pipeline } from "node:stream/promises";
 import { sleep } from "../../core/async.ts";
 import { Failure } from "../../core/errors.ts";
 import { PRIVATE_FILE, PRIVATE_FOLDER, readBounded, writeAtomic } from "../../core/files.ts";
-import type { OtherUser } from "../../core/other-user.ts";
-import type { Launcher } from "../../core/spawn.ts";
+import type { Launcher, OtherUser } from "../../core/spawn.ts";
 import { requireKey, type SshSetup } from "./folder.ts";
 import { SSH_FILES, sshConfig } from "./openssh.ts";
 
@@ -118,7 +117,7 @@ async function openDoor(place: string, socket: string): Promise<{ close(): Promi
 
 // The messages of an agent (draft-ietf-sshm-ssh-agent): four bytes for the length, one for the type, the rest.
 const LENGTH_BYTES = 4;
-const MOST_BYTES = 256 * 1024;
+const MOST_REQUEST_BYTES = 256 * 1024;
 const REQUEST_IDENTITIES = 11;
 const SIGN_REQUEST = 13;
 /** A message of a type that no agent knows: the agent answers that it failed. */
@@ -134,7 +133,7 @@ async function* permitted(pieces: AsyncIterable<Buffer>): AsyncGenerator<Buffer>
     rest = Buffer.concat([rest, piece]);
     while (rest.length > LENGTH_BYTES) {
       const length = rest.readUInt32BE();
-      if (length === 0 || length > MOST_BYTES) throw new Error("this is no request to an agent");
+      if (length === 0 || length > MOST_REQUEST_BYTES) throw new Error("this is no request to an agent");
       const end = LENGTH_BYTES + length;
       if (rest.length < end) break;
       const type = rest[LENGTH_BYTES];

@@ -55,7 +55,7 @@ async function setUp(t: TestContext, script: string, files: Record<string, strin
 /** The folders of sessions of this process. */
 const ours = () => readdirSync(tmpdir()).filter((name) => name.startsWith(`ops-hooks-${process.pid}-`));
 
-test("HR-337 the session's folder has the source and the staged files, and nothing else of the bucket", options, async (t) => {
+test("HR-351 the session's folder has the source and the staged files, and nothing else of the bucket", options, async (t) => {
   const script = `import os
 for folder, _, names in os.walk("."):
     for name in names: print("file", os.path.join(folder, name), oct(os.stat(os.path.join(folder, name)).st_mode & 0o777))
@@ -85,7 +85,7 @@ print("mode", oct(os.stat(".").st_mode & 0o777), oct(os.stat("..").st_mode & 0o7
 });
 
 test(
-  "HR-342 links that a script puts into its folder lead root nowhere: nothing is written, read or removed there",
+  "HR-356 links that a script puts into its folder lead root nowhere: nothing is written, read or removed there",
   options,
   async (t) => {
     const victim = temporaryFolder(t);

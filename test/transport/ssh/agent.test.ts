@@ -3,8 +3,7 @@ import { chmodSync, chownSync, existsSync, readdirSync, readFileSync, statSync, 
 import { connect } from "node:net";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import type { OtherUser } from "../../../lib/core/other-user.ts";
-import { Launcher } from "../../../lib/core/spawn.ts";
+import { Launcher, type OtherUser } from "../../../lib/core/spawn.ts";
 import { openAgent } from "../../../lib/transport/ssh/agent.ts";
 import { makeKey, publicPart } from "../../../scripts/private-sshd.ts";
 import { NEEDS_ROOT, NOBODY } from "../../helpers/other-user.ts";
