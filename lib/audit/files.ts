@@ -2,7 +2,7 @@ import { constants } from "node:fs";
 import { type FileHandle, lstat } from "node:fs/promises";
 import path from "node:path";
 import { namesIn, openRegular } from "../core/files.ts";
-import { serverKeyFile } from "../core/signing-key.ts";
+import { serverAuditFolder, serverKeyFile } from "../core/signing-key.ts";
 
 /** Where the audit of a server is, below its root. */
 export interface AuditPlace {
@@ -16,16 +16,21 @@ export interface AuditPlace {
 
 /** The places of the audit below a server's root. */
 export function auditPlace(root: string): AuditPlace {
-  const folder = path.join(root, "audit");
+  const folder = serverAuditFolder(root);
   return { folder, key: serverKeyFile(root), lock: path.join(folder, ".turns.db") };
 }
 
 /** A month's file: `2026-11.jsonl`. */
 const AUDIT_FILE = /^\d{4}-\d{2}\.jsonl$/;
 
+/** True for the name of a month's file. */
+export function isAuditFile(name: string): boolean {
+  return AUDIT_FILE.test(name);
+}
+
 /** The names of the files of a chain, the oldest first. */
 export async function auditFiles(folder: string): Promise<string[]> {
-  return (await namesIn(folder)).filter((name) => AUDIT_FILE.test(name)).sort();
+  return (await namesIn(folder)).filter(isAuditFile).sort();
 }
 
 /** The name of the file of a time's month. */

@@ -4,7 +4,7 @@ import path from "node:path";
 import { Failure, messageOf } from "../core/errors.ts";
 import { flushFolder, makePrivateFolder, PRIVATE_FILE } from "../core/files.ts";
 import { faultPoint } from "../core/self.ts";
-import { knownSigningKey, type SigningKey, signingKey } from "../core/signing-key.ts";
+import { type SigningKey, serverSigningKey } from "../core/signing-key.ts";
 import {
   type AuditPlace,
   type AuditSpot,
@@ -58,6 +58,7 @@ interface ChainEnd extends AuditSpot {
 export class AuditLog {
   /** Called after each write, once it is on the disk. */
   onWritten: () => void = () => {};
+  readonly #root: string;
   readonly #place: AuditPlace;
   readonly #takeTurns: TakeTurns;
   readonly #tell: (sentence: string) => void;
@@ -74,6 +75,7 @@ export class AuditLog {
   #closed = false;
 
   constructor({ root, takeTurns, tell, now = Date.now }: AuditLogOptions) {
+    this.#root = root;
     this.#place = auditPlace(root);
     this.#takeTurns = takeTurns;
     this.#tell = tell;
@@ -85,8 +87,8 @@ export class AuditLog {
     return this.#place.folder;
   }
 
-  /** The end of the lines that this process has found or written last; undefined before it has looked. */
-  get written(): (AuditSpot & { head: AuditHead }) | undefined {
+  /** Behind the lines that this process has written last; undefined before its first ones, and after a failure. */
+  get written(): AuditSpot | undefined {
     return this.#end;
   }
 
@@ -113,19 +115,24 @@ export class AuditLog {
   /** The key of the server, which is made before the first line. Throws `audit_unavailable`. */
   async key(): Promise<SigningKey> {
     try {
-      this.#key ??= await this.#loadKey();
+      this.#key ??= await serverSigningKey(this.#root);
       return this.#key;
     } catch (error) {
       throw unavailable(error);
     }
   }
 
-  /** Where the chain ends now, as the files say. Throws `audit_unavailable`. */
+  /** The last line, as the files say now. Throws `audit_unavailable`. */
   async head(): Promise<AuditHead> {
+    return (await this.end()).head;
+  }
+
+  /** Where the chain ends now, as the files say. Throws `audit_unavailable`. */
+  async end(): Promise<AuditSpot & { head: AuditHead }> {
     try {
       // What is just being written is not confirmed yet.
-      if (this.#writing && this.#end) return this.#end.head;
-      return (await this.#findEnd()).head;
+      if (this.#writing && this.#end) return this.#end;
+      return await this.#findEnd();
     } catch (error) {
       throw unavailable(error);
     }
@@ -248,6 +255,7 @@ export class AuditLog {
     faultPoint("audit: flushed");
   }
 
+  /** Not kept: outside of a turn it may be that of a write by another process, which can still be taken back. */
   async #findEnd(): Promise<ChainEnd> {
     const { folder } = this.#place;
     const files = (await auditFiles(folder)).reverse();
@@ -264,16 +272,7 @@ export class AuditLog {
       newest.head = { n: line.n, at: line.at, hash: line.hash };
       break;
     }
-    this.#end = newest ?? { file: "", size: 0, head: NO_LINE, torn: Buffer.alloc(0) };
-    return this.#end;
-  }
-
-  async #loadKey(): Promise<SigningKey> {
-    const { folder, key } = this.#place;
-    if ((await auditFiles(folder)).length === 0) return await signingKey(key);
-    const found = await knownSigningKey(key);
-    if (found) return found;
-    throw new Failure("failed", `${key} is missing: put it back, or move ${folder} away to begin a new audit`);
+    return newest ?? { file: "", size: 0, head: NO_LINE, torn: Buffer.alloc(0) };
   }
 }
 
