@@ -59,6 +59,10 @@ print("hangs in", os.getcwd(), flush=True)
 subprocess.run(["sh", "-c", "trap '' TERM; sleep 600 & sleep 600"])
 `;
 
+/** What the unit of `ops server install --hook-user` leaves to root. */
+const CAPABILITIES = "-all,+chown,+dac_override,+kill,+setgid,+setpcap,+setuid";
+const AS_IN_THE_UNIT = ["setpriv", `--bounding-set=${CAPABILITIES}`, "--no-new-privs", "--", process.execPath] as const;
+
 /** A server with the flag, and a bucket with a job on this machine and on a worker over ssh. */
 async function setUp(t: TestContext, flags = ["--hook-user", NOBODY.name]) {
   const fleet = await SshFleet.start(t, { hosts: [REMOTE] });
@@ -69,7 +73,8 @@ async function setUp(t: TestContext, flags = ["--hook-user", NOBODY.name]) {
   mkdirSync(temporary);
   chmodSync(temporary, 0o1777);
   const start = async () => {
-    const server = await LocalServer.start(root, { flags, env: { TMPDIR: temporary } });
+    const node = flags.length > 0 ? { node: [...AS_IN_THE_UNIT] as [string, ...string[]] } : {};
+    const server = await LocalServer.start(root, { flags, env: { TMPDIR: temporary }, ...node });
     t.after(() => server.stop("SIGKILL"));
     return server;
   };
@@ -133,7 +138,7 @@ function processes(): number[] {
   return names.map(Number);
 }
 
-test("HR-350 HR-351 HR-352 a script is another user without rights, in a folder that looks like the bucket, and opens nothing of the server", {
+test("CP-661 HR-350 HR-351 HR-352 a script is another user without rights, in a folder that looks like the bucket, and opens nothing of the server", {
   skip: NEEDS_ROOT,
 }, async (t) => {
   const { places, run, at, left } = await setUp(t);

@@ -59,8 +59,8 @@ export async function openAgent(
   for (const key of [settings.keyFile, settings.oldKeyFile]) if (key !== undefined) await addKey(key, socket, launcher, signal);
   const door = await openDoor(file("agent"), socket);
   opened.defer(() => door.close());
-  await chown(file("agent"), uid, gid);
   await chmod(file("agent"), PRIVATE_FILE);
+  await chown(file("agent"), uid, gid);
   const rest = opened.move();
   return { configFile: file("config"), close: () => rest.disposeAsync() };
 }

@@ -78,10 +78,12 @@ test("CP-661 an installation with a user of hooks makes that user, and leaves it
   const lines = out.split("\n");
   assert.equal(lines[0], "made     the system user hooks");
   assert.equal(lines[3], "made     /var/lib/ops (0700), the buckets; it belongs to root");
-  assert.deepEqual(
-    lines.slice(-5),
-    ["/nonexistent:/usr/sbin/nologin", "drwx------ root:root /var/lib/ops", "kept     the user hooks", ""].slice(-5),
-  );
+  assert.deepEqual(lines.slice(-4), [
+    "/nonexistent:/usr/sbin/nologin",
+    "drwx------ root:root /var/lib/ops",
+    "kept     the user hooks",
+    "",
+  ]);
 });
 
 test("a setting that systemd would read something else into is refused, and a unit of somebody else has no settings", () => {
