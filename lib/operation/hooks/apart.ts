@@ -32,7 +32,7 @@ const PLACES = [...new Set([realPlace(tmpdir()), "/tmp", "/run"])];
 /** $1 is a folder; a script's own files are made anew each time. */
 const UNPACK = 'umask 077 && rm -rf -- "$1/_hooks" && mkdir -p -- "$1" && exec tar -xmof - -C "$1"';
 /** $1 is the folder, which a script may have closed. */
-const EMPTY = 'chmod 700 -- "$1" && cd -- "$1" && { chmod -R u+rwX . 2>/dev/null; exec find . -mindepth 1 -delete; }';
+const EMPTY_BUCKET = 'chmod 700 -- "$1" && cd -- "$1" && { chmod -R u+rwX . 2>/dev/null; exec find . -mindepth 1 -delete; }';
 const UNPACK_LIMIT_MS = 300_000;
 const EMPTY_LIMIT_MS = 60_000;
 /** What a script has left running may still make files. */
@@ -124,7 +124,7 @@ async function removeApart(folder: string, launcher: Launcher, user: OtherUser):
   for (let tries = 1; await exists(bucket); tries++) {
     // Only root can put something else in the place of this folder.
     const { uid, gid } = await lstat(bucket);
-    await launcher.run(["sh", "-c", EMPTY, "sh", bucket], { user: { ...user, uid, gid }, timeoutMs: EMPTY_LIMIT_MS });
+    await launcher.run(["sh", "-c", EMPTY_BUCKET, "sh", bucket], { user: { ...user, uid, gid }, timeoutMs: EMPTY_LIMIT_MS });
     const isEmpty = await rmdir(bucket).then(
       () => true,
       () => false,
