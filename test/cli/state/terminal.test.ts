@@ -108,6 +108,7 @@ test("the status begins with what is wrong, one line each, and tells what comes 
     },
     next_cert: null,
     freezes: [],
+    messages: { waiting: 1, failed: 0 },
     key_changes: [{ kind: "kv_rekey", since: soon(-2), left: "not all is sealed", next: "ops kv rekey" }],
     unwell: { items: [], total: 0 },
   };
