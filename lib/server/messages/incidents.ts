@@ -71,7 +71,8 @@ export function noteFindings(state: MessageState, { found, complete, checks }: S
   // What was found together and has not begun yet, by place.
   const fresh = new Map<string, Sighting>();
   const beginAll = () => {
-    for (const group of Map.groupBy(fresh.values(), (one) => `${one.event} ${one.group}`).values()) begin(state, group, { open, at });
+    for (const group of Map.groupBy(fresh.values(), (one) => `${one.event} ${one.group}`).values())
+      begin(state, group, { open, at });
     fresh.clear();
   };
   for (const finding of found) {

@@ -171,7 +171,11 @@ test("CP-861 CP-863 CP-864 CP-865 a simulated month: each incident is told, once
 function assertTold({ got, expected }: World): void {
   const byRun = Map.groupBy(got, ({ Run }) => Run);
   const others = [...byRun.keys()].filter((run) => !expected.has(run));
-  assert.deepEqual(others.map((run) => byRun.get(run)), [], "what was no incident was told");
+  assert.deepEqual(
+    others.map((run) => byRun.get(run)),
+    [],
+    "what was no incident was told",
+  );
   const untold = [...expected.keys()].filter((run) => !byRun.has(run));
   assert.deepEqual(untold, [], "an incident was not told");
   for (const [run, messages] of byRun) {
