@@ -23,9 +23,14 @@ export function auditPlace(root: string): AuditPlace {
 /** A month's file: `2026-11.jsonl`. */
 const AUDIT_FILE = /^\d{4}-\d{2}\.jsonl$/;
 
+/** True for the name of a month's file. */
+export function isAuditFile(name: string): boolean {
+  return AUDIT_FILE.test(name);
+}
+
 /** The names of the files of a chain, the oldest first. */
 export async function auditFiles(folder: string): Promise<string[]> {
-  return (await namesIn(folder)).filter((name) => AUDIT_FILE.test(name)).sort();
+  return (await namesIn(folder)).filter(isAuditFile).sort();
 }
 
 /** The name of the file of a time's month. */

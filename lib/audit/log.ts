@@ -85,8 +85,8 @@ export class AuditLog {
     return this.#place.folder;
   }
 
-  /** The end of the lines that this process has found or written last; undefined before it has looked. */
-  get written(): (AuditSpot & { head: AuditHead }) | undefined {
+  /** Behind the lines that this process has written last; undefined before its first ones, and after a failure. */
+  get written(): AuditSpot | undefined {
     return this.#end;
   }
 
@@ -120,12 +120,17 @@ export class AuditLog {
     }
   }
 
-  /** Where the chain ends now, as the files say. Throws `audit_unavailable`. */
+  /** The last line, as the files say now. Throws `audit_unavailable`. */
   async head(): Promise<AuditHead> {
+    return (await this.end()).head;
+  }
+
+  /** Where the chain ends now, as the files say. Throws `audit_unavailable`. */
+  async end(): Promise<AuditSpot & { head: AuditHead }> {
     try {
       // What is just being written is not confirmed yet.
-      if (this.#writing && this.#end) return this.#end.head;
-      return (await this.#findEnd()).head;
+      if (this.#writing && this.#end) return this.#end;
+      return await this.#findEnd();
     } catch (error) {
       throw unavailable(error);
     }
@@ -248,6 +253,7 @@ export class AuditLog {
     faultPoint("audit: flushed");
   }
 
+  /** Not kept: outside of a turn it may be that of a write by another process, which can still be taken back. */
   async #findEnd(): Promise<ChainEnd> {
     const { folder } = this.#place;
     const files = (await auditFiles(folder)).reverse();
@@ -264,8 +270,7 @@ export class AuditLog {
       newest.head = { n: line.n, at: line.at, hash: line.hash };
       break;
     }
-    this.#end = newest ?? { file: "", size: 0, head: NO_LINE, torn: Buffer.alloc(0) };
-    return this.#end;
+    return newest ?? { file: "", size: 0, head: NO_LINE, torn: Buffer.alloc(0) };
   }
 
   async #loadKey(): Promise<SigningKey> {

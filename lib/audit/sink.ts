@@ -1,6 +1,6 @@
 import path from "node:path";
 import { within } from "../core/async.ts";
-import { messageOf } from "../core/errors.ts";
+import { Failure, messageOf } from "../core/errors.ts";
 import { openRegular } from "../core/files.ts";
 import type { Argv, Launcher } from "../core/spawn.ts";
 import { type AuditSpot, auditFiles, readSpan } from "./files.ts";
@@ -25,8 +25,8 @@ const END_GRACE_MS = 2_000;
 /**
  * Gives each line of the audit, once it is on the disk, to a command that keeps a copy elsewhere. The lines are read from
  * the files, so that nothing piles up in memory while the command is slow or gone. A command that ends is started again
- * after a pause, which grows to a minute; it gets the last 64 KiB that were handed over once more. Never throws, and
- * nothing waits for it but its end.
+ * after a pause, which grows to a minute; it gets the last 64 KiB that were handed over once more. One that closes its
+ * standard input is ended first. Never throws, and nothing waits for it but its end.
  */
 export class AuditSink {
   readonly #options: SinkOptions;
@@ -103,6 +103,10 @@ export class AuditSink {
         const piece = await this.#next();
         if (piece === undefined) isDone = this.#stop.signal.aborted || (await this.#woken(seen));
         else if (await isTaken(companion.stdin, piece, ended)) handed = this.#works(piece.length);
+        else if (!(await within(ended, END_GRACE_MS))) {
+          await companion.end(0);
+          throw new Failure("failed", "it has closed its standard input");
+        }
       }
       companion.stdin?.end();
       const { exitCode, signal } = await ended;

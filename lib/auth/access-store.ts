@@ -22,6 +22,12 @@ interface MadeToken {
   text: string;
 }
 
+/** What ends all that goes on with a token. */
+interface TokenEnd {
+  controller: AbortController;
+  timer?: NodeJS.Timeout;
+}
+
 /**
  * The tokens beside the server's own, and how many approvals each bucket asks for: `access.json`, of which this process is
  * the only writer. A change is on the disk before it holds.
@@ -32,7 +38,7 @@ export class AccessStore {
   readonly #onTrouble: (error: unknown) => void;
   #state: AccessState;
   #sums: readonly (readonly [sum: Buffer, token: AccessToken])[] = [];
-  readonly #ends = new Map<string, { controller: AbortController; timer: NodeJS.Timeout | undefined }>();
+  readonly #ends = new Map<string, TokenEnd>();
   /** The tokens whose use is being noted. */
   readonly #noting = new Set<string>();
   #lastChange: Promise<unknown> = Promise.resolve();
@@ -78,15 +84,12 @@ export class AccessStore {
 
   /** Is aborted when the token is revoked or expires. */
   endOf({ id, expires_at }: AccessToken): AbortSignal {
-    const known = this.#ends.get(id);
-    if (known) return known.controller.signal;
-    const controller = new AbortController();
-    setMaxListeners(0, controller.signal);
+    const end = this.#ends.get(id) ?? newEnd();
+    this.#ends.set(id, end);
     const leftMs = expires_at === null ? Number.POSITIVE_INFINITY : Date.parse(expires_at) - this.#now();
-    // No request and no session lasts as long as the longest timer.
-    const timer = leftMs <= LONGEST_TIMER_MS ? setTimeout(() => controller.abort(), leftMs).unref() : undefined;
-    this.#ends.set(id, { controller, timer });
-    return controller.signal;
+    // No request and no session lasts as long as the longest timer; a later one asks again.
+    if (leftMs <= LONGEST_TIMER_MS) end.timer ??= setTimeout(() => end.controller.abort(), leftMs).unref();
+    return end.controller.signal;
   }
 
   /** Makes a token. Throws `invalid_request` where its name is in use, or there are as many tokens as there may be. */
@@ -175,4 +178,10 @@ export class AccessStore {
     this.#state = state;
     this.#sums = state.tokens.map((token) => [Buffer.from(token.sha256, "hex"), token]);
   }
+}
+
+function newEnd(): TokenEnd {
+  const controller = new AbortController();
+  setMaxListeners(0, controller.signal);
+  return { controller };
 }

@@ -2,19 +2,8 @@ import { within } from "../core/async.ts";
 import { explain, Failure, hasErrno, messageOf, systemSentence } from "../core/errors.ts";
 import { programRelease } from "../core/self.ts";
 import { quote } from "../core/shape.ts";
-import {
-  type Command,
-  commandHelp,
-  commandNamed,
-  EXIT,
-  findCommand,
-  groupHelp,
-  groupNamed,
-  type Parsed,
-  parseFlags,
-  programHelp,
-  wantsJson,
-} from "./base/flags.ts";
+import { type Command, commandNamed, EXIT, findCommand, groupNamed, type Parsed, parseFlags, wantsJson } from "./base/flags.ts";
+import { commandHelp, groupHelp, programHelp } from "./base/help.ts";
 import { BREAK_GLASS_FLAG } from "./base/start-flags.ts";
 import { jsonLine, printJson, toStderr, toStdout } from "./base/terminal.ts";
 import { APPROVAL_COMMANDS } from "./commands/approval.ts";

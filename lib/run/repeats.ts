@@ -7,11 +7,12 @@ import { MOST_KEYS, type OfSchedule, type RunRecord, readRecordHead, runIds, sav
 
 /**
  * Notes in the record of a schedule's run how the run compares with the one before: whether it ended the same way, and how
- * many have done so. The caller saves the record.
+ * many have done so. A deploy repeats none: two with equal outcomes may have brought different files, and the plan of a dry
+ * run may be proposed or carried out later. The caller saves the record.
  */
 export async function compareWithLast(layout: Layout, record: RunRecord): Promise<void> {
-  const { schedule } = record;
-  if (!schedule) return;
+  const { schedule, kind } = record;
+  if (!schedule || kind === "deploy") return;
   schedule.sum = createHash("sha256")
     .update(JSON.stringify(wayOfEnd(record)))
     .digest("hex")

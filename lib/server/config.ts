@@ -121,10 +121,12 @@ async function tlsOf({ "tls-cert": cert, "tls-key": key }: ServerFlags): Promise
 async function heartbeatOf({ "heartbeat-url-file": file }: ServerFlags): Promise<string | undefined> {
   if (file === undefined) return undefined;
   const text = (await readNamedFile("--heartbeat-url-file", file, NOT_FOR_OTHERS)).trim();
-  const { protocol, hostname } = URL.canParse(text) ? new URL(text) : { protocol: "", hostname: "" };
+  const { protocol, hostname, username, password } = new URL(URL.canParse(text) ? text : "none:");
   const isHere = hostname === "localhost" || isLoopback(hostname.replace(/^\[|\]$/g, ""));
-  if (protocol === "https:" || (protocol === "http:" && isHere)) return text;
-  throw refusedStart(`--heartbeat-url-file ${file}: expected an address with https://, or with http:// on this host`);
+  const isPlain = username === "" && password === "";
+  if (isPlain && (protocol === "https:" || (protocol === "http:" && isHere))) return text;
+  const expected = "an address with https://, or with http:// on this host, without user and password";
+  throw refusedStart(`--heartbeat-url-file ${file}: expected ${expected}`);
 }
 
 /** The TOTP settings. A server that was meant to have TOTP never starts without it. */

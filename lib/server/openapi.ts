@@ -22,6 +22,7 @@ const PARAMETERS: Readonly<Record<string, [description: string, example: string]
   job: ["The job", "web"],
   key: ["The key of the secret", "db_password"],
   worker: ["The worker, as the catalog writes it", "10.0.0.1"],
+  schedule: ["The schedule", "nightly"],
   name: ["The name of the snapshot", "20260131T023000.000Z-1f8a09c3"],
   selector: ["What job_config_selector in ops.conf names, or `default`", "default"],
   path: ["The path of the file; its slashes may stand as they are", "workspace/workers.json"],
@@ -95,13 +96,33 @@ export function openApiDocument(groups: RouteGroups, about: ApiAbout = PRESENT):
       description: "Every answer carries X-Request-Id. Times are RFC 3339 UTC, sizes bytes, durations milliseconds.",
     },
     security: about.security,
-    paths,
+    paths: about.isPlain ? paths : { ...SIGNS_OF_LIFE, ...paths },
     components: {
       securitySchemes: about.schemes,
       schemas: Object.fromEntries(Object.entries(COMPONENTS).map(([name, shape]) => [name, shape.schema])),
       examples: Object.fromEntries(Object.keys(HTTP_STATUS).map((code) => [code, failureExample(code)])),
     },
   };
+}
+
+/** What is answered before any check of who asks, and so stands in no route table ({@link Pulse}). */
+const SIGNS_OF_LIFE = {
+  "/healthz": { get: sign("get_healthz", "Tell that the server answers") },
+  "/readyz": {
+    get: sign("get_readyz", "Tell that the server is ready, and looks at its schedules", {
+      503: { description: "`not ready`: it stops, hangs, or cannot write below its root", content: textLike("not ready\n") },
+    }),
+  },
+};
+
+function sign(operationId: string, summary: string, more: Schema = {}): Schema {
+  const description = "Needs no credentials, and says no more than this word.";
+  const ok = { description: "`ok`", content: textLike("ok\n") };
+  return { operationId, tags: ["Signs of life"], summary, description, security: [], responses: { 200: ok, ...more } };
+}
+
+function textLike(example: string): Schema {
+  return { "text/plain": { schema: { type: "string" }, example } };
 }
 
 const BUCKET_PREFIX = "/api/buckets/{bucket_id}";

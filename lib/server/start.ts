@@ -82,6 +82,7 @@ export async function startRun(
     throw invalidRequest([{ path: "Ops-Wait", message: "goes only with Idempotency-Key" }]);
   if (call.headers["Ops-Break-Glass"] !== undefined) requireRole(context.identity, "admin");
   const start = new Start(call, kind, context, typeof prepare === "function" ? { prepare } : prepare);
+  if (key !== undefined) start.requireOwnKey(key);
   const started = key === undefined ? start.once() : wait === undefined ? start.onceFor(key) : start.inLine(key, wait);
   return json(202, { run_id: await started });
 }
@@ -103,6 +104,18 @@ class Start {
     const { proposal, plan } = (call.body ?? {}) as Partial<Record<"proposal" | "plan", string>>;
     this.#asked = { proposal, plan, isGlassBroken: this.#breakGlass !== undefined };
     this.#body = new SummedBody(call);
+  }
+
+  /**
+   * Throws `idempotency_mismatch` where somebody else's start waits in line with this key. Everybody sees the keys of the
+   * line; a place, and the right to give the place up, are for the person who waits there.
+   */
+  requireOwnKey(key: string): void {
+    const { lines, identity } = this.#context;
+    const waiting = lines.waiting(this.#call.bucket.id).find((one) => one.key === key);
+    if (!waiting || waiting.by.name === identity.name) return;
+    const message = "somebody else's start waits in line with this Idempotency-Key; take a new key";
+    throw new Failure("idempotency_mismatch", message);
   }
 
   /** Starts the run, unless its bucket is busy or another start is next there. A start of the line leaves its `place`. */

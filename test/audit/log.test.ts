@@ -60,6 +60,23 @@ test("a month has a file of its own, which goes on where the one before ends, an
   await requireWhole(root, publicKey);
 });
 
+test("an end that was only looked at, and was taken back since, is not gone on with", async (t) => {
+  const root = path.join(temporaryFolder(t), "root");
+  let at = Date.UTC(2026, 0, 1);
+  const [{ log }, other, third] = [auditBelow(root, () => at), auditBelow(root, () => at), auditBelow(root, () => at)];
+  await log.append(entryOf(0));
+  const [file = ""] = await chainFiles(root);
+  const before = readFileSync(file);
+  await other.log.append(entryOf(1));
+  assert.equal((await log.head()).n, 2);
+  writeFileSync(file, before);
+  at++;
+  // As long as the one that is gone.
+  await third.log.append(entryOf(1));
+  assert.equal((await log.append(entryOf(2))).n, 3);
+  await requireWhole(root, (await log.key()).publicKey);
+});
+
 test("CP-995 what a write left that was cut off goes with the next line, which says so", async (t) => {
   for (const torn of [Buffer.from('{"audit":1,"n":3,"at":"20'), Buffer.alloc(100_000)]) {
     const root = path.join(temporaryFolder(t), "root");

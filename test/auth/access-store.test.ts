@@ -68,6 +68,17 @@ test("CP-506 a token expires by the clock and by a timer, and what ends it is to
   await store.close();
 });
 
+test("CP-506 a token whose end is further away than a timer can wait ends what goes on with it all the same", async (t) => {
+  const { store, clock } = await setUp(t);
+  const lifetimeMs = 30 * 86_400_000;
+  const { token } = await store.create({ ...ADA, lifetimeMs });
+  assert.equal(store.endOf(token).aborted, false);
+  clock.now += lifetimeMs - 20;
+  const end = store.endOf(token);
+  await until("the end of its time", () => end.aborted);
+  await store.close();
+});
+
 test("CP-505 the day of the last use is written once a day", async (t) => {
   const { store, open, clock, file } = await setUp(t);
   const { token } = await store.create(ADA);

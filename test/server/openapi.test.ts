@@ -32,7 +32,13 @@ test("every route and every failure code is described, and nothing that is not t
     paths: Record<string, Record<string, Operation>>;
     components: { schemas: { Error: { properties: { error: { enum: string[] } } } } };
   };
-  const operations = Object.entries(paths).flatMap(([path, methods]) =>
+  // Signs of life come before all routes; test/server/watch/pulse.test.ts has what they answer.
+  const { "/healthz": healthz, "/readyz": readyz, ...others } = paths;
+  assert.deepEqual(
+    [Object.keys(healthz?.get?.responses ?? {}), Object.keys(readyz?.get?.responses ?? {})],
+    [["200"], ["200", "503"]],
+  );
+  const operations = Object.entries(others).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({ name: `${method.toUpperCase()} ${path}`, ...operation })),
   );
   assert.deepEqual(

@@ -1,5 +1,5 @@
 import path from "node:path";
-import { parseYaml, readableYaml, type YamlPlaces, type YamlValue } from "../../codec/config/yaml.ts";
+import { parseYaml, type YamlValue } from "../../codec/config/yaml.ts";
 import { decodeUtf8, textProblem } from "../../core/plain-text.ts";
 import { anything, check, type Infer, isObject, list, object, optional, type Shape, string } from "../../core/shape.ts";
 import { bytesOf } from "../base/contents.ts";
@@ -98,10 +98,10 @@ export function runbookSlug(name: string): string {
 
 /** The entries of a scrape file; what is wrong with them is reported. */
 export function readScrape(text: string, { job, ports, file, names, report }: ScrapeFile): ScrapeConfig[] {
-  const places: YamlPlaces = new Map();
-  const value = parsedYaml(text, { file, shape: SCRAPES, report, places });
+  const value = parsedYaml(text, { file, shape: SCRAPES, report });
   if (value === undefined) return [];
-  keepLabels(text, value, places);
+  for (const { labels } of value.flatMap(({ static_configs: groups = [] }) => groups))
+    if (isObject(labels)) for (const [name, label] of Object.entries(labels)) labels[name] = String(label);
   for (const { job_name: given, static_configs: groups = [] } of value) {
     const name = withJob(given, job);
     if (names.has(name)) report(file, `job_name ${name} is that of job ${names.get(name)} too`);
@@ -116,25 +116,6 @@ export function readScrape(text: string, { job, ports, file, names, report }: Sc
   for (const key of configs.flatMap((config) => Object.keys(config)))
     if (key.endsWith("_sd_configs")) report(file, `${key}: targets are known here: use static_configs`);
   return configs;
-}
-
-/** Makes each label a text, as it is written: 1.10 is no 1.1. */
-function keepLabels(text: string, configs: Infer<typeof SCRAPES>, places: YamlPlaces): void {
-  const read = readableYaml(text);
-  for (const { labels } of configs.flatMap(({ static_configs: groups = [] }) => groups)) {
-    if (!isObject(labels)) continue;
-    for (const [name, value] of Object.entries(labels)) {
-      if (typeof value === "string") continue;
-      const place = places.get(labels as YamlValue)?.get(name);
-      const written =
-        place &&
-        read
-          .slice(...place)
-          .replace(/^[^:]*:\s+/, "")
-          .trim();
-      labels[name] = typeof value === "number" || typeof value === "boolean" ? (written ?? String(value)) : String(value);
-    }
-  }
 }
 
 /** `_implicit` is the port that a job most likely tells its numbers on. */
@@ -190,13 +171,10 @@ export function decodedText(file: CatalogFile, at: string, report: Report): stri
   return text;
 }
 
-function parsedYaml<T>(
-  text: string,
-  { file, shape, report, places }: { file: string; shape: Shape<T>; report: Report; places?: YamlPlaces },
-): T | undefined {
+function parsedYaml<T>(text: string, { file, shape, report }: { file: string; shape: Shape<T>; report: Report }): T | undefined {
   let value: YamlValue;
   try {
-    value = parseYaml(text, places);
+    value = parseYaml(text);
   } catch (error) {
     const { place, what } = textProblem(error);
     return void report(file, what, place);

@@ -135,8 +135,6 @@ function scheduleOf(given: Given, path: string, report: Report) {
     rhythm: cron === undefined ? { everyMs: every ?? DAY_IN_MS } : { cron, timezone },
     kind,
     parameters,
-    /** A deploy that changes workers. */
-    isReal,
     /** How long it waits for a busy bucket; 0 for not at all. */
     waitMs: given.if_busy,
     jitterMs: given.jitter,

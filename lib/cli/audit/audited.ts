@@ -23,14 +23,15 @@ const COMMAND_KINDS: readonly [RegExp, AuditKind][] = [
   [/restore/, "restore"],
   [/delete$|^kv delete/, "delete"],
   [/^(?:ssh-key|kv|ca|worker trust)\b/, "key"],
+  [/^tokens\b/, "token"],
   [/^(?:init|fmt|migrate|job create|metrics init)\b/, "change"],
 ];
 
-/** A bucket below the root of a server. */
-interface ServedBucket {
+/** Where a command changes something of a server. */
+interface ServedPlace {
   root: string;
-  /** Undefined for a folder that is not named like one. */
-  bucket: string | undefined;
+  /** The folder of a bucket below the root; undefined for what is of the server itself. */
+  folder?: string;
 }
 
 /**
@@ -50,11 +51,21 @@ export async function carriedOutAudited(
   if (!served) return await run(input);
   const reason = breakGlassOf(input);
   if (reason === undefined && hasPeople(served.root)) throw glassNeeded(command, served);
-  const audit = new AuditLog({ root: served.root, takeTurns: exclusively, tell: (line) => toStderr(`ops: ${line}\n`) });
-  const entry = await entryOf(command, input, { served, reason, audit });
+  return await betweenLines(served, command, { input, reason }, () => run(input));
+}
+
+/** Does a work between two lines of the audit of a root: what is asked for, and how it went. Throws `audit_unavailable`. */
+export async function betweenLines(
+  place: ServedPlace,
+  { name }: Pick<Command, "name">,
+  asked: { input: Parsed; reason?: string | undefined },
+  work: () => Promise<number>,
+): Promise<number> {
+  const audit = new AuditLog({ root: place.root, takeTurns: exclusively, tell: (line) => toStderr(`ops: ${line}\n`) });
+  const entry = await entryOf(name, asked, place, audit);
   const { n } = await audit.append(entry);
   try {
-    const code = await run(input);
+    const code = await work();
     await tellEnd(audit, entry, {
       of: n,
       outcome: code === EXIT.done ? "done" : code === EXIT.cancelled ? "cancelled" : "failed",
@@ -68,11 +79,10 @@ export async function carriedOutAudited(
   }
 }
 
-async function servedBucket(dir: string): Promise<ServedBucket | undefined> {
-  const root = path.dirname(dir);
+async function servedBucket(folder: string): Promise<ServedPlace | undefined> {
+  const root = path.dirname(folder);
   const isServed = (await exists(serverLock(root).data)) || (await exists(auditPlace(root).key));
-  const name = path.basename(dir).toLowerCase();
-  return isServed ? { root, bucket: isUuid(name) ? name : undefined } : undefined;
+  return isServed ? { root, folder } : undefined;
 }
 
 /** True where the root has tokens beside the server's own, and where nobody can tell. */
@@ -85,28 +95,30 @@ function hasPeople(root: string): boolean {
   }
 }
 
-function glassNeeded({ name, remote }: Command, { root }: ServedBucket): Failure {
+function glassNeeded({ name, remote }: Command, { root }: ServedPlace): Failure {
   const onServer = remote ? "give --server to do it as one of them, or " : "";
   const message = `ops ${name} would change a bucket of the server of ${root}, which has named people: ${onServer}give --${BREAK_GLASS_FLAG.name} with a reason`;
   return new Failure("forbidden", message);
 }
 
 async function entryOf(
-  { name }: Command,
-  { operands, values, switches }: Parsed,
-  { served: { root, bucket }, reason, audit }: { served: ServedBucket; reason: string | undefined; audit: AuditLog },
+  name: string,
+  { input: { operands, values, switches }, reason }: { input: Parsed; reason?: string | undefined },
+  { folder }: ServedPlace,
+  audit: AuditLog,
 ): Promise<AuditEntry> {
   const key = fingerprintKey(await audit.key());
-  const layout = layoutOf(path.join(root, bucket ?? ""));
-  const masked = async (_: string, text: string) => await maskedText(layout, text).catch(() => fingerprintOf(text, key));
+  const masked = async (_: string, text: string) =>
+    folder === undefined ? text : await maskedText(layoutOf(folder), text).catch(() => fingerprintOf(text, key));
   const flags = Object.fromEntries([...values].filter(([flag]) => flag !== BREAK_GLASS_FLAG.name));
   const given = { ...(operands.length > 0 && { operands }), ...flags, ...(switches.size > 0 && { switches: [...switches] }) };
+  const bucket = path.basename(folder ?? "").toLowerCase();
   return {
     what: COMMAND_KINDS.find(([pattern]) => pattern.test(name))?.[1] ?? "start",
     via: "cli",
     from: `${userInfo().username}@${hostname()} (process ${process.pid})`,
     action: `ops ${name}`,
-    bucket,
+    bucket: isUuid(bucket) ? bucket : undefined,
     params: Object.keys(given).length > 0 ? await toldParams(given, { key, masked }) : undefined,
     reason: reason === undefined ? undefined : await masked("reason", reason),
   };

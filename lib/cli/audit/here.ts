@@ -1,6 +1,6 @@
-import { copyFile, stat } from "node:fs/promises";
+import { copyFile, stat, truncate } from "node:fs/promises";
 import path from "node:path";
-import { auditFiles, auditPlace } from "../../audit/files.ts";
+import { auditFiles, auditPlace, auditTail } from "../../audit/files.ts";
 import { publicKeyNamed } from "../../audit/key.ts";
 import { AUDIT_KINDS, type AuditHead, type AuditLine } from "../../audit/line.ts";
 import { AuditLog } from "../../audit/log.ts";
@@ -8,7 +8,7 @@ import { type AuditWanted, readAudit } from "../../audit/read.ts";
 import { type AuditVerdict, verifyAudit } from "../../audit/verify.ts";
 import { exclusively } from "../../bucket/base/database.ts";
 import { Failure } from "../../core/errors.ts";
-import { makePrivateFolder, realPlace, writeAtomic } from "../../core/files.ts";
+import { makePrivateFolder, realPlace, unlessMissing, writeAtomic } from "../../core/files.ts";
 import { counted } from "../../core/plain-text.ts";
 import { quote } from "../../core/shape.ts";
 import { knownSigningKey, signerFingerprint } from "../../core/signing-key.ts";
@@ -41,6 +41,7 @@ function auditRoot({ values }: Parsed): string {
 /** `ops audit show --root`. */
 export async function showAuditHere(input: Parsed): Promise<number> {
   const { folder } = auditPlace(auditRoot(input));
+  await filesAt(folder);
   const { wanted, limit } = auditWanted(input);
   const items: AuditLine[] = [];
   for (let cursor: string | undefined; items.length < limit; ) {
@@ -117,7 +118,12 @@ export async function exportAuditHere(input: Parsed): Promise<number> {
   const { publicKey } = await requiredKey(root);
   const to = await exportFolder(input);
   const names = await auditFiles(folder);
-  for (const name of names) await copyFile(path.join(folder, name), path.join(to, name));
+  for (const name of names) {
+    const copy = path.join(to, name);
+    await copyFile(path.join(folder, name), copy);
+    // A line that was just being written is not in the copy.
+    await truncate(copy, (await auditTail(copy)).size);
+  }
   return await printExport(input, { to, names, publicKey });
 }
 
@@ -168,7 +174,7 @@ function hashOf({ values }: Parsed, name: string): string | undefined {
 
 async function filesAt(given: string): Promise<string[]> {
   const place = realPlace(given);
-  if (!(await stat(place)).isDirectory()) return [place];
+  if ((await unlessMissing(stat(place)))?.isDirectory() === false) return [place];
   const files = await auditFiles(place);
   if (files.length > 0) return files.map((name) => path.join(place, name));
   throw new Failure("usage", `${place} has no file of an audit, such as 2026-11.jsonl`);

@@ -1,5 +1,6 @@
 import { open } from "node:fs/promises";
 import path from "node:path";
+import { isAuditFile } from "../../audit/files.ts";
 import type { AuditLine } from "../../audit/line.ts";
 import { Failure } from "../../core/errors.ts";
 import { PRIVATE_FILE } from "../../core/files.ts";
@@ -62,7 +63,7 @@ export async function exportAudit(input: Parsed, target: Target): Promise<number
   const names: string[] = [];
   for (const { name } of items) {
     // The server's word must not lead out of the folder.
-    if (typeof name !== "string" || !/^\d{4}-\d{2}\.jsonl$/.test(name))
+    if (typeof name !== "string" || !isAuditFile(name))
       throw new Failure("failed", "Cannot understand the server's answer: a file of its audit has another name");
     await using file = await open(path.join(to, name), "w", PRIVATE_FILE);
     for await (const piece of client.stream("GET", `${AUDIT}/files/${name}`)) await file.write(piece);

@@ -141,7 +141,8 @@ export function withoutServerVariables(env: NodeJS.ProcessEnv): NodeJS.ProcessEn
   return Object.fromEntries(Object.entries(env).filter(([name]) => !/^OPS_(SERVE_.*|SERVER|BUCKET)$/.test(name)));
 }
 
-const HELP: Flag = { name: "help", short: "h", help: "Show this help" };
+/** The flag of every command. */
+export const HELP: Flag = { name: "help", short: "h", help: "Show this help" };
 
 /** The command that the first words name, the longest name first. */
 export function commandNamed(commands: readonly Command[], args: readonly string[]): Command | undefined {
@@ -264,35 +265,6 @@ function usage(what: string, close: string | undefined, help: string): Failure {
   return new Failure("usage", `${what}${advice} (see \`${help}\`)`);
 }
 
-/** The help of one command, and of the group that has its name. */
-export function commandHelp(command: Command, group: readonly Command[] = []): string {
-  const labels = (command.operands ?? []).map(operandLabel);
-  // Behind such an operand a flag would be one of its words.
-  const usage = command.operands?.at(-1)?.many ? ["[flags]", ...labels] : [...labels, "[flags]"];
-  const rows = [
-    ...(command.operands ?? []).map((one) => [operandLabel(one), one.help] as const),
-    ...[...command.flags, HELP].map(flagRow),
-  ];
-  const where = whereElse(command);
-  const elsewhere = where !== undefined ? `\n${where}:\n${helpTable(serverFlags(command).map(flagRow))}` : "";
-  const more = group.length > 0 ? `\n${groupHelp(group)}` : "";
-  return `${wrapped(command.summary, process.stdout.columns ?? 80).join("\n")}\n\nUsage: ops ${command.name} ${usage.join(" ")}\n\n${helpTable(rows)}${elsewhere}${more}`;
-}
-
-function flagRow(flag: Flag): readonly [string, string] {
-  return [flagLabel(flag), flag.help];
-}
-
-/** The help of a group of commands. */
-export function groupHelp(commands: readonly Command[]): string {
-  return `${helpTable(commands.map((one) => [one.name, one.summary] as const))}\nops <command> --help tells more about one of them.\n`;
-}
-
-/** The help of the whole program. */
-export function programHelp(commands: readonly Command[]): string {
-  return `ops: deploys and operates stateful services on Linux hosts you own\n\nUsage: ops <command> [flags]\n\n${groupHelp(commands.filter((one) => !one.hidden))}`;
-}
-
 /** How an operand is shown: `<job>`, `[job]` where it may be left out, `-- <command…>` for all words that follow. */
 export function operandLabel({ name, optional, many }: Operand): string {
   return optional ? `[${name}]` : many ? `-- <${name}…>` : `<${name}>`;
@@ -302,25 +274,4 @@ export function operandLabel({ name, optional, many }: Operand): string {
 export function flagLabel(flag: Flag): string {
   const value = flag.mayLack ? `[=${flag.value}]` : flag.value ? ` ${flag.value}` : "";
   return `${flag.short ? `-${flag.short}, ` : ""}--${flag.name}${value}`;
-}
-
-function helpTable(rows: (readonly [string, string])[]): string {
-  const width = Math.max(...rows.map(([left]) => left.length));
-  const room = Math.max(NARROWEST_HELP, (process.stdout.columns ?? 80) - width - 4);
-  return rows
-    .map(([left, right]) => `  ${left.padEnd(width)}  ${wrapped(right, room).join(`\n${" ".repeat(width + 4)}`)}\n`)
-    .join("");
-}
-
-const NARROWEST_HELP = 30;
-
-/** Lines of at most so many characters, unless a word is longer. */
-function wrapped(text: string, room: number): string[] {
-  const lines: string[] = [];
-  for (const word of text.split(" ")) {
-    const last = lines.at(-1);
-    if (last === undefined || last.length + 1 + word.length > room) lines.push(word);
-    else lines[lines.length - 1] = `${last} ${word}`;
-  }
-  return lines;
 }

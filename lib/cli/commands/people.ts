@@ -10,11 +10,17 @@ const GIVEN_ROLES = ["read", "operate", "deploy", "admin"];
 type Work = keyof Pick<typeof import("../state/tokens.ts"), "createToken" | "listTokens" | "revokeToken">;
 
 /** The same over HTTP and in the folder of a server. */
-function ofTokens(work: Work): Required<Pick<Command, "run" | "remote">> {
+function ofTokens(name: string, work: Work): Required<Pick<Command, "name" | "run" | "remote">> {
   return {
+    name,
     run: async (input: Parsed) => {
       const tokens = await import("../state/tokens.ts");
-      return await tokens.inRoot(tokens[work], input);
+      const { betweenLines } = await import("../audit/audited.ts");
+      // A list changes nothing.
+      const isTold = work !== "listTokens";
+      return await tokens.inRoot(tokens[work], input, (root, carryOut) =>
+        isTold ? betweenLines({ root }, { name }, { input }, carryOut) : carryOut(),
+      );
     },
     remote: async (input: Parsed, target: Target) => {
       const tokens = await import("../state/tokens.ts");
@@ -24,10 +30,9 @@ function ofTokens(work: Work): Required<Pick<Command, "run" | "remote">> {
 }
 
 const LIST_TOKENS: Command = {
-  name: "tokens list",
+  ...ofTokens("tokens list", "listTokens"),
   summary: "Show the tokens of a server: role, buckets, end, last use",
   flags: [STOPPED_ROOT, AS_JSON],
-  ...ofTokens("listTokens"),
 };
 const LIST_SESSIONS: Command = {
   name: "sessions list",
@@ -47,7 +52,7 @@ export const PEOPLE_COMMANDS: readonly Command[] = [
   { ...LIST_TOKENS, name: "tokens" },
   LIST_TOKENS,
   {
-    name: "tokens create",
+    ...ofTokens("tokens create", "createToken"),
     summary: "Make a token for a person or a program; prints it once",
     operands: [{ name: "name", help: "Whose it is: letters, digits and ._@-" }],
     flags: [
@@ -59,14 +64,12 @@ export const PEOPLE_COMMANDS: readonly Command[] = [
       STOPPED_ROOT,
       AS_JSON,
     ],
-    ...ofTokens("createToken"),
   },
   {
-    name: "tokens revoke",
+    ...ofTokens("tokens revoke", "revokeToken"),
     summary: "Take a token out of use; what goes on with it ends, its runs go on",
     operands: [{ name: "token", help: "Its name or id" }],
     flags: [STOPPED_ROOT, AS_JSON],
-    ...ofTokens("revokeToken"),
   },
   { ...LIST_SESSIONS, name: "sessions" },
   LIST_SESSIONS,

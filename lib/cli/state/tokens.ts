@@ -113,10 +113,15 @@ export async function revokeToken(book: TokenBook, input: Parsed): Promise<numbe
 type TokenCommand = (book: TokenBook, input: Parsed) => Promise<number>;
 
 /**
- * Carries a command out in the folder of a server that does not run: whoever owns the folder may. Throws `usage` for another
- * user, and `failed` while a server has the root.
+ * Carries a command out in the folder of a server that does not run: whoever owns the folder may. `audited` does the work
+ * between two lines of the audit of that server, as a request to it would be. Throws `usage` for another user, `failed`
+ * while a server has the root, and what `audited` throws.
  */
-export async function inRoot(command: TokenCommand, input: Parsed): Promise<number> {
+export async function inRoot(
+  command: TokenCommand,
+  input: Parsed,
+  audited: (root: string, work: () => Promise<number>) => Promise<number>,
+): Promise<number> {
   const given = input.values.get("root");
   if (given === undefined)
     throw new Failure(
@@ -133,7 +138,7 @@ export async function inRoot(command: TokenCommand, input: Parsed): Promise<numb
     throw new Failure("failed", `Cannot change the tokens in ${root}: a server has this root; use --server, or stop it first`);
   });
   await using _ = await lock;
-  return await command(await bookOf(root), input);
+  return await audited(root, async () => await command(await bookOf(root), input));
 }
 
 /** A file of another owner could not be read by the server. */

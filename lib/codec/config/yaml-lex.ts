@@ -45,11 +45,34 @@ export const YAML_ESCAPES: Readonly<Record<string, string>> = {
   "0": "\0",
 };
 
+/** A number or a truth value that JSON writes in another way: `1.10`, `True`. As text it stays as it was written. */
+export class WrittenScalar {
+  readonly #text: string;
+  readonly #value: number | boolean;
+
+  constructor(text: string, value: number | boolean) {
+    this.#text = text;
+    this.#value = value;
+  }
+
+  toString(): string {
+    return this.#text;
+  }
+
+  toJSON(): number | boolean {
+    return this.#value;
+  }
+}
+
 /** What a plain word stands for. */
-export function meaningOf(word: string): string | number | boolean | null {
+export function meaningOf(word: string): string | number | boolean | WrittenScalar | null {
   if (/^(?:~|null|Null|NULL|)$/.test(word)) return null;
-  if (/^(?:true|True|TRUE|false|False|FALSE)$/.test(word)) return /^t/i.test(word);
+  if (/^(?:true|True|TRUE|false|False|FALSE)$/.test(word)) return written(word, /^t/i.test(word));
   const number = Number(word);
   const isNumber = YAML_INTEGER.test(word) ? Number.isSafeInteger(number) : YAML_FLOAT.test(word) && Number.isFinite(number);
-  return isNumber ? number : word;
+  return isNumber ? written(word, number) : word;
+}
+
+function written(word: string, value: number | boolean): number | boolean | WrittenScalar {
+  return String(value) === word ? value : new WrittenScalar(word, value);
 }

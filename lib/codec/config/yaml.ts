@@ -14,11 +14,12 @@ import {
   KEY,
   meaningOf,
   SINGLE,
+  WrittenScalar,
   YAML_ESCAPES,
 } from "./yaml-lex.ts";
 
 /** A value of a YAML document; a mapping has no prototype: every key is the text's own. */
-export type YamlValue = string | number | boolean | null | YamlValue[] | { [key: string]: YamlValue };
+export type YamlValue = string | number | boolean | null | WrittenScalar | YamlValue[] | { [key: string]: YamlValue };
 
 /** For the mappings of a document: where each entry stands in its text, from the key to the end of the value. */
 export type YamlPlaces = Map<YamlValue, ReadonlyMap<string, readonly [start: number, end: number]>>;
@@ -30,8 +31,8 @@ const MOST_YAML_CHARACTERS = 1024 * 1024;
 
 /**
  * Reads one YAML document, as people write settings of Prometheus: block and flow lists and mappings, plain, quoted,
- * literal (`|`) and folded (`>`) text, comments. Plain words mean what YAML 1.2's core schema says; an integer that a
- * double does not hold stays text. Throws a {@link TextFailure} for whatever else is there: anchors, aliases, tags,
+ * literal (`|`) and folded (`>`) text, comments. Plain words mean what YAML 1.2's core schema says, and keep how they are
+ * written ({@link WrittenScalar}); an integer that a double does not hold stays text. Throws a {@link TextFailure} for whatever else is there: anchors, aliases, tags,
  * directives, a second document, the end mark `...`, a key twice, plain text over several lines in brackets, a number
  * behind `|` or `>`, deeper lines in folded text, tabs as indentation, more than 100 levels. `places` takes the places of
  * all entries in the text without a byte order mark and with `\n` as its line ends.
@@ -303,7 +304,7 @@ const RESERVED_WORD = /^(?:true|false|null|yes|no|on|off|y|n)$/i;
 
 /**
  * A JSON value as block YAML 1.2, two blanks per level, keys in their order. Text is plain where that is safe and in
- * double quotes, as JSON writes it, elsewhere. Fields that are `undefined` are left out.
+ * double quotes, as JSON writes it, elsewhere; a {@link WrittenScalar} is as it was. Fields that are `undefined` are left out.
  */
 export function toYaml(value: unknown): string {
   return `${yamlLines(value).join("\n")}\n`;
@@ -325,7 +326,7 @@ function yamlField(key: string, value: unknown): string[] {
 
 /** True for an object or a list, which is written on lines of its own. */
 function isFilled(value: unknown): value is object {
-  return typeof value === "object" && value !== null;
+  return typeof value === "object" && value !== null && !(value instanceof WrittenScalar);
 }
 
 function indentedBelow(below: string[], first: string): string[] {
@@ -335,6 +336,7 @@ function indentedBelow(below: string[], first: string): string[] {
 function yamlScalar(value: unknown): string {
   if (Array.isArray(value)) return "[]";
   if (isFilled(value)) return "{}";
+  if (value instanceof WrittenScalar) return String(value);
   if (typeof value !== "string") return JSON.stringify(value ?? null);
   return SAFE_PLAIN.test(value) && !RESERVED_WORD.test(value) ? value : JSON.stringify(value);
 }

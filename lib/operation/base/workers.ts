@@ -3,13 +3,13 @@ import { catalogWorkers } from "../../bucket/catalog/catalog.ts";
 import { selectWorkers } from "../../bucket/catalog/choices.ts";
 import { bucketInfo } from "../../bucket/catalog/info.ts";
 import { loadOpsConf } from "../../bucket/workspace/settings.ts";
-import { sshKeyFile } from "../../bucket/workspace/ssh-key.ts";
 import type { KeyFingerprint } from "../../codec/crypto/ssh-key.ts";
 import { Failure } from "../../core/errors.ts";
 import { countOf } from "../../core/plain-text.ts";
 import { parametersOf } from "../../run/protocol.ts";
 import { type HostTrust, NOT_TRUSTED, type TrustResult, trustWorkers } from "../../transport/trust/trust.ts";
 import type { Operation, OperationContext } from "./context.ts";
+import { sshSettingsOf } from "./fleet.ts";
 import { concluded } from "./outcome.ts";
 
 /**
@@ -24,19 +24,17 @@ export const trust: Operation = async (context, params) => {
   const isAnySaid = selection.workers !== undefined || selection.labels !== undefined;
   const workers = isAnySaid ? selected : selected.filter(({ connection }) => connection === "ssh");
   const { settings } = await loadOpsConf(context.layout);
+  const ssh = await sshSettingsOf(context.layout, settings, Boolean(context.server));
   const total = workers.length;
   let done = 0;
   const progress = () => context.progress.report({ phase: "trust", done, total });
   progress();
   const result = await trustWorkers(workers, {
+    ...ssh,
     launcher: context.launcher,
     signal: context.signal,
     force,
-    sshOptions: settings.sshOptions,
-    knownHostsFile: context.layout.knownHosts,
-    identityFile: sshKeyFile(context.layout, settings),
-    jumpUser: settings.sshUser,
-    concurrency: concurrency ?? settings.sshConcurrency,
+    concurrency: concurrency ?? ssh.concurrency,
     onResult(name, found) {
       tellTrust(context, name, found);
       if (name.startsWith("worker")) done++;

@@ -35,9 +35,8 @@ export class ServerAudit {
    * written the server starts all the same: it answers readings, and refuses what changes something.
    */
   async start(facts: object, events: EventLog): Promise<void> {
-    const before = await this.file.head().catch(() => undefined);
-    const { file = "", size = 0 } = this.file.written ?? {};
-    this.#sink?.start({ file, size });
+    const before = await this.file.end().catch(() => undefined);
+    this.#sink?.start(before ?? { file: "", size: 0 });
     await this.recorder.start(facts, events);
     try {
       const { publicKey, fingerprint } = await this.file.key();

@@ -84,7 +84,9 @@ export class Pulse {
     if (heartbeatUrl === undefined) return;
     const limit = AbortSignal.any([signal, AbortSignal.timeout(CALL_LIMIT_MS)]);
     const { status, body } = await fetch(heartbeatUrl, { redirect: "manual", signal: limit }).catch((error: unknown) => {
-      throw new Error(limit.aborted ? `no answer within ${CALL_LIMIT_MS / 1000} s` : messageOf((error as Error).cause ?? error));
+      // Messages of the system name hosts and addresses; a code does not.
+      const { code = "no connection" } = ((error as Error).cause ?? {}) as NodeJS.ErrnoException;
+      throw new Error(limit.aborted ? `no answer within ${CALL_LIMIT_MS / 1000} s` : code);
     });
     await body?.cancel();
     if (status < 200 || status > 299) throw new Error(`the answer is ${status}`);

@@ -3,9 +3,11 @@ import { described, list, object, optional, string } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
 import { parametersOf, type RunParams } from "../../run/protocol.ts";
 import { bucketRoute, type Context } from "../context.ts";
+import { requireAllowed, requireExactly } from "../people/permission.ts";
 import { READ_FAILURES } from "../routes/catalog.ts";
 import { START_FAILURES, STARTS } from "../routes/operations.ts";
 import { component, offsetOf, PAGE, page } from "../routes/shapes.ts";
+import { START_ROLES } from "../routes/start-paths.ts";
 import { startRun } from "../start.ts";
 
 const ONE = { status: 200, description: "The schedule", shape: component("Schedule") };
@@ -27,17 +29,19 @@ export const SCHEDULE_ROUTES = [
   bucketRoute({
     role: "deploy",
     method: "POST",
-    path: "/schedules/{name}/run",
+    path: "/schedules/{schedule}/run",
     summary: "Start the run of a schedule now",
     description:
-      "With the parameters of the schedule, also while it is paused. Its due times stay as they are. Whoever may push may " +
-      "start what is in the source.",
+      "With the parameters of the schedule, also while it is paused. Its due times stay as they are. A start of the kind may " +
+      "need a greater role: a snapshot and a gc need admin here too.",
     body: object({}),
     ...STARTS,
-    failures: [...START_FAILURES, "approval_required", "frozen", "unknown_name", "not_found"],
+    failures: [...START_FAILURES, "forbidden", "approval_required", "frozen", "unknown_name", "not_found"],
     async handle(call, context) {
-      const { kind, parameters } = await context.scheduler.find(call.bucket, call.params.name ?? "");
+      const { kind, parameters } = await context.scheduler.find(call.bucket, call.params.schedule ?? "");
       const params: RunParams = parametersOf(kind, parameters);
+      requireAllowed(context.identity, START_ROLES[kind], call.bucket.id);
+      requireExactly(START_ROLES[kind], { body: params }, context);
       return startRun({ ...call, body: params }, kind, context, async () => {
         await context.beside.ask("startable", call.bucket.layout, { kind, params });
         return params;
@@ -47,12 +51,12 @@ export const SCHEDULE_ROUTES = [
   bucketRoute({
     role: "deploy",
     method: "POST",
-    path: "/schedules/{name}/pause",
+    path: "/schedules/{schedule}/pause",
     summary: "Keep a schedule from starting, until it is resumed",
     body: object({}),
     answer: ONE,
     failures: ["not_found", "database_busy"],
-    async handle({ bucket, params: { name = "" } }, context) {
+    async handle({ bucket, params: { schedule: name = "" } }, context) {
       const { scheduler, identity } = context;
       await scheduler.pause(bucket, name, identity.name);
       return answerOf(bucket, name, context);
@@ -61,13 +65,13 @@ export const SCHEDULE_ROUTES = [
   bucketRoute({
     role: "deploy",
     method: "POST",
-    path: "/schedules/{name}/resume",
+    path: "/schedules/{schedule}/resume",
     summary: "Let a paused schedule go on with its next due time",
     description: "What was due while it was paused is not caught up.",
     body: object({}),
     answer: ONE,
     failures: ["not_found", "database_busy"],
-    async handle({ bucket, params: { name = "" } }, context) {
+    async handle({ bucket, params: { schedule: name = "" } }, context) {
       await context.scheduler.pause(bucket, name, null);
       return answerOf(bucket, name, context);
     },

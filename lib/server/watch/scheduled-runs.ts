@@ -4,6 +4,7 @@ import type { RootBucket } from "../../bucket/source/root.ts";
 import type { Schedule } from "../../bucket/workspace/schedules.ts";
 import { sleep } from "../../core/async.ts";
 import { Failure } from "../../core/errors.ts";
+import { needsApproval } from "../../run/approval/proposal.ts";
 import { parametersOf, type RunStatus } from "../../run/protocol.ts";
 import { readRecordHead } from "../../run/record.ts";
 import { newestOfSchedules } from "../../run/repeats.ts";
@@ -40,7 +41,8 @@ export class LockedRuns implements ScheduledRuns {
     this.#requireNoApproval(bucket, schedule);
     const until = performance.now() + schedule.waitMs;
     const by = actorOfSchedule(schedule);
-    const waiting = { key: by.name, kind: schedule.kind, by, since: new Date().toISOString() };
+    // A key that no request can send: it would share the place, and could give it up.
+    const waiting = { key: `schedule@${schedule.name}`, kind: schedule.kind, by, since: new Date().toISOString() };
     using place = schedule.waitMs > 0 ? this.#lines.enter(bucket.id, waiting) : undefined;
     const isIn = place?.position !== null;
     for (;;) {
@@ -67,9 +69,8 @@ export class LockedRuns implements ScheduledRuns {
   }
 
   /** Nobody can approve what nobody has asked for. */
-  #requireNoApproval({ id }: RootBucket, { kind, isReal, parameters }: Schedule): void {
-    const isApproved = isReal || kind === "run_command" || parameters.with_hooks === true;
-    if (!isApproved || this.#access.approvalsOf(id) === 0) return;
+  #requireNoApproval({ id }: RootBucket, { kind, parameters }: Schedule): void {
+    if (!needsApproval(kind, parameters) || this.#access.approvalsOf(id) === 0) return;
     throw new Failure("failed", `Cannot start ${kind}: the bucket needs approvals, and no schedule has one; propose it by hand`);
   }
 

@@ -21,8 +21,8 @@ const LOOK_MS = 2_000;
 /** How a scheduler starts runs and learns of them. */
 export interface ScheduledRuns {
   /**
-   * Starts the run of a schedule that was due, after a wait in line where the schedule says so. `check` throws where nothing may start now. Throws
-   * why it cannot start.
+   * Starts the run of a schedule that was due, after a wait in line where the schedule says so; answers its id. `check`
+   * throws where nothing may start now. Throws why the run cannot start.
    */
   start(bucket: RootBucket, schedule: Schedule, due: number, check: () => Promise<void>): Promise<string>;
   /** The runs on record that schedules have started: of each schedule the one with the last due time. */
@@ -229,12 +229,24 @@ export class Scheduler {
       const outcome = ["bucket_busy", "busy", "frozen"].includes(code) ? "skipped" : "refused";
       this.#decide(watched, schedule, due, { outcome, reason: whyNot(error) });
     }
+    this.#skipPassed(watched, schedule, due);
     await watched.saved;
+  }
+
+  /** What was due while the start of an earlier due time waited in line is skipped. */
+  #skipPassed(watched: Watched, schedule: Schedule, due: number): void {
+    const passed = calendarIn(watched, schedule).by(this.#now()) ?? due;
+    if (passed <= due) return;
+    const { run_id = null, status = null } = this.#stateOf(watched, schedule).last ?? {};
+    const reason = `its start of ${new Date(due).toISOString()} waited in line`;
+    this.#decide(watched, schedule, passed, { outcome: "skipped", reason, run_id, status });
   }
 
   #decide(watched: Watched, schedule: Schedule, due: number, last: Partial<LastDue>): void {
     const at = new Date(due).toISOString();
-    this.#note(watched, schedule, { decided: at, last: { ...NOT_STARTED, ...last, due: at } });
+    // A schedule that was resumed while its run waited in line has dealt with later times.
+    const { decided } = this.#stateOf(watched, schedule);
+    this.#note(watched, schedule, { decided: at > decided ? at : decided, last: { ...NOT_STARTED, ...last, due: at } });
     const { outcome, reason } = { ...NOT_STARTED, ...last };
     if (outcome !== "started")
       this.#log(`bucket ${watched.bucket.id}: schedule ${schedule.name} of ${at} is ${outcome}: ${reason}`);

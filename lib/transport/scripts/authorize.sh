@@ -4,12 +4,18 @@
 umask 077
 file=$HOME/.ssh/authorized_keys
 
-# holds <line> <key>: a line that lets this key in.
+# No word of a line is the name of a file.
+set -f
+blank=$(printf ' \t')
+
+# holds <line> <key>: a line that lets this key in. Its words are parted by blanks and tabs.
 holds() {
-  case $1 in
+  case ${1#"${1%%[!"$blank"]*}"} in
   '#'*) return 1 ;;
-  *" $2" | *" $2 "*) return 0 ;;
   esac
+  for word in $1; do
+    [ "$word" = "$2" ] && return 0
+  done
   return 1
 }
 
@@ -31,11 +37,11 @@ changed() {
       printf '%s\n' "$line"
     elif [ "$1" = install ]; then
       printf '%s\n' "$line"
-      before=${line%%" $2"*}
-      case $before in
-      *' '*) printf '%s\n' "${before% *} $3 $4" ;;
-      *) printf '%s\n' "$3 $4" ;;
-      esac
+      options=${line%%"$2"*}
+      # Blanks, then the type of the old key.
+      while [ "$options" != "${options%["$blank"]}" ]; do options=${options%?}; done
+      while [ "$options" != "${options%[!"$blank"]}" ]; do options=${options%?}; done
+      printf '%s\n' "$options$3 $4"
       added=1
     fi
   done <"$file"

@@ -8,7 +8,7 @@ import { Failure, throwIfCancelled } from "../../core/errors.ts";
 import { exists, PRIVATE_FILE, readBounded, realPlace, remove, writeAtomic } from "../../core/files.ts";
 import { quote } from "../../core/shape.ts";
 import type { Argv, CommandOutcome, Launcher } from "../../core/spawn.ts";
-import type { JumpHost } from "../ssh/openssh.ts";
+import type { JumpHost, SshSettings } from "../ssh/openssh.ts";
 
 const KNOWN_HOSTS_BYTES = 4 * 1024 * 1024;
 const SSH_PORT = 22;
@@ -93,14 +93,10 @@ export interface Endpoint {
   port: number;
 }
 
-/** How a scan reaches hosts. */
-export interface ScanTools {
+/** How a scan reaches hosts: the keys are to sign in with at jump hosts. */
+export interface ScanTools extends Pick<SshSettings, "keyFile" | "oldKeyFile" | "options"> {
   launcher: Launcher;
   signal: AbortSignal;
-  /** The private key to sign in with at jump hosts. */
-  identityFile: string;
-  /** `ssh_options` of ops.conf. */
-  sshOptions: Readonly<Record<string, string>>;
 }
 
 /** The kinds of host keys by their name for ssh-keyscan, each with the algorithms that make ssh ask for that kind. */
@@ -139,13 +135,13 @@ export async function scanBehind(
   trusted: readonly PublicKey[],
   tools: ScanTools,
 ): Promise<PublicKey[]> {
-  const { identityFile } = tools;
-  if (!(await exists(identityFile)))
-    throw new Failure("failed", `there is no ssh key to sign in at the jump host with: ${identityFile}`);
+  const { keyFile, oldKeyFile } = tools;
+  if (!(await exists(keyFile))) throw new Failure("failed", `there is no ssh key to sign in at the jump host with: ${keyFile}`);
   // ssh runs inside the folder and gets bare file names: no character of a path can mean something to ssh.
   const folder = await mkdtemp(path.join(realPlace(tmpdir()), "ops-trust-"));
   try {
-    await symlink(path.resolve(identityFile), path.join(folder, "key"));
+    await symlink(path.resolve(keyFile), path.join(folder, "key"));
+    if (oldKeyFile !== undefined) await symlink(path.resolve(oldKeyFile), path.join(folder, "old_key"));
     await writeFile(path.join(folder, "known"), knownHostLines("hop", trusted).join(""));
     await writeFile(path.join(folder, "config"), scanConfig(endpoint, hop, tools), { mode: PRIVATE_FILE });
     return await scanKinds((kind) => sshScan(folder, kind, tools), tools.signal);
@@ -212,7 +208,7 @@ function messageLines({ stderr }: CommandOutcome): string[] {
   return lines.filter((line) => line !== "");
 }
 
-function scanConfig(target: Endpoint, hop: JumpHost, { sshOptions }: ScanTools): string {
+function scanConfig(target: Endpoint, hop: JumpHost, { oldKeyFile, options }: ScanTools): string {
   return `Host target
   HostName ${target.host}
   Port ${target.port}
@@ -229,9 +225,9 @@ Host hop
   UserKnownHostsFile known
   StrictHostKeyChecking yes
   IdentityFile key
-  IdentitiesOnly yes
+${oldKeyFile === undefined ? "" : "  IdentityFile old_key\n"}  IdentitiesOnly yes
 Host *
-${Object.entries(sshOptions)
+${Object.entries(options)
   .map((pair) => `  ${pair.join(" ")}\n`)
   .join("")}  ConnectTimeout ${ANSWER_LIMIT_S}
   GlobalKnownHostsFile none

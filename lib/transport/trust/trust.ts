@@ -2,7 +2,7 @@ import { fingerprintOf, type KeyFingerprint, type PublicKey } from "../../codec/
 import { mapAll } from "../../core/async.ts";
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
 import type { WorkerAddress } from "../base/transport.ts";
-import { type JumpHost, parseJump } from "../ssh/openssh.ts";
+import { type JumpHost, parseJump, type SshSettings } from "../ssh/openssh.ts";
 import {
   type Endpoint,
   isSameKey,
@@ -50,11 +50,7 @@ export interface TrustResult {
 }
 
 /** How trust is given. */
-export interface TrustOptions extends ScanTools {
-  /** The bucket's `.ssh/known_hosts`. */
-  knownHostsFile: string;
-  /** The user at jump hosts, where `ssh_jump` names none. */
-  jumpUser: string;
+export interface TrustOptions extends ScanTools, Pick<SshSettings, "user" | "knownHostsFile"> {
   /** How many hosts are asked at a time. */
   concurrency: number;
   /** Record the keys that a host offers now, even where other keys are known. */
@@ -155,6 +151,6 @@ function hostTrust(host: string | null, outcome: TrustOutcome, more: Partial<Hos
   return { host, outcome, fingerprints: [], previous: [], error: null, ...more };
 }
 
-function jumpHostOf({ connection, sshJump }: WorkerAddress, { jumpUser }: TrustOptions): JumpHost | undefined {
-  return connection === "ssh" && sshJump !== undefined ? parseJump(sshJump, jumpUser) : undefined;
+function jumpHostOf({ connection, sshJump }: WorkerAddress, { user }: TrustOptions): JumpHost | undefined {
+  return connection === "ssh" && sshJump !== undefined ? parseJump(sshJump, user) : undefined;
 }

@@ -37,7 +37,8 @@ groups:
 `;
 const FILES = {
   [`${JOBS}/prometheus/prometheus.yml.tpl`]: CONFIG,
-  [`${JOBS}/web/_prometheus/scrape.yaml`]: "- static_configs: [{targets: ['ops:port/_implicit']}]\n  job_name: ops:job\n",
+  [`${JOBS}/web/_prometheus/scrape.yaml`]:
+    "- static_configs: [{targets: ['ops:port/_implicit']}]\n  job_name: ops:job\n  params: {release: [1.10, True]}\n",
   [`${JOBS}/web/_prometheus/alerts/web.yaml`]: ALERTS,
   [`${JOBS}/web/_prometheus/alerts/more/plain.yml`]: "groups: # as it is\n  - {name: plain, rules: [{record: a:b, expr: up}]}\n",
   [`${JOBS}/web/_prometheus/runbooks/down.md`]: "# Web is <down>@body@\n\nSee {{ that }} in [more](more.md).\n",
@@ -85,6 +86,10 @@ rule_files:
   - rules/web/web.yaml
 scrape_configs:
   - job_name: web
+    params:
+      release:
+        - 1.10
+        - True
     static_configs:
       - targets:
           - "10.0.0.1:9100"
@@ -244,7 +249,7 @@ test("T-100 what is rendered with a secret of a scrape configuration is its owne
 
 test("ops/prometheus has what is to be scraped as it is written; without a Prometheus it is empty", async (t) => {
   const bucket = await built(t);
-  const web = '[{"static_configs":[{"targets":["ops:port/_implicit"]}],"job_name":"ops:job"}]';
+  const web = '[{"static_configs":[{"targets":["ops:port/_implicit"]}],"job_name":"ops:job","params":{"release":[1.1,true]}}]';
   assert.deepEqual(Object.fromEntries(bucket.kv().entries("ops/prometheus")), {
     scrape_configs: web,
     "scrape/web": web,

@@ -52,7 +52,7 @@ test("CP-960 schedules.json names runs with their rhythms, and the windows of fr
   const { schedules, freeze, errors } = await read(t, value);
   assert.deepEqual(errors, []);
   assert.deepEqual(schemaErrors("schedules", value), []);
-  const plain = { parameters: {}, isReal: false, waitMs: 5 * MINUTE_MS, jitterMs: 0, catchUp: false };
+  const plain = { parameters: {}, waitMs: 5 * MINUTE_MS, jitterMs: 0, catchUp: false };
   assert.deepEqual(schedules, [
     { ...plain, name: "hourly", rhythm: { everyMs: 60 * MINUTE_MS }, kind: "drift" },
     {
@@ -60,12 +60,11 @@ test("CP-960 schedules.json names runs with their rhythms, and the windows of fr
       rhythm: { cron: "30 2 * * *", timezone: "Europe/Berlin" },
       kind: "deploy",
       parameters: { dry_run: true },
-      isReal: false,
       waitMs: 10 * MINUTE_MS,
       jitterMs: 90_000,
       catchUp: true,
     },
-    { ...plain, name: "real", rhythm: { everyMs: 24 * 60 * MINUTE_MS }, kind: "deploy", isReal: true, waitMs: 0 },
+    { ...plain, name: "real", rhythm: { everyMs: 24 * 60 * MINUTE_MS }, kind: "deploy", waitMs: 0 },
   ]);
   assert.deepEqual(freeze, [
     { fromMs: Date.parse("2026-12-20T17:00Z"), toMs: Date.parse("2027-01-04T05:00Z"), reason: "holidays" },

@@ -34,6 +34,9 @@ test("ops audit show, head and export tell the same of a server and of its root,
   const head = await ops(["audit", "head", "--json"], there);
   assert.equal((await ops(["audit", "head", "--json", ...root], here)).stdout, head.stdout);
   const { hash, public_key } = JSON.parse(head.stdout);
+  // A line that is just being written.
+  const [file = ""] = await chainFiles(server.root);
+  writeFileSync(file, '{"audit":1,', { flag: "a" });
   for (const [name, where, more] of [
     ["there", there, []],
     ["here", here, root],
@@ -50,6 +53,8 @@ test("ops audit show, head and export tell the same of a server and of its root,
     );
   }
   assert.equal((await ops(["audit", "show"], here)).code, 2);
+  for (const args of [["show"], ["verify", "--public-key", public_key]])
+    assert.match((await ops(["audit", ...args, "--root", folder], here)).stderr, /\/audit has no file of an audit, such as /);
   assert.match((await ops(["audit", "show", "--what", "nothing", ...root], here)).stderr, /--what: "nothing" is none of sign_in/);
 });
 

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { type AuditLine, parseAuditLine } from "../../../lib/audit/line.ts";
@@ -105,4 +105,43 @@ test("every command that works in a bucket here either changes it or is known to
     left.map(({ name }) => name).filter((name) => !readings.test(name)),
     [],
   );
+});
+
+test("CP-510 CP-996 a token that is made or revoked with --root is in the audit of that server, and a list is not", async (t) => {
+  const server = await TestServer.start(t);
+  await server.stop();
+  const before = await linesOf(server.root);
+  const here = (...args: string[]) => ops([...args, "--root", server.root], { cwd: server.root, env: { OPS_SERVER: "" } });
+  const made = await here("tokens", "create", "ada", "--role", "admin", "--totp");
+  assert.equal(made.code, 0, made.stderr);
+  assert.equal((await here("tokens", "create", "ADA")).code, 1);
+  assert.equal((await here("tokens")).code, 0);
+  assert.equal((await here("tokens", "revoke", "ada")).code, 0);
+  const lines = (await linesOf(server.root)).slice(before.length);
+  assert.deepEqual(
+    lines.map(({ what, via, action, outcome }) => [what, via, action, outcome]),
+    [
+      ["token", "cli", "ops tokens create", undefined],
+      ["outcome", "cli", "ops tokens create", "done"],
+      ["token", "cli", "ops tokens create", undefined],
+      ["outcome", "cli", "ops tokens create", "failed"],
+      ["token", "cli", "ops tokens revoke", undefined],
+      ["outcome", "cli", "ops tokens revoke", "done"],
+    ],
+  );
+  assert.partialDeepStrictEqual(lines[0]?.params, { operands: ["ada"], role: "admin", switches: ["totp"] });
+  const secret = /^secret +(\S+)$/m.exec(made.stderr)?.[1] ?? "";
+  const text = (await chainFiles(server.root)).map((file) => readFileSync(file, "utf8")).join("");
+  assert.ok(secret !== "" && !text.includes(secret) && !text.includes(made.stdout.trim().slice(4, 68)));
+  assert.match(lines[0]?.from ?? "", /^\S+@\S+ \(process \d+\)$/);
+});
+
+test("CP-991 CP-996 where the audit of a stopped server cannot be written no token is made with --root", async (t) => {
+  const server = await TestServer.start(t);
+  await server.stop();
+  rmSync(path.join(server.root, "audit.key"));
+  const refused = await ops(["tokens", "create", "ada", "--root", server.root], { cwd: server.root, env: { OPS_SERVER: "" } });
+  assert.equal(refused.code, 1);
+  assert.match(refused.stderr, /audit/);
+  assert.ok(!existsSync(path.join(server.root, "access.json")));
 });

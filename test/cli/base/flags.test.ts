@@ -1,14 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  type Command,
-  commandHelp,
-  commandNamed,
-  FOREIGN_COMMANDS,
-  findCommand,
-  parseFlags,
-  programHelp,
-} from "../../../lib/cli/base/flags.ts";
+import { type Command, commandNamed, FOREIGN_COMMANDS, findCommand, parseFlags } from "../../../lib/cli/base/flags.ts";
+import { commandHelp, programHelp } from "../../../lib/cli/base/help.ts";
 import { COMMANDS } from "../../../lib/cli/main.ts";
 
 const deploy: Command = {
@@ -66,6 +59,16 @@ test("help names every flag, and the program's help every command that is not hi
   assert.match(commandHelp(deploy), /-f, --force +Again/);
   assert.deepEqual([...parseFlags(push, ["-h"]).switches], ["help"]);
   assert.doesNotMatch(programHelp([deploy, { ...push, hidden: true }]), /push/);
+});
+
+test("the program's help has each first word once, below a heading, with the words that may follow", () => {
+  const text = programHelp(COMMANDS);
+  const shown = [...text.matchAll(/^ {2}(\S+) {2}/gm)].map(([, word]) => word);
+  const words = new Set(COMMANDS.filter(({ hidden }) => !hidden).map(({ name }) => name.split(" ")[0]));
+  assert.deepEqual(shown.toSorted(), [...words].toSorted());
+  assert.match(text, /^Build and deploy\n {2}build +Turn the source into /m);
+  assert.match(text, /^ {2}worker +trust, facts, uptime, sysstat$/m);
+  assert.match(text, /^ {2}tokens +Show the tokens [^;]+;\s+create, revoke$/m);
 });
 
 test("each word that people bring means a command that there is", () => {

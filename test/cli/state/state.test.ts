@@ -98,7 +98,7 @@ test("runs, revisions, the key and the status are shown alike here and on a serv
   const [hereNow, thereNow] = [await here("status"), await there("status")];
   assert.match(hereNow.stdout, /^problem +reason +more\napi@127\.0\.0\.\[1-2\] +port 80 is taken +ops runs show /);
   assert.match(thereNow.stdout, /\nbucket +shop\/live on http:.*\nfleet +2 workers, 2 jobs, 4 allocations: 2 promoted, 2 new\n/);
-  const facts = ({ stdout }: Ended) => stdout.replace(/^bucket .*\n/m, "").replace(/[\d.]+ s ago/g, "ago");
+  const facts = ({ stdout }: Ended) => stdout.replace(/^bucket .*\n/m, "").replace(/[\d.]+ (?:s|min) ago/g, "ago");
   assert.equal(facts(hereNow), facts(thereNow));
 });
 

@@ -75,6 +75,12 @@ for (const [what, text, message] of [
 ] as const)
   test(`YAML is refused: ${what}`, () => assert.throws(() => parseYaml(text), { code: "failed", message }));
 
+test("a number or truth value stays as it is written: 1.10 is no 1.1", () => {
+  const text = "a: 1.10\nb: True\nc:\n  - 1e3\n  - 007\n  - -0\n  - 2.5\n";
+  assert.equal(toYaml(parseYaml(text)), text);
+  assert.deepEqual(plain(text), { a: 1.1, b: true, c: [1000, 7, 0, 2.5] });
+});
+
 test("what toYaml writes is read as it was", () => {
   const value = [{ a: "x: y", b: ["", " ", "- a", "l1\nl2", null, true, 1.5], c: { "200": {}, d: [] } }];
   assert.deepEqual(plain(toYaml(value)), value);

@@ -35,7 +35,7 @@ async function setUp(t: TestContext, jobs: JobsSpec, options: Parameters<Deploys
   return { deploys, dir, fail, repair, told };
 }
 
-test("HR-044 HR-101 HR-110 HR-111 HR-303 HR-304 HR-305 HR-308 HR-312 HR-335 T-36 the hooks of a rollout in their order, with their batches", async (t) => {
+test("HR-044 HR-101 HR-110 HR-111 HR-234 HR-303 HR-304 HR-305 HR-308 HR-312 HR-335 T-36 the hooks of a rollout in their order, with their batches", async (t) => {
   const events = ["pre_deploy", "after_allocation_started", "health_check", "post_deploy"];
   const write = `if event == "health_check": print("write", ops.put_job_variable("a", "b").text)\n`;
   const jobs = { web: job(events, write, { max_concurrent_starts: 2, max_concurrent_upgrades: 1 }) };

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { existsSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { existsSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { SEED } from "../../helpers/random.ts";
@@ -107,6 +108,28 @@ test("CP-565 jump hosts get the new key before the workers behind them, and auth
   for (const site of it.sites) assert.deepEqual(it.linesOf(site), [`no-pty,environment="A=b c" ${it.key}`]);
   assert.ok(existsSync(real));
   await it.checkReached();
+});
+
+test("CP-565 keys in authorized_keys are found behind any blanks, and comments are left alone", async (t) => {
+  const it = await SshRotations.start(t, [["127.0.0.1"], ["127.0.0.2"]]);
+  const [type, base64] = it.key.split(" ") as [string, string];
+  const [tabs, blanks] = it.sites as [Site, Site];
+  const comment = `  # ${it.key} of before`;
+  writeFileSync(tabs.authorized, `no-pty,environment="A=b #c"\t${type}\t${base64}\tops\n${comment}\n`);
+  writeFileSync(blanks.authorized, `no-pty  ${type}  ${base64}  ops  \n\t${type} ${base64}`);
+  const { code, said } = await rotated(it);
+  assert.equal(code, 0, said);
+  assert.equal(readFileSync(tabs.authorized, "utf8"), `no-pty,environment="A=b #c"\t${it.key}\n${comment}\n`);
+  assert.equal(readFileSync(blanks.authorized, "utf8"), `no-pty  ${it.key}\n\t${it.key}\n`);
+});
+
+test("CP-252 CP-566 behind a jump host that may know only the key before, a worker is trusted by that key", async (t) => {
+  const it = await SshRotations.start(t, [["127.0.0.1"], ["127.0.0.2"]], { behind: true });
+  renameSync(it.keyFile, path.join(it.layout.secrets, ".ssh_key.old"));
+  spawnSync("ssh-keygen", ["-q", "-t", "ed25519", "-N", "", "-f", it.keyFile]);
+  rmSync(it.layout.knownHosts);
+  const { code, said } = await it.ops("worker", "trust");
+  assert.equal(code, 0, said);
 });
 
 test("CP-566 another key that is stored ends a rotation that was not switched, and deleting the key deletes both", async (t) => {

@@ -194,6 +194,31 @@ test("CP-442 a start sent again with the key of somebody else's is another reque
   await server.ended(bucket.path, first.body.run_id);
 });
 
+test("CP-447 CP-501 a key that stands in the line of a bucket neither lends its place nor loses it to somebody else", async (t) => {
+  const server = await TestServer.start(t);
+  const bucket = await server.createBucket();
+  const ada = await server.makeToken({ name: "ada", role: "deploy" });
+  const eve = await server.makeToken({ name: "eve", role: "operate" });
+  server.hold();
+  const first = await server.call("POST", `${bucket.path}/build`, { body: {} });
+  const headers = { "Idempotency-Key": "key-in-the-line", "Ops-Wait": "60" };
+  const { authorization } = ada;
+  const waiting = server.call("POST", `${bucket.path}/build`, { authorization, headers, body: {} });
+  const queue = async () => (await server.call("GET", `${bucket.path}/queue`, eve)).body.items;
+  await until("the place in line", async () => (await queue()).length === 1);
+  const [{ key }] = await queue();
+  for (const wait of [undefined, "0"]) {
+    const headers = { "Idempotency-Key": key, ...(wait !== undefined && { "Ops-Wait": wait }) };
+    const asked = { authorization: eve.authorization, headers, body: { jobs: ["nothing"] } };
+    const reply = await server.call("POST", `${bucket.path}/health_check`, asked);
+    assert.deepEqual([reply.status, reply.body.error], [422, "idempotency_mismatch"], wait);
+    assert.equal((await queue())[0]?.by.name, "ada");
+  }
+  server.release();
+  const { body } = await waiting;
+  for (const id of [first.body.run_id, body.run_id]) assert.ok((await server.ended(bucket.path, id)).id);
+});
+
 test("the server's own token stays what it was beside tokens, also where it looks like one", async (t) => {
   const token = newTokenText();
   for (const own of [token, `${token.slice(0, -1)}x`, "ops_short"]) {

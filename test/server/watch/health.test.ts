@@ -9,6 +9,7 @@ import { ops } from "../../../scripts/local-server.ts";
 import { TestServer } from "../../helpers/server.ts";
 import { makeBucket } from "../../helpers/workspace.ts";
 
+const DAY_MS = 24 * 3_600_000;
 const HOSTS = ["10.0.0.1", "10.0.0.2"];
 const found = (worker: string, state: string, reason = ""): Observation => ({
   job: "web",
@@ -38,9 +39,9 @@ test("CP-984 the API shows how everything is and was, in pages, and the summary 
       db,
       uuidV7(),
       HOSTS.map((host) => found(host, "healthy")),
-      Date.now() - 7_200_000,
+      Date.now() - 80 * DAY_MS,
     );
-    noteHealth(db, uuidV7(), [found("10.0.0.2", "unhealthy", "no answer")], Date.now() - 3_600_000);
+    noteHealth(db, uuidV7(), [found("10.0.0.2", "unhealthy", "no answer")], Date.now() - 40 * DAY_MS);
   }
   const get = async (target: string) => (await server.call("GET", `${bucket.path}${target}`)).body;
   const { items, next_cursor } = await get("/health?limit=1");
@@ -63,8 +64,8 @@ test("CP-984 ops health shows since when, how often and for how much of the time
   await build(bucket.context(), {});
   const run = async (...words: string[]) => (await ops(words, { cwd: bucket.dir })).stdout;
   assert.match(await run("health"), /^no run has looked yet/);
-  noteHealth(bucket.db, uuidV7(), [found("10.0.0.1", "healthy")], Date.now() - 7_200_000);
-  noteHealth(bucket.db, uuidV7(), [found("10.0.0.1", "unhealthy", "no answer")], Date.now() - 3_600_000);
+  noteHealth(bucket.db, uuidV7(), [found("10.0.0.1", "healthy")], Date.now() - 80 * DAY_MS);
+  noteHealth(bucket.db, uuidV7(), [found("10.0.0.1", "unhealthy", "no answer")], Date.now() - 40 * DAY_MS);
   assert.match(await run("health", "web"), /web@10\.0\.0\.1 +health +unhealthy +.*1 +50 % +no answer/);
   assert.equal(JSON.parse(await run("health", "--json"))[0].good_percent, 50);
   assert.match(await run("status"), /not well +web@10\.0\.0\.1 unhealthy/);

@@ -115,6 +115,21 @@ test("CP-977 a call that fails is told once, without the address, and again when
   assert.deepEqual(target.calls, []);
 });
 
+test("CP-977 a call that finds nobody is told without any part of the address", async (t) => {
+  const { url } = await receiver(t, (request) => request.socket.destroy());
+  const free = createServer();
+  await new Promise<void>((resolve) => free.listen(0, "127.0.0.1", resolve));
+  const { port } = free.address() as AddressInfo;
+  await new Promise((resolve) => free.close(resolve));
+  const found: string[] = [];
+  for (const address of [url, `http://127.0.0.1:${port}/secret`, "https://nowhere.invalid/secret"]) {
+    const { log } = beating(t, address);
+    await until("the failure is told", () => log.length > 0);
+    found.push(log[0] as string);
+  }
+  for (const line of found) assert.match(line, /^Cannot call the heartbeat address: [A-Z_]+$/);
+});
+
 test("CP-977 the address of the heartbeat is read from a file that others cannot read, and is https or on this host", async (t) => {
   const folder = temporaryFolder(t);
   const file = path.join(folder, "url");
@@ -126,7 +141,7 @@ test("CP-977 the address of the heartbeat is read from a file that others cannot
   };
   for (const url of ["https://example.org/a?b", "http://127.0.0.1:1/x", "http://[::1]:1/", "http://localhost/"])
     assert.equal(await read(`${url}\n`), url);
-  for (const url of ["http://example.org/", "ftp://127.0.0.1/", "", "nothing"])
+  for (const url of ["http://example.org/", "ftp://127.0.0.1/", "", "nothing", "https://ada:secret@example.org/"])
     await assert.rejects(read(url), /--heartbeat-url-file .*: expected an address with https:\/\//, url);
   await assert.rejects(read("https://example.org/", 0o644), /--heartbeat-url-file .* cannot be used/);
 });

@@ -75,6 +75,17 @@ test("CP-968 runs of a schedule that end the same way fold: the first stays, and
   assert.deepEqual([newest.schedule.repeats, newest.schedule.since], [3, first.created_at]);
 });
 
+test("CP-968 runs of a deploy never fold: a plan stays, and each deploy is history", async (t) => {
+  const plans = { ...UPTIME, kind: "deploy", parameters: { dry_run: true } };
+  const { server, bucket, clock, last, runs } = await scheduled(t, plans);
+  for (const minutes of [0, 60, 120]) {
+    clock(minutes);
+    await server.ended(bucket.path, (await last("uptime", minutes)).run_id);
+  }
+  const repeats = (await runs()).map(({ schedule }: { schedule: { repeats: number } }) => schedule.repeats);
+  assert.deepEqual(repeats, [0, 0, 0]);
+});
+
 test("CP-969 a busy bucket: a schedule that waits stands in line, one that does not is skipped with the reason", async (t) => {
   const { server, bucket, clock, last, one } = await scheduled(
     t,
@@ -90,8 +101,11 @@ test("CP-969 a busy bucket: a schedule that waits stands in line, one that does 
   const queue = async () => (await server.call("GET", `${bucket.path}/queue`)).body.items;
   await until("it stands in line", async () => (await queue()).length === 1);
   const [waiting] = await queue();
-  assert.deepEqual([waiting.key, waiting.kind, waiting.by.name], ["schedule:patient", "worker_uptime", "schedule:patient"]);
+  assert.deepEqual([waiting.key, waiting.kind, waiting.by.name], ["schedule@patient", "worker_uptime", "schedule:patient"]);
   assert.equal((await one("patient")).last, null);
+  const headers = { "Idempotency-Key": "schedule@patient", "Ops-Wait": "0" };
+  const { status } = await server.call("POST", `${bucket.path}/snapshots`, { body: {}, headers });
+  assert.equal(status, 400, "no request takes its place");
   server.release();
   await server.ended(bucket.path, run_id);
   assert.equal((await last("patient", 0)).outcome, "started");
@@ -102,9 +116,25 @@ test("CP-969 a start in line that somebody gives up is skipped", async (t) => {
   server.hold();
   await server.call("POST", `${bucket.path}/snapshots`, { body: {} });
   clock(0);
-  const leave = () => server.call("DELETE", `${bucket.path}/queue/schedule:uptime`);
+  const leave = () => server.call("DELETE", `${bucket.path}/queue/schedule@uptime`);
   await until("it stands in line", async () => (await leave()).status === 204);
   assert.equal((await last("uptime", 0)).outcome, "skipped");
+});
+
+test("CP-969 what is due while an earlier start of the schedule waits in line is skipped, and says so", async (t) => {
+  const { server, bucket, clock, last, at, runs } = await scheduled(t, { ...UPTIME, if_busy: "1h", catch_up: true });
+  server.hold();
+  const { run_id: before } = (await server.call("POST", `${bucket.path}/snapshots`, { body: {} })).body;
+  clock(0);
+  const queue = async () => (await server.call("GET", `${bucket.path}/queue`)).body.items;
+  await until("it stands in line", async () => (await queue()).length === 1);
+  clock(65);
+  server.release();
+  await server.ended(bucket.path, before);
+  const { outcome, reason, run_id } = await last("uptime", 60);
+  assert.deepEqual([outcome, reason], ["skipped", `its start of ${at(0)} waited in line`]);
+  const { schedule } = await server.ended(bucket.path, run_id);
+  assert.deepEqual([schedule.due, (await runs()).length], [at(0), 2]);
 });
 
 test("CP-965 never two runs of one schedule: what is due while its run goes on is skipped", async (t) => {
@@ -166,6 +196,30 @@ test("CP-970 a paused schedule starts nothing, goes on with its next due time, a
   clock(60);
   assert.equal((await last("uptime", 60)).outcome, "started");
   for (const what of ["run", "pause", "resume"]) assert.equal((await post("nope", what)).body.error, "not_found");
+});
+
+test("CP-970 a schedule is started by hand with the role that its kind needs, and deploy at least", async (t) => {
+  const kinds = ["snapshot_create", "gc", "worker_uptime"];
+  const { server, bucket } = await scheduled(t, ...kinds.map((kind) => ({ ...UPTIME, name: kind, kind })));
+  const found: string[] = [];
+  for (const role of ["operate", "deploy", "admin"])
+    for (const kind of kinds) {
+      const { authorization } = await server.makeToken({ name: `${role}-${kind}`, role });
+      const { status, body } = await server.call("POST", `${bucket.path}/schedules/${kind}/run`, { authorization, body: {} });
+      found.push(`${role} ${kind} ${status}`);
+      if (status === 202) await server.ended(bucket.path, body.run_id);
+    }
+  assert.deepEqual(found, [
+    "operate snapshot_create 403",
+    "operate gc 403",
+    "operate worker_uptime 403",
+    "deploy snapshot_create 403",
+    "deploy gc 403",
+    "deploy worker_uptime 202",
+    "admin snapshot_create 202",
+    "admin gc 202",
+    "admin worker_uptime 202",
+  ]);
 });
 
 test("CP-971 a run that cannot be started is refused with the reason, and the schedule goes on", async (t) => {

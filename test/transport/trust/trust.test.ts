@@ -23,9 +23,9 @@ function place(t: TestContext, sshd?: PrivateSshd) {
       launcher,
       signal: new AbortController().signal,
       knownHostsFile: file,
-      sshOptions: {},
-      identityFile: sshd?.clientKey ?? "/none",
-      jumpUser: "agent",
+      options: {},
+      keyFile: sshd?.clientKey ?? "/none",
+      user: "agent",
       concurrency: 8,
       force: false,
       onResult: (name, { outcome }) => said.push(`${name} ${outcome}`),
@@ -174,7 +174,7 @@ test("a worker behind a jump host is asked through it, once the jump host is tru
   const sshJump = `${hop.user}@127.0.0.1:${hop.port}`;
   const closed = await freePort();
   const workers = [at("127.0.0.2", inner.port, { sshJump }), at("127.0.0.3", closed, { sshJump })];
-  const result = await give(workers, { sshOptions: { Compression: "yes" } });
+  const result = await give(workers, { options: { Compression: "yes" } });
   assert.deepEqual(
     [result.jump_hosts, result.workers].map((hosts) => hosts.map(({ host, outcome }) => `${host} ${outcome}`)),
     [[`[127.0.0.1]:${hop.port} trusted`], [`[127.0.0.2]:${inner.port} trusted`, `[127.0.0.3]:${closed} unreachable`]],
@@ -192,9 +192,9 @@ test("behind a jump host that is not to be trusted, or lets nobody in, no worker
   const inner = await startSshd(t, ["ed25519"]);
   const { file, give, text } = place(t, hop);
   const worker = at("127.0.0.2", inner.port, { sshJump: `${hop.user}@127.0.0.1:${hop.port}` });
-  const [denied] = (await give([worker], { identityFile: inner.clientKey })).workers;
+  const [denied] = (await give([worker], { keyFile: inner.clientKey })).workers;
   assert.match(denied?.error ?? "", /Permission denied/);
-  const [keyless] = (await give([worker], { identityFile: "/nowhere/worker.key" })).workers;
+  const [keyless] = (await give([worker], { keyFile: "/nowhere/worker.key" })).workers;
   assert.match(keyless?.error ?? "", /no ssh key to sign in at the jump host with: \/nowhere\/worker\.key/);
   assert.deepEqual([denied?.outcome, keyless?.outcome], ["unreachable", "failed"]);
   writeFileSync(file, linesOf(`[127.0.0.1]:${hop.port}`, inner.hostKeys));
