@@ -26,7 +26,7 @@ before(async () => {
   bucket = await server.createBucket("shop");
   const hooks = { check: { executed_on: ["health_check"] } };
   writeServices(source, path.join(base, "workers"), { version: "1.0.0", manifest: { hooks } });
-  const check = `import os, sys\nif os.path.exists(${JSON.stringify(sick)}) and os.environ["WORKER_IP"] == "127.0.0.2":\n    sys.exit("answered 503")\n`;
+  const check = `import os, sys\nif os.path.exists(${JSON.stringify(sick)}) and os.environ["ALLOCATION_IP"] == "127.0.0.2":\n    sys.exit("answered 503")\n`;
   writeFileSync(path.join(source, "workspace/jobs/base/_hooks/check.py"), check);
   const app = path.join(source, "workspace/jobs/app/manifest.json");
   writeFileSync(app, JSON.stringify({ version: "1.0.0", selectors: ["all"], after: ["base"] }));

@@ -1,6 +1,6 @@
 import { get, unless } from "../base/api.js";
 import { a, el } from "../base/dom.js";
-import { has, person } from "../base/person.js";
+import { has, lackedRole, person } from "../base/person.js";
 import { ago, clockTime, said, words } from "../base/text.js";
 import { freezeList, isHeldBack } from "../parts/freeze.js";
 import { curlItem, moreMenu, orderButton, startPathOf } from "../parts/order.js";
@@ -113,13 +113,19 @@ function scheduleOrders(page, { name, kind, parameters, paused }) {
     ? orderButton(page, "Resume", resume, { style: "small", free: true })
     : orderButton(page, "Pause …", pause, { style: "small", free: true });
   if (!toggle) return null;
-  const start = orderButton(page, isReal ? "Run now …" : "Run now", run, { style: "small" });
+  // Some kinds need a greater role.
+  const isAllowed = !lackedRole({ path: pathOfKind(kind), body: parameters });
+  const start = isAllowed && orderButton(page, isReal ? "Run now …" : "Run now", run, { style: "small" });
   return el(
     "span.controls",
     start,
     toggle,
     moreMenu(() => [curlItem(page, run)], `More orders of ${name}`),
   );
+}
+
+function pathOfKind(kind) {
+  return `/${kind.replace("worker_", "workers/").replace("snapshot_create", "snapshots")}`;
 }
 
 /** The freezes of the next seven days. */
