@@ -98,15 +98,10 @@ function aspectsOf(rows, of, { range }) {
 
 /** `unhealthy on 2 of 40 since 03:14`. */
 function stateNow(own, bad) {
-  const [first] = own;
-  if (bad.length === 0) return [state(first.state), " ", own.length === 1 && el("span.meta", since(first.at))];
-  const [oldest] = bad.toSorted((one, other) => one.at.localeCompare(other.at));
-  return [
-    state(oldest.state),
-    own.length > 1 && ` on ${number(bad.length)} of ${number(own.length)}`,
-    " ",
-    el("span.meta", since(oldest.at)),
-  ];
+  const [oldest] = (bad.length > 0 ? bad : own).toSorted((one, other) => one.at.localeCompare(other.at));
+  const many = bad.length > 0 && own.length > 1 && ` on ${number(bad.length)} of ${number(own.length)}`;
+  const from = (bad.length > 0 || own.length === 1) && [" ", el("span.meta", since(oldest.at))];
+  return [state(oldest.state), many, from];
 }
 
 function placesTable(page, of, look) {

@@ -4,7 +4,7 @@ import { el, facts } from "../base/dom.js";
 import { has, person } from "../base/person.js";
 import { ago, said, since } from "../base/text.js";
 import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
-import { empty, region } from "../parts/region.js";
+import { region } from "../parts/region.js";
 import { mark } from "../parts/state.js";
 
 /** The runs that change keys, by their kinds: what is changed, the path, the word, and what the run does. */
@@ -112,7 +112,10 @@ function sshKeyPart(page, key) {
   };
   if (!key.present) {
     const put = orderButton(page, "Upload a key …", upload, { style: "primary", free: true });
-    return { isThere: false, content: empty("There is no key: workers cannot be reached over ssh.", put) };
+    return {
+      isThere: false,
+      content: [el("p", "There is no key: workers cannot be reached over ssh."), el("div.controls", put)],
+    };
   }
   const says = ["Workers cannot be reached over ssh any more."];
   const remove = { method: "DELETE", path, says, danger: true, action: "Remove the key" };

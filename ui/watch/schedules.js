@@ -93,7 +93,7 @@ function lastDue(page, { last, of }) {
     shown,
     " ",
     el("span.meta", ago(due)),
-    repeated && [" ", el("span.meta", repeated)],
+    repeated && el("span.meta", " · ", repeated),
     reason && el("p.small", said(reason)),
   ];
 }
