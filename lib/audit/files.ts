@@ -2,7 +2,7 @@ import { constants } from "node:fs";
 import { type FileHandle, lstat } from "node:fs/promises";
 import path from "node:path";
 import { namesIn, openRegular } from "../core/files.ts";
-import { serverKeyFile } from "../core/signing-key.ts";
+import { serverAuditFolder, serverKeyFile } from "../core/signing-key.ts";
 
 /** Where the audit of a server is, below its root. */
 export interface AuditPlace {
@@ -16,7 +16,7 @@ export interface AuditPlace {
 
 /** The places of the audit below a server's root. */
 export function auditPlace(root: string): AuditPlace {
-  const folder = path.join(root, "audit");
+  const folder = serverAuditFolder(root);
   return { folder, key: serverKeyFile(root), lock: path.join(folder, ".turns.db") };
 }
 

@@ -4,7 +4,7 @@ import path from "node:path";
 import { Failure, messageOf } from "../core/errors.ts";
 import { flushFolder, makePrivateFolder, PRIVATE_FILE } from "../core/files.ts";
 import { faultPoint } from "../core/self.ts";
-import { knownSigningKey, type SigningKey, signingKey } from "../core/signing-key.ts";
+import { type SigningKey, serverSigningKey } from "../core/signing-key.ts";
 import {
   type AuditPlace,
   type AuditSpot,
@@ -58,6 +58,7 @@ interface ChainEnd extends AuditSpot {
 export class AuditLog {
   /** Called after each write, once it is on the disk. */
   onWritten: () => void = () => {};
+  readonly #root: string;
   readonly #place: AuditPlace;
   readonly #takeTurns: TakeTurns;
   readonly #tell: (sentence: string) => void;
@@ -74,6 +75,7 @@ export class AuditLog {
   #closed = false;
 
   constructor({ root, takeTurns, tell, now = Date.now }: AuditLogOptions) {
+    this.#root = root;
     this.#place = auditPlace(root);
     this.#takeTurns = takeTurns;
     this.#tell = tell;
@@ -113,7 +115,7 @@ export class AuditLog {
   /** The key of the server, which is made before the first line. Throws `audit_unavailable`. */
   async key(): Promise<SigningKey> {
     try {
-      this.#key ??= await this.#loadKey();
+      this.#key ??= await serverSigningKey(this.#root);
       return this.#key;
     } catch (error) {
       throw unavailable(error);
@@ -271,14 +273,6 @@ export class AuditLog {
       break;
     }
     return newest ?? { file: "", size: 0, head: NO_LINE, torn: Buffer.alloc(0) };
-  }
-
-  async #loadKey(): Promise<SigningKey> {
-    const { folder, key } = this.#place;
-    if ((await auditFiles(folder)).length === 0) return await signingKey(key);
-    const found = await knownSigningKey(key);
-    if (found) return found;
-    throw new Failure("failed", `${key} is missing: put it back, or move ${folder} away to begin a new audit`);
   }
 }
 

@@ -1,13 +1,15 @@
 import { createHash, createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, sign, verify } from "node:crypto";
 import path from "node:path";
 import { Failure, messageOf } from "./errors.ts";
-import { createExclusive, flushFolder, PRIVATE_FILE, readBounded } from "./files.ts";
+import { createExclusive, flushFolder, namesIn, PRIVATE_FILE, readBounded } from "./files.ts";
 
 /** What comes before the 32 bytes of an Ed25519 public key in its DER form (RFC 8410). */
 const SPKI_PREFIX = Buffer.from("302a300506032b6570032100", "hex");
 const PUBLIC_BYTES = 32;
 const SIGNATURE_BYTES = 64;
 const KEY_FILE_BYTES = 4096;
+/** How the files of an audit end. */
+const SIGNED_LINES = ".jsonl";
 
 /** An Ed25519 key that signs what a server writes down: its audit and its snapshots. */
 export interface SigningKey {
@@ -21,6 +23,23 @@ export interface SigningKey {
 /** The file of the key that a server signs with. */
 export function serverKeyFile(root: string): string {
   return path.join(root, "audit.key");
+}
+
+/** The folder of what a server writes down: its audit, in files of lines that its key has signed. */
+export function serverAuditFolder(root: string): string {
+  return path.join(root, "audit");
+}
+
+/**
+ * The key that a server signs with, made where nothing was signed yet. Throws `failed` where it is missing beside an audit: a
+ * second key would stand for another server.
+ */
+export async function serverSigningKey(root: string): Promise<SigningKey> {
+  const [file, folder] = [serverKeyFile(root), serverAuditFolder(root)];
+  const known = await knownSigningKey(file);
+  if (known) return known;
+  if (!(await namesIn(folder)).some((name) => name.endsWith(SIGNED_LINES))) return await signingKey(file);
+  throw new Failure("failed", `${file} is missing: put it back, or move ${folder} away to begin a new audit`);
 }
 
 /** The key in a PEM file, which is made where it is missing (0600, flushed to the disk). Throws `failed` for another file. */

@@ -77,9 +77,10 @@ export async function startServer(
   const reading = { readers: new Readers(), beside: new ReadThread(), logReadings: new LogReadings(launcher) };
   const { readers, beside } = reading;
   const lines = new Lines();
-  const approvals = new Approvals({ access: signIn.access, lines, beside, now });
+  const { access } = signIn;
+  const approvals = new Approvals({ access, lines, beside, now });
   const watch = new AbortController();
-  const runs = new LockedRuns({ supervisor, lines, beside, access: signIn.access, signal: watch.signal });
+  const runs = new LockedRuns({ supervisor, lines, beside, access, audit: audit.recorder, signal: watch.signal });
   const pulse = new Pulse({ root, heartbeatUrl: config.heartbeatUrl, log });
   const scheduler = new Scheduler({ root, labels, readers, runs, log, now });
   // No request is answered before the server listens.

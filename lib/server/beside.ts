@@ -1,7 +1,7 @@
 import { Worker } from "node:worker_threads";
 import type { Layout } from "../bucket/base/layout.ts";
 import { Failure } from "../core/errors.ts";
-import { programFile } from "../core/self.ts";
+import { programFile, threadEnvironment } from "../core/self.ts";
 import { type Answer, readyJson } from "../http/message.ts";
 import type { ReadEnd, ReadOrder, Reads } from "./reads.ts";
 
@@ -53,8 +53,7 @@ export class ReadThread {
 
   #start(): Worker {
     if (this.#thread) return this.#thread;
-    // The thread gets nothing of the environment, in which a token may be.
-    const thread = new Worker(programFile("lib/server/reads"), { env: {}, resourceLimits: HEAP_LIMITS });
+    const thread = new Worker(programFile("lib/server/reads"), { env: threadEnvironment(), resourceLimits: HEAP_LIMITS });
     thread.unref();
     thread.on("message", (end: ReadEnd) => this.#settle(end));
     thread.on("error", (error) => this.#end(thread, error));

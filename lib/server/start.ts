@@ -1,7 +1,6 @@
 import { createHash, createHmac, type Hash } from "node:crypto";
+import { fingerprintKey } from "../audit/key.ts";
 import { busyFailure, heldBy } from "../bucket/base/lock.ts";
-import { loadKvKey } from "../bucket/kv/kv-access.ts";
-import { sealingKey } from "../codec/crypto/seal.ts";
 import { sleep } from "../core/async.ts";
 import { Failure } from "../core/errors.ts";
 import { described, integer, isNote, optional, type Report, refined, type Shape, string, withExample } from "../core/shape.ts";
@@ -239,17 +238,19 @@ class Start {
 
   /**
    * The sum of what is asked for. The address of the client is no part of it: who sends a request again may have changed
-   * networks. A command may hold secrets, which nobody must be able to guess from the sum.
+   * networks. A command or a note may hold secrets, which nobody must be able to guess from the sum: the sum is keyed, with a
+   * key that no change of the bucket's keys and no restore touches.
    */
   async #sum(): Promise<StartKey["sum"]> {
-    const { request, query, body: given, bucket, headers } = this.#call;
+    const { request, query, body: given, headers } = this.#call;
     // A passphrase must not be guessed from the sum either.
     const body = given && secretsApart(this.#kind, given as RunParams).params;
     const { "Idempotency-Key": _, "Ops-Wait": __, ...said } = headers as Record<string, unknown>;
     const { name, via } = this.#context.identity;
     const asked = [request.method, request.path, query, said, body ?? (await this.#body.sum()), via, name];
-    const secret = this.#kind === "run_command" ? sealingKey(await loadKvKey(bucket.layout)) : "";
-    return createHmac("sha256", secret).update(JSON.stringify(asked)).digest("hex");
+    return createHmac("sha256", fingerprintKey(await this.#context.audit.key()))
+      .update(JSON.stringify(asked))
+      .digest("hex");
   }
 }
 

@@ -149,7 +149,9 @@ test("CP-640 over HTTP the passphrase seals and opens, and is in no record, log,
   }
   const sealed = await ops(["snapshot", "create", ...remote], { env: { OPS_SERVE_TOKEN: TOKEN } });
   assert.equal(sealed.code, 0, sealed.stderr);
-  assert.equal(readdirSync(path.join(folder, ".ops", "snapshots")).filter((one) => one.endsWith(".sealed")).length, 2);
+  const files = readdirSync(path.join(folder, ".ops", "snapshots"));
+  assert.equal(files.length, 4, "two that were made, and two that the restores have saved");
+  assert.ok(files.every((one) => one.endsWith(".sealed")));
   assert.ok(!textsBelow(folder).includes(PASSPHRASE));
   for (const body of [{ passphrase: "short" }, { passphrase: PASSPHRASE, recipient: `x25519:${"A".repeat(48)}` }, { key: "x" }])
     assert.equal((await server.call("POST", `${bucket}/snapshots`, { body })).status, 400, JSON.stringify(body));

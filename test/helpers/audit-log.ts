@@ -1,7 +1,7 @@
-import { mkdirSync } from "node:fs";
+import { mkdirSync, readFileSync, renameSync, rmSync } from "node:fs";
 import path from "node:path";
 import { auditFiles } from "../../lib/audit/files.ts";
-import type { AuditEntry } from "../../lib/audit/line.ts";
+import { type AuditEntry, type AuditLine, parseAuditLine } from "../../lib/audit/line.ts";
 import { AuditLog } from "../../lib/audit/log.ts";
 import { exclusively } from "../../lib/bucket/base/database.ts";
 
@@ -23,6 +23,23 @@ export function entryOf(index: number): AuditEntry {
 export async function chainFiles(root: string): Promise<string[]> {
   const folder = path.join(root, "audit");
   return (await auditFiles(folder)).map((name) => path.join(folder, name));
+}
+
+/** All lines of the audit below a root. */
+export async function auditLines(root: string): Promise<AuditLine[]> {
+  const texts = (await chainFiles(root)).flatMap((file) => readFileSync(file, "utf8").trimEnd().split("\n"));
+  return texts.map((text) => parseAuditLine(Buffer.from(text)) as AuditLine);
+}
+
+/** Puts something in the way of the newest file, so that nothing can be written; the function takes it away again. */
+export async function blockAudit(root: string): Promise<() => void> {
+  const [file = ""] = (await chainFiles(root)).reverse();
+  renameSync(file, `${file}.away`);
+  mkdirSync(file);
+  return () => {
+    rmSync(file, { recursive: true });
+    renameSync(`${file}.away`, file);
+  };
 }
 
 const MONTH_MS = 31 * 24 * 3_600_000;

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
 import { readLock } from "../../lib/bucket/base/lock.ts";
@@ -139,13 +140,27 @@ test("CP-444 a key is remembered for an hour, however few runs are kept, in a fi
 });
 
 test("CP-441 CP-444 what is stored with a key tells nobody the secret in a command", async (t) => {
-  const { server, layout, keyed } = await setUp(t);
-  server.hold();
+  const { server, keyed, ended } = await setUp(t);
   const start = () => keyed("run_command", { command: "echo 4711" });
   const { status, body } = await start();
   assert.deepEqual([status, (await start()).body], [202, body]);
-  writeFileSync(layout.kvKey, Buffer.alloc(32, 7));
-  assert.equal((await start()).status, 422, "the sum needs the key of the bucket");
+  await ended(body.run_id);
+  await server.stop();
+  for (const name of ["audit", "audit.key"]) rmSync(path.join(server.root, name), { recursive: true });
+  await server.open();
+  assert.equal((await start()).status, 422, "the sum needs the key of the server");
+});
+
+test("CP-440 a start that is sent again after the keys of its bucket were changed answers its run", async (t) => {
+  const { keyed, ended, runs } = await setUp(t);
+  const start = () => keyed("run_command", { command: "true" });
+  const { body } = await start();
+  await ended(body.run_id);
+  const rekeyed = await keyed("kv/rekey", {}, "key-of-a-rekey");
+  assert.equal((await ended(rekeyed.body.run_id)).status, "succeeded");
+  const again = await start();
+  assert.deepEqual([again.status, again.body], [202, body], again.text);
+  assert.equal((await runs()).length, 2);
 });
 
 test("CP-445 Ops-Wait goes with a key, both have their forms, and a client must sign in first", async (t) => {

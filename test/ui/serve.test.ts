@@ -46,7 +46,9 @@ test("CP-914 CP-915 the page of serve signs in with a cookie, and its viewer wor
   await operation.getByRole("button", { name: "Send" }).click();
   await operation.locator(".result", { hasText: "201 Created" }).waitFor();
   await ui.goTo("");
+  // The page loads again at the same address.
+  const left = ui.page.waitForEvent("framenavigated");
   await ui.button("Sign out").click();
-  await ui.page.waitForURL(`${server.url}/`);
+  await left;
   assert.equal((await ui.page.goto(`${server.url}/docs/`))?.status(), 401);
 });

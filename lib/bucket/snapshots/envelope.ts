@@ -1,6 +1,6 @@
 import type { FileHandle } from "node:fs/promises";
 import { readTar, type TarEntry } from "../../codec/archive/tar-read.ts";
-import { type Seal, sealKey } from "../../codec/crypto/seal-key.ts";
+import { type OpenedSeal, type Seal, sealKey } from "../../codec/crypto/seal-key.ts";
 import { openedStream } from "../../codec/crypto/sealed-stream.ts";
 import { Failure, hasErrno, messageOf } from "../../core/errors.ts";
 import { openRegular } from "../../core/files.ts";
@@ -63,26 +63,27 @@ export function readFace(file: string): Promise<SnapshotFace> {
 }
 
 /**
- * Opens a snapshot for `work`: its checked manifest, and the entries that follow. Who has signed it must be trusted. Throws
- * like {@link ofSnapshot}.
+ * Opens a snapshot for `work`: its checked manifest, the entries that follow, and of a sealed one the seal with its key. Who
+ * has signed it must be trusted. Throws like {@link ofSnapshot}.
  */
 export function readSnapshot<T>(
   file: string,
   { trust, secret = {} }: Omit<Opening, "signal">,
-  work: (manifest: SnapshotManifest, entries: AsyncIterator<TarEntry, void>) => Promise<T>,
+  work: (manifest: SnapshotManifest, entries: AsyncIterator<TarEntry, void>, opened?: OpenedSeal) => Promise<T>,
 ): Promise<T> {
   return ofSnapshot(file, async () => {
     await using handle = await openRegular(file);
     const header = await headerOf(handle);
     const face = header && faceOf(header);
     const stored = handle.createReadStream({ autoClose: false, start: header?.length ?? 0 });
-    const archive = header && face?.seal ? openedStream(await sealKey(face.seal, secret), header, stored) : stored;
+    const opened = face?.seal ? { seal: face.seal, key: await sealKey(face.seal, secret) } : undefined;
+    const archive = header && opened ? openedStream(opened.key, header, stored) : stored;
     await using entries = readTar(await unpacked(archive));
     const { manifest, signer } = await readManifestEntries(entries);
     requireTrusted(signer, trust);
     if (face && JSON.stringify([headIn(face.head), face.signer]) !== JSON.stringify([headIn(manifest), signer]))
       throw new Failure("failed", "its head is not that of what is sealed in it");
-    return await work(manifest, entries);
+    return await work(manifest, entries, opened);
   });
 }
 

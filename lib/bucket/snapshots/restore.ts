@@ -3,6 +3,7 @@ import { chmod, mkdir, mkdtemp, rename } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import type { TarEntry } from "../../codec/archive/tar-read.ts";
+import type { OpenedSeal } from "../../codec/crypto/seal-key.ts";
 import { isUuid } from "../../codec/uuid.ts";
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
 import {
@@ -27,32 +28,39 @@ import { type Opening, ofSnapshot, readSnapshot } from "./envelope.ts";
 import { DATABASE, isPrivatePath, type SnapshotFile, type SnapshotManifest } from "./manifest.ts";
 import { rowsOf } from "./snapshots.ts";
 
+/** What is known of a snapshot once it was read. */
+interface UnpackedSnapshot {
+  manifest: SnapshotManifest;
+  /** How it was opened; undefined for one in clear. */
+  opened: OpenedSeal | undefined;
+}
+
 /**
  * Unpacks a snapshot into an empty folder and checks everything about it: that its files are exactly those of the
  * manifest, with their sizes and sums; that its schema is not newer than this program's; that its database opens, is
  * whole, belongs to the bucket it names and has as many rows as were counted. An older schema is upgraded. The caller
  * flushes the files, and removes the folder after `failed`, `schema_too_new` or `cancelled`.
  */
-async function unpackSnapshot(file: string, folder: string, opening: Opening): Promise<SnapshotManifest> {
+async function unpackSnapshot(file: string, folder: string, opening: Opening): Promise<UnpackedSnapshot> {
   const { signal } = opening;
-  const manifest = await readSnapshot(file, opening, async (found, entries) => {
+  const unpacked = await readSnapshot(file, opening, async (found, entries, opened) => {
     for (const expected of found.files) {
       throwIfCancelled(signal);
       await unpackFile(await entries.next(), expected, folder);
     }
     const extra = await entries.next();
     if (!extra.done) throw new Failure("failed", `it holds ${quote(extra.value.path)}, which its manifest does not list`);
-    return found;
+    return { manifest: found, opened };
   });
   for (const name of ["data", "secrets", ".ssh"]) {
     await makePrivateFolder(path.join(folder, name));
     await chmod(path.join(folder, name), PRIVATE_FOLDER);
   }
   await ofSnapshot(file, () => {
-    migrate(path.join(folder, DATABASE), manifest.bucket_id);
-    checkDatabase(path.join(folder, DATABASE), manifest);
+    migrate(path.join(folder, DATABASE), unpacked.manifest.bucket_id);
+    checkDatabase(path.join(folder, DATABASE), unpacked.manifest);
   });
-  return manifest;
+  return unpacked;
 }
 
 async function unpackFile(
@@ -83,9 +91,8 @@ function checkDatabase(file: string, { bucket_id, rows }: SnapshotManifest): voi
 }
 
 /** A snapshot that was unpacked and checked, and waits in `.ops/restores/<id>/`. */
-export interface PreparedRestore {
+export interface PreparedRestore extends UnpackedSnapshot {
   id: string;
-  manifest: SnapshotManifest;
 }
 
 /**
@@ -97,11 +104,11 @@ export async function prepareRestore(layout: Layout, bucketId: string, file: str
   const folder = path.join(layout.restores, id);
   try {
     await makePrivateFolder(folder);
-    const manifest = await unpackSnapshot(file, folder, opening);
+    const { manifest, opened } = await unpackSnapshot(file, folder, opening);
     const why = `it is of bucket ${manifest.bucket_id}, not of ${bucketId}; restore it into a folder of its own`;
     if (manifest.bucket_id !== bucketId) throw new Failure("failed", `Cannot restore ${file}: ${why}`);
     await flushTree(folder);
-    return { id, manifest };
+    return { id, manifest, opened };
   } catch (error) {
     await remove(layout.restores);
     throw error;
@@ -152,7 +159,7 @@ export async function restoreBucket(dir: string, file: string, opening: Opening)
 
 async function restoreInto(dir: string, file: string, opening: Opening): Promise<SnapshotManifest> {
   await makePrivateFolder(dir);
-  const manifest = await unpackSnapshot(file, dir, opening);
+  const { manifest } = await unpackSnapshot(file, dir, opening);
   // What a snapshot does not hold, and the check that its key and its CA can be used.
   await initBucket(dir, { bucketId: manifest.bucket_id, source: false });
   return manifest;

@@ -7,7 +7,7 @@ import { pipeline } from "node:stream/promises";
 import { setImmediate as nextRound } from "node:timers/promises";
 import { createGzip } from "node:zlib";
 import { type TarInput, writeTar } from "../../codec/archive/tar-write.ts";
-import { newSeal } from "../../codec/crypto/seal-key.ts";
+import { newSeal, type SealTarget } from "../../codec/crypto/seal-key.ts";
 import { sealedStream } from "../../codec/crypto/sealed-stream.ts";
 import { cancelledFailure, Failure, hasErrno, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { exists, flushFolder, makePrivateFolder, namesIn, PRIVATE_FILE, remove } from "../../core/files.ts";
@@ -140,7 +140,7 @@ export async function keepSnapshots(layout: Layout, keep: number): Promise<strin
 /** What a snapshot is made with: why it is made, and for whom it is sealed. */
 export interface SnapshotWish {
   note?: string;
-  sealFor?: { passphrase: string } | { recipient: string } | undefined;
+  sealFor?: SealTarget | undefined;
 }
 
 /** A file that goes into a snapshot. */

@@ -2,7 +2,7 @@ import path from "node:path";
 import { isUuid } from "../../codec/uuid.ts";
 import { Failure } from "../../core/errors.ts";
 import { makePrivateFolder } from "../../core/files.ts";
-import { knownSigningKey, type SigningKey, serverKeyFile, signingKey } from "../../core/signing-key.ts";
+import { knownSigningKey, type SigningKey, serverKeyFile, serverSigningKey, signingKey } from "../../core/signing-key.ts";
 import type { Layout } from "../base/layout.ts";
 
 /** Whose snapshots are used. */
@@ -20,13 +20,14 @@ export interface AskedTrust {
 }
 
 /**
- * The key that signs the snapshots of a bucket, made where it is missing: below the root of a server that of the server,
- * else one of its own, which is in no snapshot.
+ * The key that signs the snapshots of a bucket, made where nothing was signed yet: below the root of a server that of the
+ * server, else one of its own, which is in no snapshot. Throws `failed` where the key of the server is lost.
  */
 export async function snapshotSigner(layout: Layout): Promise<SigningKey> {
-  const file = signerFile(layout);
-  await makePrivateFolder(path.dirname(file));
-  return await signingKey(file);
+  const root = serverRootOf(layout);
+  if (root !== undefined) return await serverSigningKey(root);
+  await makePrivateFolder(path.dirname(layout.signingKey));
+  return await signingKey(layout.signingKey);
 }
 
 /** The trust in a place: in its own key, and in what was asked for. Makes nothing. */
@@ -37,12 +38,13 @@ export async function trustAt(layout: Layout, { signer, unsigned = false }: Aske
 
 /** The fingerprint of the key that signs here; undefined where nothing was signed yet. */
 export async function ownSigner(layout: Layout): Promise<string | undefined> {
-  return (await knownSigningKey(signerFile(layout)))?.fingerprint;
+  const root = serverRootOf(layout);
+  return (await knownSigningKey(root === undefined ? layout.signingKey : serverKeyFile(root)))?.fingerprint;
 }
 
-/** A folder that is named by a UUID is below the root of a server. */
-function signerFile({ root, signingKey: own }: Layout): string {
-  return isUuid(path.basename(root).toLowerCase()) ? serverKeyFile(path.dirname(root)) : own;
+/** The root of the server that a bucket belongs to: that of a folder which is named by a UUID. */
+function serverRootOf({ root }: Layout): string | undefined {
+  return isUuid(path.basename(root).toLowerCase()) ? path.dirname(root) : undefined;
 }
 
 /** Throws `failed`, with what to compare and to give, where the signer of a snapshot is not trusted. */

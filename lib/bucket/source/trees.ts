@@ -1,5 +1,5 @@
 import { Worker } from "node:worker_threads";
-import { programFile } from "../../core/self.ts";
+import { programFile, threadEnvironment } from "../../core/self.ts";
 import {
   TREE_THREAD,
   type TreeAnswer,
@@ -95,8 +95,8 @@ class TreeThread {
   }
 
   private constructor() {
-    // The thread gets nothing of the environment, in which a token may be.
-    this.#thread = new Worker(programFile("lib/bucket/source/tree-maker"), { env: {}, workerData: TREE_THREAD });
+    const options = { env: threadEnvironment(), workerData: TREE_THREAD };
+    this.#thread = new Worker(programFile("lib/bucket/source/tree-maker"), options);
     this.#thread.on("message", (answer: TreeAnswer) => {
       if ("paths" in answer) this.#answers.shift()?.resolve(answer.paths);
       else this.#fail(Object.assign(new Error(answer.message), { code: answer.code }));

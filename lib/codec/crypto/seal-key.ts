@@ -12,7 +12,7 @@ import {
 } from "node:crypto";
 import { promisify } from "node:util";
 import { Failure } from "../../core/errors.ts";
-import { integer, object, oneOf, optional, refined, type Shape, string, withExample } from "../../core/shape.ts";
+import { integer, list, object, oneOf, optional, refined, type Shape, string, withExample } from "../../core/shape.ts";
 
 /** The cost of a passphrase: 64 MiB and about a fifth of a second for each guess. */
 const PASSPHRASE_COST = { n: 2 ** 16, r: 8, p: 1 };
@@ -26,6 +26,8 @@ const X25519_PREFIX = Buffer.from("302a300506032b656e032100", "hex");
 const POINT_BYTES = 32;
 const SUM_BYTES = 4;
 const RECIPIENT_PREFIX = "x25519:";
+/** How many files can be opened like one another in a row. */
+const MOST_STEPS = 100;
 
 const BYTES = withExample(
   string({ pattern: /^[A-Za-z0-9+/]{22,44}={0,2}$/, means: "bytes in base64" }),
@@ -43,6 +45,8 @@ export interface Seal {
   /** Whose private key opens the file, and the public key that was made for this file alone. */
   recipient?: string | undefined;
   ephemeral?: string | undefined;
+  /** Of a file that is opened like another one: how its key comes from that one's, a step for each such file before it. */
+  derived?: string[] | undefined;
   /** Tells the right key from a wrong one; of no use to find it. */
   check: string;
 }
@@ -57,6 +61,7 @@ export const SEAL: Shape<Seal> = refined(
     p: optional(integer({ min: 1, max: 16 })),
     recipient: optional(string({ max: 100 })),
     ephemeral: optional(BYTES),
+    derived: optional(list(BYTES, { max: MOST_STEPS })),
     check: BYTES,
   }),
   (seal, path, report) => {
@@ -71,8 +76,18 @@ export const SEAL: Shape<Seal> = refined(
   },
 );
 
-/** A new key that a passphrase, or the owner of a recipient's private key, can find again with the seal. */
-export async function newSeal(target: { passphrase: string } | { recipient: string }): Promise<{ seal: Seal; key: Buffer }> {
+/** A seal with its key. */
+export interface OpenedSeal {
+  seal: Seal;
+  key: Buffer;
+}
+
+/** Who can open a sealed file: who knows a passphrase, the owner of a private key, or whoever can open another file. */
+export type SealTarget = { passphrase: string } | { recipient: string } | OpenedSeal;
+
+/** A new key that the target can find again with the seal. Throws `failed` for a recipient that is none. */
+export async function newSeal(target: SealTarget): Promise<OpenedSeal> {
+  if ("key" in target) return sealLike(target);
   const salt = randomBytes(SALT_BYTES).toString("base64");
   if ("passphrase" in target) {
     const seal = { for: "passphrase", salt, ...PASSPHRASE_COST } as const;
@@ -84,9 +99,20 @@ export async function newSeal(target: { passphrase: string } | { recipient: stri
   return checked({ for: "recipient", salt, recipient, ephemeral }, sharedSecret(privateKey, recipientPoint(recipient)));
 }
 
-function checked(seal: Omit<Seal, "check">, secret: Buffer): { seal: Seal; key: Buffer } {
-  const key = fileKey(seal, secret);
+function checked(seal: Omit<Seal, "check">, secret: Buffer): OpenedSeal {
+  return withCheck(seal, fileKey(seal, secret));
+}
+
+function withCheck(seal: Omit<Seal, "check">, key: Buffer): OpenedSeal {
   return { seal: { ...seal, check: checkOf(key).toString("base64") }, key };
+}
+
+/** A key of its own, since no key seals two files; the same passphrase or private key finds it. */
+function sealLike({ seal, key }: OpenedSeal): OpenedSeal {
+  const { derived = [] } = seal;
+  const step = randomBytes(SALT_BYTES).toString("base64");
+  if (derived.length < MOST_STEPS) return withCheck({ ...seal, derived: [...derived, step] }, nextKey(key, step));
+  throw new Failure("failed", `${MOST_STEPS} files were sealed like one another in a row: seal one anew`);
 }
 
 /**
@@ -114,9 +140,14 @@ async function foundKey(seal: Seal, passphrase?: string, identity?: string): Pro
 }
 
 /** HKDF over what both sides know; the public keys are bound into it. */
-function fileKey({ salt, recipient = "", ephemeral = "" }: Omit<Seal, "check">, secret: Buffer): Buffer {
+function fileKey({ salt, recipient = "", ephemeral = "", derived = [] }: Omit<Seal, "check">, secret: Buffer): Buffer {
   const purpose = `ops sealed file\0${recipient}\0${ephemeral}`;
-  return Buffer.from(hkdfSync("sha256", secret, Buffer.from(salt, "base64"), purpose, SEAL_KEY_BYTES));
+  const first = Buffer.from(hkdfSync("sha256", secret, Buffer.from(salt, "base64"), purpose, SEAL_KEY_BYTES));
+  return derived.reduce(nextKey, first);
+}
+
+function nextKey(key: Buffer, step: string): Buffer {
+  return Buffer.from(hkdfSync("sha256", key, Buffer.from(step, "base64"), "ops sealed file step", SEAL_KEY_BYTES));
 }
 
 function checkOf(key: Buffer): Buffer {

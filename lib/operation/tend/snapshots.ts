@@ -92,7 +92,7 @@ async function replaceBy(
 ): Promise<string | null> {
   const { layout, db, signal } = context;
   try {
-    const saved = await savePresent(context, `before the restore of ${name}`);
+    const saved = await savePresent(context, `before the restore of ${name}`, prepared.opened);
     throwIfCancelled(signal);
     // Nothing may have the database open while another one takes its place.
     db?.close();
@@ -104,12 +104,16 @@ async function replaceBy(
   }
 }
 
-async function savePresent({ layout, db, log, signal }: RestoreContext, note: string): Promise<string | null> {
+async function savePresent(
+  { layout, db, log, signal }: RestoreContext,
+  note: string,
+  opened: PreparedRestore["opened"],
+): Promise<string | null> {
   if (db) {
-    // The keys that it holds lie beside it in clear: where snapshots are sealed for nobody by themselves, this one is not.
-    const sealFor = sealedFor((await loadOpsConf(layout)).settings.snapshotRecipient);
+    // What opens the snapshot that is restored opens the present, too; where neither is sealed, its keys lie beside it in clear.
+    const sealFor = sealedFor((await loadOpsConf(layout)).settings.snapshotRecipient) ?? opened;
     const saved = await createSnapshot(layout, db, { note, sealFor }, signal);
-    log.info(`the present is saved as snapshot ${saved.name}`);
+    log.info(`the present is saved as snapshot ${saved.name}, ${sealFor ? "sealed" : "in clear"}`);
     return saved.name;
   }
   // The restore gives the name to another file: this one only needs a second name.

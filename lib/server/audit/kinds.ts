@@ -1,6 +1,6 @@
 import type { AuditKind } from "../../audit/line.ts";
 import { SESSION_PATH, VERIFY_PATH } from "../../auth/guard.ts";
-import { START_PATHS } from "../routes/start-paths.ts";
+import type { ServerRoute } from "../context.ts";
 
 /** What a request is about, by method and path of its route; the first that fits. */
 const AUDIT_RULES: readonly [RegExp, AuditKind][] = [
@@ -13,11 +13,10 @@ const AUDIT_RULES: readonly [RegExp, AuditKind][] = [
   [/\/restore$/, "restore"],
   [/^DELETE /, "delete"],
 ];
-const STARTS: ReadonlySet<string> = new Set(Object.values(START_PATHS).map((path) => `POST ${path}`));
 
 /** What a request to a route is about, in the audit. */
-export function auditKindOf({ method, path }: { method: string; path: string }): AuditKind {
-  const action = `${method} ${path}`;
-  const [, kind] = AUDIT_RULES.find(([pattern]) => pattern.test(action)) ?? [];
-  return kind ?? (STARTS.has(action.replace(/\/api\/(?:buckets|envs)\/\{\w+\}/, "")) ? "start" : "change");
+export function auditKindOf({ method, path, headers = {} }: Pick<ServerRoute, "method" | "path" | "headers">): AuditKind {
+  const [, kind] = AUDIT_RULES.find(([pattern]) => pattern.test(`${method} ${path}`)) ?? [];
+  // Every route that starts a run takes this header.
+  return kind ?? ("Idempotency-Key" in headers ? "start" : "change");
 }

@@ -8,11 +8,13 @@ import type { Identity } from "../../auth/guard.ts";
 import { layoutOf } from "../../bucket/base/layout.ts";
 import { isUuid } from "../../codec/uuid.ts";
 import { programRelease } from "../../core/self.ts";
+import type { Schema } from "../../core/shape.ts";
 import type { Exchange } from "../../http/listen.ts";
 import { type Answer, failureAnswer, type HttpRequest } from "../../http/message.ts";
 import type { Call, QueryFields } from "../../http/router.ts";
 import type { EventLog } from "../../run/events.ts";
-import { maskedText, type RunRecord } from "../../run/record.ts";
+import { RUNS, type RunKind, type RunParams } from "../../run/protocol.ts";
+import { type Actor, maskedText, type RunRecord } from "../../run/record.ts";
 import type { Context, ServerRoute } from "../context.ts";
 import { auditKindOf } from "./kinds.ts";
 import { FoldedRefusals } from "./refusals.ts";
@@ -26,6 +28,25 @@ const FOLD_MS = 60_000;
 const ALIVE_MS = 3_600_000;
 
 type AnyCall = Call<QueryFields, unknown>;
+
+/** A run that the server starts by itself. */
+interface UnaskedRun {
+  bucket: string;
+  run: string;
+  kind: RunKind;
+  params: RunParams;
+  actor: Actor;
+}
+
+/** How a work went. */
+type WorkEnd<T> = { done: T } | { error: unknown };
+
+/** What the audit tells of an end. */
+interface Outcome extends Pick<AuditEntry, "outcome" | "code" | "error" | "run"> {
+  /** The id of what was made. */
+  made?: string | undefined;
+  upload?: Upload | undefined;
+}
 
 /** What happened to a body that a handler reads by itself. */
 interface Upload {
@@ -56,8 +77,6 @@ export class AuditRecorder {
   async start(facts: object, events: EventLog): Promise<void> {
     events.onChange = (change, record) => {
       if (change === "ended") this.#audit.later(runEnded(record));
-      // No request has asked for it: a schedule did.
-      else if (change === "started" && record.audit[0]?.request_id === null) this.#audit.later(runStarted(record));
     };
     const { version, commit } = programRelease();
     const told = { version, commit, node: process.versions.node, pid: process.pid, ...facts };
@@ -90,20 +109,45 @@ export class AuditRecorder {
   recorded<R extends ServerRoute>(route: R, identity: Identity): R {
     if (route.method === "GET") return route;
     const handle = async (call: AnyCall, context: Context): Promise<Answer> => {
-      const entry = await this.#entryOf(route, call, identity);
-      const head = await this.#ask(entry);
-      this.#told.add(call.request);
-      const upload = route.upload && summed(call.request);
-      try {
-        const answer = await (route.handle as (call: AnyCall, context: Context) => Promise<Answer>)(call, context);
-        await this.#tellOutcome(entry, head, { answer, upload: upload?.() });
-        return answer;
-      } catch (error) {
-        await this.#tellOutcome(entry, head, { answer: failureAnswer(error, call.request.id), upload: upload?.() });
-        throw error;
-      }
+      let upload: (() => Upload | undefined) | undefined;
+      const work = async () => {
+        this.#told.add(call.request);
+        upload = route.upload && summed(call.request);
+        return await (route.handle as (call: AnyCall, context: Context) => Promise<Answer>)(call, context);
+      };
+      return await this.#betweenLines(await this.#entryOf(route, call, identity), work, (end) => {
+        const answer = "done" in end ? end.done : failureAnswer(end.error, call.request.id);
+        return outcomeOf(answer, upload?.());
+      });
     };
     return Object.assign({}, route, { handle });
+  }
+
+  /**
+   * Starts a run that no request has asked for: its start is in the audit before it begins, and its outcome behind it. Throws
+   * `audit_unavailable` before anything is started, and what `start` throws.
+   */
+  async started({ bucket, kind, params, actor, run }: UnaskedRun, start: () => Promise<void>): Promise<void> {
+    const told = await this.#toldParams(RUNS[kind].parameters.schema, bucket, params);
+    const entry: AuditEntry = { what: "start", who: actor.name, via: actor.via, bucket, run, kind, params: told };
+    await this.#betweenLines(entry, start, (end) => {
+      if ("done" in end) return { outcome: "done" };
+      const { outcome, error } = outcomeOf(failureAnswer(end.error, run));
+      return { outcome, error };
+    });
+  }
+
+  /** Does a work only once its line is on the disk, and tells its outcome before it answers. */
+  async #betweenLines<T>(entry: AuditEntry, work: () => Promise<T>, outcome: (end: WorkEnd<T>) => Outcome): Promise<T> {
+    const head = await this.#ask(entry);
+    try {
+      const done = await work();
+      await this.#tellOutcome(entry, head, outcome({ done }));
+      return done;
+    } catch (error) {
+      await this.#tellOutcome(entry, head, outcome({ error }));
+      throw error;
+    }
   }
 
   #fold(): void {
@@ -123,22 +167,11 @@ export class AuditRecorder {
   async #tellOutcome(
     { what: _, params: __, reason: ___, ...asked }: AuditEntry,
     head: AuditHead | undefined,
-    { answer: { status, body }, upload }: { answer: Answer; upload: Upload | undefined },
+    { made, upload, run = asked.run, ...told }: Outcome,
   ): Promise<void> {
-    const { run_id, id, error } = answeredFields(body);
-    const outcome = status < 400 ? "done" : status < 500 ? "refused" : "failed";
-    const made = id !== undefined && asked.run === undefined ? { made: id } : undefined;
-    const facts = made || upload ? { ...made, ...(upload && { upload }) } : undefined;
-    const entry: AuditEntry = {
-      ...asked,
-      what: "outcome",
-      of: head?.n,
-      run: run_id ?? asked.run,
-      outcome,
-      code: status,
-      error,
-      facts,
-    };
+    const facts = { ...(asked.run === undefined && made !== undefined && { made }), ...(upload && { upload }) };
+    const isMore = Object.keys(facts).length > 0;
+    const entry: AuditEntry = { ...asked, ...told, what: "outcome", of: head?.n, run, facts: isMore ? facts : undefined };
     await this.#audit.append(entry).catch(() => this.#audit.later(entry));
   }
 
@@ -151,7 +184,7 @@ export class AuditRecorder {
     const others = Object.fromEntries(Object.entries(call.params).filter((param) => !isId(param)));
     const { [BREAK_GLASS]: reason, ...headers } = call.headers;
     const given = { ...others, ...call.query, ...headers, ...(call.body as object | undefined) };
-    const params = await this.#toldParams(route, bucket, given);
+    const params = await this.#toldParams(route.body?.schema, bucket, given);
     return {
       what: auditKindOf(route),
       who: identity.name,
@@ -162,21 +195,21 @@ export class AuditRecorder {
       action: `${route.method} ${route.path}`,
       bucket,
       run,
-      params: Object.keys(params).length > 0 ? params : undefined,
+      params,
       reason: reason === undefined ? undefined : await this.#masked(bucket, String(reason)),
     };
   }
 
   async #toldParams(
-    route: ServerRoute,
+    schema: Schema | undefined,
     bucket: string | undefined,
     given: Record<string, unknown>,
-  ): Promise<Record<string, unknown>> {
+  ): Promise<Record<string, unknown> | undefined> {
     // A cancel has no parameters, and must not need the key.
-    if (Object.values(given).every((value) => value === undefined)) return {};
+    if (Object.values(given).every((value) => value === undefined)) return undefined;
     const key = fingerprintKey(await this.#audit.key());
     const masked = (name: string, text: string) => (WRITTEN_BY_PEOPLE.has(name) ? this.#masked(bucket, text) : undefined);
-    return await toldParams(given, { key, schema: route.body?.schema, masked });
+    return await toldParams(given, { key, schema, masked });
   }
 
   /** A text with the secrets of the bucket masked; a fingerprint of it where they cannot be read. */
@@ -189,9 +222,10 @@ export class AuditRecorder {
   }
 }
 
-function runStarted({ id, bucket_id, kind, audit }: RunRecord): AuditEntry {
-  const { name: who, via, address } = audit[0]?.actor ?? {};
-  return { what: "start", who, via, from: address, bucket: bucket_id, run: id, kind, outcome: "done" };
+function outcomeOf({ status, body }: Answer, upload?: Upload): Outcome {
+  const { run_id: run, id: made, error } = answeredFields(body);
+  const outcome = status < 400 ? "done" : status < 500 ? "refused" : "failed";
+  return { outcome, code: status, error, run, made, upload };
 }
 
 function runEnded({ id, bucket_id, kind, status, audit }: RunRecord): AuditEntry {

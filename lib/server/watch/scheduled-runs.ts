@@ -9,6 +9,7 @@ import { parametersOf, type RunStatus } from "../../run/protocol.ts";
 import { readRecordHead } from "../../run/record.ts";
 import { newestOfSchedules } from "../../run/repeats.ts";
 import type { Supervisor } from "../../run/supervisor.ts";
+import type { AuditRecorder } from "../audit/recorder.ts";
 import type { ReadThread } from "../beside.ts";
 import type { Hold, Lines } from "../line.ts";
 import { LINE_LOOK_MS, mayPass } from "../start.ts";
@@ -20,6 +21,7 @@ export class LockedRuns implements ScheduledRuns {
   readonly #lines: Lines;
   readonly #beside: ReadThread;
   readonly #access: Pick<AccessStore, "approvalsOf">;
+  readonly #audit: Pick<AuditRecorder, "started">;
   readonly #signal: AbortSignal;
 
   /** Starts that wait end with `cancelled` when the signal is aborted. */
@@ -28,17 +30,18 @@ export class LockedRuns implements ScheduledRuns {
     lines: Lines;
     beside: ReadThread;
     access: Pick<AccessStore, "approvalsOf">;
+    audit: Pick<AuditRecorder, "started">;
     signal: AbortSignal;
   }) {
     this.#supervisor = own.supervisor;
     this.#lines = own.lines;
     this.#beside = own.beside;
     this.#access = own.access;
+    this.#audit = own.audit;
     this.#signal = own.signal;
   }
 
   async start(bucket: RootBucket, schedule: Schedule, due: number, check: () => Promise<void>): Promise<string> {
-    this.#requireNoApproval(bucket, schedule);
     const until = performance.now() + schedule.waitMs;
     const by = actorOfSchedule(schedule);
     // A key that no request can send: it would share the place, and could give it up.
@@ -47,6 +50,7 @@ export class LockedRuns implements ScheduledRuns {
     const isIn = place?.position !== null;
     for (;;) {
       try {
+        this.#requireNoApproval(bucket, schedule);
         await check();
         return await this.#once(bucket, schedule, due, isIn ? place : undefined);
       } catch (error) {
@@ -84,7 +88,10 @@ export class LockedRuns implements ScheduledRuns {
       const params = parametersOf(kind, schedule.parameters);
       await this.#beside.ask("startable", layout, { kind, params });
       const ofSchedule = { name, due: new Date(due).toISOString() };
-      await reservation.start(params, { actor: actorOfSchedule(schedule), requestId: null, schedule: ofSchedule });
+      const actor = actorOfSchedule(schedule);
+      await this.#audit.started({ bucket: id, run: reservation.runId, kind, params, actor }, () =>
+        reservation.start(params, { actor, requestId: null, schedule: ofSchedule }),
+      );
       return reservation.runId;
     } catch (error) {
       await reservation.release();

@@ -18,6 +18,7 @@ import { recoverSource } from "../../../lib/bucket/source/source.ts";
 import { newIdentity, type Seal, sealKey } from "../../../lib/codec/crypto/seal-key.ts";
 import { CHUNK_BYTES } from "../../../lib/codec/crypto/sealed-stream.ts";
 import { signerFingerprint, signingKey } from "../../../lib/core/signing-key.ts";
+import { auditBelow, entryOf } from "../../helpers/audit-log.ts";
 import { runUntilKilled } from "../../helpers/killed.ts";
 import { randomly, seeded } from "../../helpers/random.ts";
 import { BUCKET, entriesOf, mark, markedBucket, marks, marksOf, snapshotFile, writeEntries } from "../../helpers/snapshots.ts";
@@ -187,6 +188,20 @@ test("CP-641 buckets of a server are signed with its one key; a bucket that stan
   const file = await snapshotFile(alone);
   assert.equal((await readFace(file)).signer, (await signingKey(alone.signingKey)).fingerprint);
   assert.ok((await entriesOf(file)).every(({ path: name }) => !name.startsWith(".ops")));
+});
+
+test("CP-641 where the key of a server is lost beside its audit, no snapshot makes a second one", async (t) => {
+  const root = temporaryFolder(t);
+  const below = layoutOf(path.join(root, BUCKET));
+  cpSync((await markedBucket(t)).root, below.root, { recursive: true });
+  await auditBelow(root).log.append(entryOf(0));
+  await snapshotFile(below);
+  const key = path.join(root, "audit.key");
+  renameSync(key, `${key}.away`);
+  await assert.rejects(snapshotFile(below), { code: "failed", message: /audit\.key is missing: put it back, or move \S+ away/ });
+  assert.ok(!existsSync(key));
+  renameSync(`${key}.away`, key);
+  await snapshotFile(below);
 });
 
 test("the head of a sealed snapshot has to be that of what is sealed in it", async (t) => {

@@ -2,19 +2,13 @@ import assert from "node:assert/strict";
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { type AuditLine, parseAuditLine } from "../../../lib/audit/line.ts";
 import { verifyAudit } from "../../../lib/audit/verify.ts";
 import { COMMANDS } from "../../../lib/cli/main.ts";
 import { ops } from "../../../scripts/local-server.ts";
-import { auditBelow, chainFiles } from "../../helpers/audit-log.ts";
+import { auditBelow, auditLines, chainFiles } from "../../helpers/audit-log.ts";
 import { TestServer } from "../../helpers/server.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 import { makeWorkspace } from "../../helpers/workspace.ts";
-
-async function linesOf(root: string): Promise<AuditLine[]> {
-  const texts = (await chainFiles(root)).flatMap((file) => readFileSync(file, "utf8").trimEnd().split("\n"));
-  return texts.map((text) => parseAuditLine(Buffer.from(text)) as AuditLine);
-}
 
 const NAMED = JSON.stringify({ tokens: [{ name: "ada" }], approvals: {} });
 
@@ -28,7 +22,7 @@ test("CP-996 in a bucket of a server a command that changes something is in the 
   await server.call("PUT", bucket.path, { body: { name: "other" } });
   const refused = await ops(["job", "start", "nothing"], { cwd: bucket.folder });
   assert.equal(refused.code, 1);
-  const lines = (await linesOf(server.root)).filter(({ bucket: id }) => id === bucket.id);
+  const lines = (await auditLines(server.root)).filter(({ bucket: id }) => id === bucket.id);
   const [start, outcome] = lines;
   assert.deepEqual(
     lines.map(({ what, via, action }) => [what, via, action]),
@@ -56,7 +50,7 @@ test("CP-996 once a root has named people, a change here wants --break-glass wit
   const bucket = await server.createBucket();
   await server.stop();
   makeWorkspace(bucket.folder, { jobs: { web: { version: "1.0.0", selectors: ["worker"] } }, workers: ["127.0.0.1"] });
-  const count = (await linesOf(server.root)).length;
+  const count = (await auditLines(server.root)).length;
   for (const access of [NAMED, "damaged"]) {
     writeFileSync(path.join(server.root, "access.json"), access);
     for (const args of [["build"], ["ssh-key", "create"], ["job", "create", "other"], ["deploy"]]) {
@@ -66,11 +60,11 @@ test("CP-996 once a root has named people, a change here wants --break-glass wit
       assert.match(refused.stderr, /which has named people: .*give --break-glass with a reason/);
     }
   }
-  assert.equal((await linesOf(server.root)).length, count, "what is refused here has changed nothing");
+  assert.equal((await auditLines(server.root)).length, count, "what is refused here has changed nothing");
   assert.equal((await ops(["info"], { cwd: bucket.folder })).code, 0);
   const built = await ops(["build", "--break-glass", "the server is down"], { cwd: bucket.folder });
   assert.equal(built.code, 0, built.stderr);
-  const [start] = (await linesOf(server.root)).slice(count);
+  const [start] = (await auditLines(server.root)).slice(count);
   assert.deepEqual([start?.what, start?.reason, start?.params], ["start", "the server is down", undefined]);
   writeFileSync(path.join(server.root, "access.json"), JSON.stringify({ tokens: [], approvals: {} }));
   assert.equal((await ops(["build"], { cwd: bucket.folder })).code, 0);
@@ -110,14 +104,14 @@ test("every command that works in a bucket here either changes it or is known to
 test("CP-510 CP-996 a token that is made or revoked with --root is in the audit of that server, and a list is not", async (t) => {
   const server = await TestServer.start(t);
   await server.stop();
-  const before = await linesOf(server.root);
+  const before = await auditLines(server.root);
   const here = (...args: string[]) => ops([...args, "--root", server.root], { cwd: server.root, env: { OPS_SERVER: "" } });
   const made = await here("tokens", "create", "ada", "--role", "admin", "--totp");
   assert.equal(made.code, 0, made.stderr);
   assert.equal((await here("tokens", "create", "ADA")).code, 1);
   assert.equal((await here("tokens")).code, 0);
   assert.equal((await here("tokens", "revoke", "ada")).code, 0);
-  const lines = (await linesOf(server.root)).slice(before.length);
+  const lines = (await auditLines(server.root)).slice(before.length);
   assert.deepEqual(
     lines.map(({ what, via, action, outcome }) => [what, via, action, outcome]),
     [

@@ -36,6 +36,34 @@ test("only the private key of the recipient finds the key again", async () => {
   assert.ok(check(SEAL, JSON.parse(JSON.stringify(seal))).ok);
 });
 
+test("a file that is sealed like another one has a key of its own, which opens with the same passphrase or private key", async () => {
+  const passphrase = "correct horse battery";
+  const { identity, recipient } = newIdentity();
+  for (const [target, secret] of [
+    [{ passphrase }, { passphrase }],
+    [{ recipient }, { identity }],
+  ] as const) {
+    const first = await newSeal(target);
+    const second = await newSeal(first);
+    const third = await newSeal(second);
+    assert.equal(new Set([first, second, third].map(({ key }) => key.toString("hex"))).size, 3);
+    for (const { seal, key } of [first, second, third]) {
+      assert.ok(check(SEAL, JSON.parse(JSON.stringify(seal))).ok);
+      assert.deepEqual(await sealKey(seal, secret), key);
+    }
+    await assert.rejects(sealKey(first.seal, { key: second.key.toString("base64") }), { message: "the key does not open it" });
+    const other = { ...third.seal, derived: [...(third.seal.derived ?? [])].reverse() };
+    await assert.rejects(sealKey(other, secret), { message: /does not open it/ });
+  }
+});
+
+test("at most 100 files are sealed like one another in a row", async () => {
+  let last = await newSeal({ recipient: newIdentity().recipient });
+  for (let count = 0; count < 100; count++) last = await newSeal(last);
+  assert.ok(check(SEAL, last.seal).ok);
+  await assert.rejects(newSeal(last), { message: /100 files were sealed like one another in a row/ });
+});
+
 test("a point of low order is refused: every private key would open what is sealed for it", async () => {
   const { identity, recipient } = newIdentity();
   const { seal } = await newSeal({ recipient });

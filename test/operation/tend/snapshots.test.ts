@@ -3,9 +3,12 @@ import { existsSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { openDatabase } from "../../../lib/bucket/base/database.ts";
-import { listSnapshots } from "../../../lib/bucket/snapshots/snapshots.ts";
+import { readFace } from "../../../lib/bucket/snapshots/envelope.ts";
+import { findSnapshot, listSnapshots } from "../../../lib/bucket/snapshots/snapshots.ts";
+import { newIdentity, type Seal, sealKey } from "../../../lib/codec/crypto/seal-key.ts";
 import { Failure } from "../../../lib/core/errors.ts";
 import { restoreSnapshot, takeSnapshot } from "../../../lib/operation/tend/snapshots.ts";
+import type { RunSecrets } from "../../../lib/run/protocol.ts";
 import { mark, marks, marksOf } from "../../helpers/snapshots.ts";
 import { EXAMPLE, push } from "../../helpers/sources.ts";
 import { makeBucket } from "../../helpers/workspace.ts";
@@ -22,6 +25,41 @@ test("CP-107 a restore saves the present first, and the present can be restored 
   using db = openDatabase(bucket.layout.database);
   await restoreSnapshot({ ...context, db }, { snapshot: saved_as, with_source: true });
   assert.deepEqual(await marksOf(bucket.layout), marks("two", "two"));
+});
+
+test("CP-640 what opens the snapshot that is restored opens the saved present, too, and a snapshot in clear saves one in clear", async (t) => {
+  const bucket = await makeBucket(t, {});
+  const { layout } = bucket;
+  const { identity, recipient } = newIdentity();
+  const passphrase = "correct horse battery staple";
+  const restore = async (snapshot: string, secrets: RunSecrets): Promise<string> => {
+    using db = openDatabase(layout.database);
+    const context = { ...bucket.context("snapshot_restore"), db, secrets };
+    return ((await restoreSnapshot(context, { snapshot, with_source: true })) as { saved_as: string }).saved_as;
+  };
+  const take = async (params: Record<string, unknown>, secrets: RunSecrets): Promise<string> => {
+    using db = openDatabase(layout.database);
+    return ((await takeSnapshot({ ...bucket.context("snapshot_create"), db, secrets }, params)) as { name: string }).name;
+  };
+  for (const [params, sealing, opening] of [
+    [{}, { passphrase }, { passphrase }],
+    [{ recipient }, {}, { identity }],
+  ] as const) {
+    await mark(layout, "one");
+    const made = await take(params, sealing);
+    await mark(layout, "two");
+    const { seal } = await readFace(await findSnapshot(layout, made));
+    // The command line and the console give the key of this one snapshot alone.
+    const key = (await sealKey(seal as Seal, opening)).toString("base64");
+    const saved = await findSnapshot(layout, await restore(made, { key }));
+    assert.match(saved, /\.tar\.gz\.sealed$/);
+    assert.deepEqual(await marksOf(layout), marks("one", "one"));
+    await assert.rejects(restore(path.basename(saved), {}), { message: /which was not given|whose private key was not given/ });
+    await restore(path.basename(saved), opening);
+    assert.deepEqual(await marksOf(layout), marks("two", "two"));
+  }
+  const clear = await take({}, {});
+  assert.match(await findSnapshot(layout, await restore(clear, {})), /\.tar\.gz$/);
 });
 
 test("where the present cannot be saved or the run is cancelled, nothing is replaced and nothing left", async (t) => {

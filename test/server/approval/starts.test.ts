@@ -220,18 +220,33 @@ test("CP-527 a key, a place in line, a retry and a restart of the server are no 
   assert.deepEqual(refusal(await keyed({ proposal: id }, "a-third-key")), LACKING);
 });
 
-test("CP-527 what a schedule starts lacks an approval like anything else, be it started by hand", async (t) => {
-  const { as, layout, run } = await approvalServer(t);
+test("CP-527 CP-528 what a schedule starts lacks an approval like anything else, be it started by hand; an admin breaks the glass", async (t) => {
+  const { as, layout, run, runs } = await approvalServer(t);
   const schedules = [
     { name: "tidy", every: "1h", kind: "run_command", parameters: COMMAND },
+    { name: "roll", every: "1h", kind: "deploy", deploy: true },
+    { name: "try", every: "1h", kind: "deploy", parameters: { dry_run: true, with_hooks: true } },
     { name: "look", every: "1h", kind: "deploy", parameters: { dry_run: true } },
   ];
   {
     using db = openDatabase(layout.database);
     db.run("UPDATE bucket SET schedules = ?", JSON.stringify({ schedules }));
   }
-  assert.deepEqual(refusal(await as("ada", "POST", "/schedules/tidy/run", {})), LACKING);
+  const headers = { "Ops-Break-Glass": "The%20site%20is%20down" };
+  const before = (await runs()).length;
+  for (const name of ["tidy", "roll", "try"]) {
+    const target = `/schedules/${name}/run`;
+    for (const who of ["ada", "boss", "root"] as const)
+      assert.deepEqual(refusal(await as(who, "POST", target, {})), LACKING, `${who} ${name}`);
+    const keyed = { "Idempotency-Key": `key-of-${name}`, "Ops-Wait": "0" };
+    assert.deepEqual(refusal(await as("root", "POST", target, {}, { headers: keyed })), LACKING, name);
+    assert.equal((await as("ada", "POST", target, {}, { headers })).body.error, "forbidden");
+    assert.equal((await as("boss", "POST", target, { dry_run: true })).status, 400, "its parameters are the schedule's");
+  }
+  assert.equal((await runs()).length, before);
   assert.equal((await run("ada", "/schedules/look/run")).approval, null);
+  const broken = await run("boss", "/schedules/tidy/run", {}, { headers });
+  assert.deepEqual([broken.kind, broken.break_glass, broken.approval], ["run_command", "The site is down", null]);
 });
 
 test("CP-523 CP-527 a start that leaves no run leaves its approval, whatever its key is called", async (t) => {

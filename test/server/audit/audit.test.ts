@@ -1,24 +1,21 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { mkdirSync, readFileSync, renameSync, rmSync } from "node:fs";
+import { readFileSync, rmSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { type AuditLine, parseAuditLine } from "../../../lib/audit/line.ts";
+import type { AuditLine } from "../../../lib/audit/line.ts";
 import { verifyAudit } from "../../../lib/audit/verify.ts";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { uuidV7 } from "../../../lib/codec/uuid.ts";
 import { createRecord } from "../../../lib/run/record.ts";
+import { auditKindOf } from "../../../lib/server/audit/kinds.ts";
 import { serverConfig } from "../../../lib/server/config.ts";
+import { EARLIER_ROUTES } from "../../../lib/server/earlier/table.ts";
 import { ROUTES } from "../../../lib/server/routes/table.ts";
-import { auditBelow, chainFiles } from "../../helpers/audit-log.ts";
+import { auditBelow, auditLines, blockAudit, chainFiles } from "../../helpers/audit-log.ts";
 import { TestServer } from "../../helpers/server.ts";
 import { archiveBytes } from "../../helpers/sources.ts";
 import { temporaryFolder, until } from "../../helpers/temporary.ts";
-
-async function linesOf(root: string): Promise<AuditLine[]> {
-  const texts = (await chainFiles(root)).flatMap((file) => readFileSync(file, "utf8").trimEnd().split("\n"));
-  return texts.map((text) => parseAuditLine(Buffer.from(text)) as AuditLine);
-}
 
 async function requireVerified(server: TestServer): Promise<void> {
   const { body } = await server.call("GET", "/api/audit/head");
@@ -44,23 +41,12 @@ async function pushedBucket(server: TestServer) {
   return { ...bucket, archive };
 }
 
-/** Puts something in the way of the newest file, so that nothing can be written; the function takes it away again. */
-async function blocked(root: string): Promise<() => void> {
-  const [file = ""] = (await chainFiles(root)).reverse();
-  renameSync(file, `${file}.away`);
-  mkdirSync(file);
-  return () => {
-    rmSync(file, { recursive: true });
-    renameSync(`${file}.away`, file);
-  };
-}
-
 test("CP-990 a start and a stop of the server, a sign-in and a change each have their lines, with who, from where and the outcome", async (t) => {
   const server = await TestServer.start(t);
   const signedIn = await server.call("POST", "/api/auth/session");
   const made = await server.call("POST", "/api/buckets", { body: { project: "shop", name: "live" } });
   await server.stop();
-  const lines = await linesOf(server.root);
+  const lines = await auditLines(server.root);
   assert.deepEqual(
     lines.map(({ what }) => what),
     ["server_start", "sign_in", "outcome", "change", "outcome", "server_stop"],
@@ -75,6 +61,16 @@ test("CP-990 a start and a stop of the server, a sign-in and a change each have 
   assert.match(server.auditLines.join("\n"), /^audit: public key [\w+/]{43}= \(SHA256:\S+\); it ends at line 1, [0-9a-f]{64}$/m);
 });
 
+test("every route that starts a run is a start, a change of keys or a restore in the audit", () => {
+  const starts = [...ROUTES, ...EARLIER_ROUTES].filter(({ failures }) => failures?.includes("idempotency_mismatch"));
+  assert.ok(starts.length > 40);
+  const found = starts.filter((route) => !["start", "key", "restore"].includes(auditKindOf(route)));
+  assert.deepEqual(
+    found.map(({ path: place }) => place),
+    [],
+  );
+});
+
 test("a run has a line for its start, its cancel and its end, which agree with the audit of its record", async (t) => {
   const server = await TestServer.start(t);
   const bucket = await pushedBucket(server);
@@ -84,9 +80,9 @@ test("a run has a line for its start, its cancel and its end, which agree with t
   server.release();
   const run = await server.ended(bucket.path, body.run_id);
   await until("the line about the end", async () =>
-    (await linesOf(server.root)).some(({ what, run: id }) => what === "run_ended" && id === run.id),
+    (await auditLines(server.root)).some(({ what, run: id }) => what === "run_ended" && id === run.id),
   );
-  const lines = (await linesOf(server.root)).filter((line) => line.run === run.id || line.request === run.audit[0].request_id);
+  const lines = (await auditLines(server.root)).filter((line) => line.run === run.id || line.request === run.audit[0].request_id);
   assert.deepEqual(
     lines.map(({ what }) => what),
     ["start", "outcome", "cancel", "outcome", "run_ended"],
@@ -121,7 +117,7 @@ test("CP-992 secrets are fingerprints, equal ones equal, commands are masked, an
   });
   await server.ended(bucket.path, body.run_id);
   await server.stop();
-  const lines = await linesOf(server.root);
+  const lines = await auditLines(server.root);
   const [first, second] = lines
     .filter(({ what }) => what === "key")
     .map(({ params }) => params as { value: string; key: string });
@@ -141,7 +137,7 @@ test("CP-991 where a line cannot be written nothing is changed, but readings go 
   const bucket = await pushedBucket(server);
   server.hold();
   const { body } = await server.call("POST", `${bucket.path}/build`, { body: {} });
-  const unblock = await blocked(server.root);
+  const unblock = await blockAudit(server.root);
   for (const [method, target] of [
     ["POST", "/api/buckets"],
     ["POST", "/api/auth/session"],
@@ -159,7 +155,7 @@ test("CP-991 where a line cannot be written nothing is changed, but readings go 
   unblock();
   assert.equal((await server.ended(bucket.path, body.run_id)).status, "cancelled");
   assert.equal((await server.call("POST", "/api/buckets", { body: { project: "p", name: "other" } })).status, 201);
-  const lines = await linesOf(server.root);
+  const lines = await auditLines(server.root);
   const cancel = lines.find(({ what }) => what === "cancel");
   assert.equal(cancel?.run, body.run_id);
   assert.match(cancel?.happened ?? "", /^2/);
@@ -176,7 +172,7 @@ test("CP-993 requests that are refused are one line a minute and address, howeve
   await server.call("POST", "/api/buckets", { authorization: null, body: { project: "p", name: "n" } });
   await server.call("GET", "/api/buckets", { authorization: null, from: "127.0.0.2" });
   await server.stop();
-  const refused = (await linesOf(server.root)).filter(({ what }) => what === "refused");
+  const refused = (await auditLines(server.root)).filter(({ what }) => what === "refused");
   assert.deepEqual(
     refused.map(({ from, count, facts }) => [from, count, (facts as { by_status: object }).by_status]),
     [
@@ -225,8 +221,8 @@ test("a run that a server left behind has its end in the audit, once the next se
   await createRecord(layoutOf(bucket.folder), left);
   await server.open();
   const endIn = (lines: AuditLine[]) => lines.find(({ what, run }) => what === "run_ended" && run === id);
-  await until("the line about the end", async () => endIn(await linesOf(server.root)) !== undefined);
-  const lines = await linesOf(server.root);
+  await until("the line about the end", async () => endIn(await auditLines(server.root)) !== undefined);
+  const lines = await auditLines(server.root);
   const end = endIn(lines);
   assert.deepEqual([end?.outcome, end?.kind, end?.bucket], ["failed", "build", bucket.id]);
   assert.equal(lines.filter(({ what }) => what === "server_start").length, 2);

@@ -87,15 +87,18 @@ test("CP-972 a schedule skips in a freeze what the freeze holds back", async (t)
   assert.match(reason, /frozen until .*: holidays/);
 });
 
-test("CP-972 a schedule that is started by hand is judged by its parameters", async (t) => {
+test("CP-972 CP-973 a schedule that is started by hand is judged by its parameters, and an admin goes past a freeze", async (t) => {
   const often = { every: "24h", kind: "deploy" };
   const schedules = [
     { ...often, name: "plan", parameters: { dry_run: true } },
     { ...often, name: "real", deploy: true },
   ];
-  const { post } = await frozenBucket(t, { schedules });
-  assert.equal((await post("schedules/plan/run")).status, 202);
+  const { server, bucket, post } = await frozenBucket(t, { schedules });
+  const { body } = await post("schedules/plan/run");
+  await server.ended(bucket.path, body.run_id);
   assert.equal((await post("schedules/real/run")).body.error, "frozen");
+  const past = await post("schedules/real/run", {}, { "Ops-Break-Glass": "urgent" });
+  assert.equal((await server.ended(bucket.path, past.body.run_id)).break_glass, "urgent");
 });
 
 test("CP-974 summaries show the freezes that are on or begin within seven days", async (t) => {

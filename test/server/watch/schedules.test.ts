@@ -8,6 +8,7 @@ import type { RootBucket } from "../../../lib/bucket/source/root.ts";
 import { type Schedule, storedSchedules } from "../../../lib/bucket/workspace/schedules.ts";
 import { Lines } from "../../../lib/server/line.ts";
 import { LockedRuns } from "../../../lib/server/watch/scheduled-runs.ts";
+import { auditLines, blockAudit } from "../../helpers/audit-log.ts";
 import { TestServer } from "../../helpers/server.ts";
 import { until } from "../../helpers/temporary.ts";
 
@@ -58,6 +59,36 @@ test("CP-962 CP-967 what is due starts as a run of its own: its origin, its acto
   assert.match(readFileSync(path.join(bucket.folder, "logs", "runs", run_id, "activity.log"), "utf8"), /by schedule:uptime/);
   await until("the status is noted", async () => (await one("uptime")).last.status === "succeeded");
   assert.equal((await one("uptime")).next, at(60));
+});
+
+test("CP-990 the start of a schedule's run has its line before the run begins, and one with its outcome", async (t) => {
+  const { server, bucket, clock, last } = await scheduled(t, UPTIME);
+  clock(0);
+  const { run_id } = await last("uptime", 0);
+  await server.ended(bucket.path, run_id);
+  const lines = (await auditLines(server.root)).filter(({ via }) => via === "schedule");
+  assert.deepEqual(
+    lines.map(({ what, who, bucket: of, run, kind, outcome }) => [what, who, of, run, kind, outcome]),
+    [
+      ["start", "schedule:uptime", bucket.id, run_id, "worker_uptime", undefined],
+      ["outcome", "schedule:uptime", bucket.id, run_id, "worker_uptime", "done"],
+    ],
+  );
+  assert.equal(lines[1]?.of, lines[0]?.n);
+});
+
+test("CP-991 CP-971 where the audit cannot be written a due run is refused and not started, and the schedule goes on", async (t) => {
+  const { server, bucket, clock, last, runs } = await scheduled(t, UPTIME);
+  const unblock = await blockAudit(server.root);
+  clock(0);
+  const { outcome, reason } = await last("uptime", 0);
+  assert.equal(outcome, "refused");
+  assert.match(reason, /^the audit cannot be written, so nothing is changed: /);
+  assert.deepEqual(await runs(), []);
+  unblock();
+  clock(60);
+  const { run_id } = await last("uptime", 60);
+  await server.ended(bucket.path, run_id);
 });
 
 test("CP-968 runs of a schedule that end the same way fold: the first stays, and the last one counts", async (t) => {
@@ -258,6 +289,7 @@ test("CP-978 in a bucket that needs approvals no schedule deploys or runs a comm
       lines: new Lines(),
       beside: { ask: async () => null } as never,
       access: { approvalsOf: () => approvals },
+      audit: { started: (_, start) => start() },
       signal: t.signal,
     });
     const [schedule] = storedSchedules(JSON.stringify({ schedules: [{ ...UPTIME, ...more }] })).schedules;
@@ -268,4 +300,19 @@ test("CP-978 in a bucket that needs approvals no schedule deploys or runs a comm
     assert.equal(started.length === 0, found.at(-1), message);
   }
   assert.deepEqual(found, [true, true, false, false]);
+});
+
+test("CP-978 a schedule that waits in line while its bucket begins to need approvals starts nothing", async (t) => {
+  const command = { ...UPTIME, kind: "run_command", parameters: { command: "true" }, if_busy: "1h" };
+  const { server, bucket, clock, last } = await scheduled(t, command);
+  server.hold();
+  const { run_id } = (await server.call("POST", `${bucket.path}/snapshots`, { body: {} })).body;
+  clock(0);
+  const queue = async () => (await server.call("GET", `${bucket.path}/queue`)).body.items;
+  await until("it stands in line", async () => (await queue()).length === 1);
+  assert.equal((await server.call("PUT", bucket.path, { body: { approvals: 1 } })).status, 200);
+  server.release();
+  await server.ended(bucket.path, run_id);
+  const { outcome, reason } = await last("uptime", 0);
+  assert.deepEqual([outcome, /needs approvals/.test(reason)], ["refused", true]);
 });
