@@ -220,6 +220,7 @@ test("CP-872 the pages of a job and of a worker draw how it was over time, and s
 
 test("CP-873 a freeze is shown ahead and while it is on, in heads and questions; an admin goes past it", async () => {
   const at = (hours: number) => new Date(Date.now() + hours * HOUR_MS).toISOString().slice(0, 16);
+  await person("dee").view(bucket, "hooks");
   await push([{ from: at(5), to: at(9), reason: "the fair" }]);
   await person("dee").view(bucket, "");
   await main("dee")
