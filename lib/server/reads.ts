@@ -117,6 +117,7 @@ export const READS = {
       counts: found.counts,
       problems: found.problems.items.slice(0, 3),
       problem_count: found.problems.total,
+      unwell_count: (await readers.read(layout, notWellNow)).length,
       certs_soon: found.certs.total,
       next_cert: found.next_cert,
       drifted: last_drift ? drifts.of(layout, last_drift.id).allocations.length : 0,

@@ -10,7 +10,7 @@ const MARKS = {
   unreachable: "unreachable",
   running: "running checking restoring unknown pending health_pending in_progress",
   waiting: "waiting new update unsettled not_started not_asked queued open",
-  soon: "soon expiring warning high",
+  soon: "soon expiring warning high unwell",
   hand: "hand drifted",
   cancelled: "cancelled interrupted withdrawn stale",
   changed: "changed deployed started restarted reloaded stopped_ok restored",

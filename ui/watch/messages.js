@@ -1,7 +1,7 @@
 // What is or was wrong in a bucket, and who was told of it (docs/messages.md).
 import { get, listOf } from "../base/api.js";
 import { a, el } from "../base/dom.js";
-import { ago, count, listed, number, plain, said, words } from "../base/text.js";
+import { ago, listed, number, plain, said, words } from "../base/text.js";
 import { toast } from "../parts/dialog.js";
 import { orderButton } from "../parts/order.js";
 import { head, tabs, viewOf } from "../parts/region.js";
@@ -82,8 +82,15 @@ function targetList(page) {
     labels: { events: "Is told of", last_sent_at: "Last sent", actions: "" },
     cells: {
       address: ({ address }) => el("code", said(address)),
-      events: ({ events }) => (events.length > 0 ? listed(events.map((one) => words(one).toLowerCase()), 4) : "nothing: no rule names it"),
-      failed: ({ failed }) => (failed > 0 ? a(page.link("incidents", ["messages"], { state: "failed" }), state("failed", String(failed))) : "0"),
+      events: ({ events }) =>
+        events.length > 0
+          ? listed(
+              events.map((one) => words(one).toLowerCase()),
+              4,
+            )
+          : "nothing: no rule names it",
+      failed: ({ failed }) =>
+        failed > 0 ? a(page.link("incidents", ["messages"], { state: "failed" }), state("failed", String(failed))) : "0",
       last_sent_at: ({ last_sent_at: at }) => (at ? ago(at) : "never"),
       actions: ({ name }) => testOf(page, name),
     },
