@@ -136,6 +136,7 @@ export const BUCKET_SUMMARY = object({
     shortList(HEALTH_CHANGE),
     "What was found in no good state when it was last looked at, the longest first; `problems` tell of the last actions",
   ),
+  messages: described(object({ waiting: COUNT, failed: COUNT }), "How many wait, and how many were given up"),
   ...RUNS,
   drift: described(nullable(DRIFT), "The last drift run that has ended"),
   revision: described(
