@@ -14,6 +14,7 @@ import { runView } from "./views/run.js";
 import { runsView } from "./views/runs.js";
 import { sourceView } from "./views/source.js";
 import { workersView } from "./views/workers.js";
+import { incidentsView } from "./watch/messages.js";
 import { schedulesView } from "./watch/schedules.js";
 import { workerView } from "./watch/worker.js";
 
@@ -49,6 +50,7 @@ export const SECTIONS = [
   { name: "command", make: commandView, label: "Run command", key: "c", group: "Act" },
   { name: "hooks", make: hooksView, label: "Hooks", key: "h", group: "Act", total: "hooks" },
   { name: "schedules", make: schedulesView, label: "Schedules", key: "e", group: "Act" },
+  { name: "incidents", make: incidentsView, label: "Incidents", key: "i", group: "Act", trouble: "undelivered" },
   { name: "approvals", make: approvalsView, label: "Approvals", key: "p", group: "Act" },
   { name: "source", make: sourceView, label: "Source", key: "s", group: "History", total: "revisions" },
   { name: "audit", make: auditView, label: "Audit", key: "a", group: "History" },

@@ -33,7 +33,20 @@ const AXE = readFileSync(fileURLToPath(import.meta.resolve("axe-core/axe.min.js"
 
 /** The views of a bucket that have an address without a name in it. */
 export const VIEWS = [
-  ...["", "deployments", "deployments/rollout", "jobs", "workers", "runs", "audit", "command", "hooks", "schedules", "approvals"],
+  ...[
+    "",
+    "deployments",
+    "deployments/rollout",
+    "jobs",
+    "workers",
+    "runs",
+    "audit",
+    "command",
+    "hooks",
+    "schedules",
+    "approvals",
+    "incidents",
+  ],
   ...["catalog", "catalog/deployments", "catalog/kv", "catalog/certs"],
   ...["source", "source/files", "source/settings", "source/keys", "source/snapshots", "source/schema"],
 ];

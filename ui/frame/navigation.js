@@ -61,6 +61,7 @@ function linkTo({ name, rest, label, total, trouble, icon: sign }, bucketId, isC
 function troubleIn(summary, trouble) {
   if (!summary?.problems || !trouble) return 0;
   if (trouble === "soon") return summary.certs.total;
+  if (trouble === "undelivered") return summary.messages?.failed ?? 0;
   const own = troublesOf(summary).items.filter(({ kind, job }) => kind === trouble && (trouble === "failed" || !job));
   return trouble === "failed" ? new Set(own.map(({ job }) => job)).size : own.length;
 }

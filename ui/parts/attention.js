@@ -111,12 +111,16 @@ function problemRow(page, one, { onDismiss, retryOrder, reasonOf, waitingOf, whe
     onDismiss();
   };
   const isRetry = Boolean(job) && !one.aspect;
-  const order = isRetry ? retryOrder(job) : askOrder(one);
+  const order = one.incident ? null : isRetry ? retryOrder(job) : askOrder(one);
   const again = isRetry ? "Retry …" : kind === "unreachable" && !job ? "Try again" : "Check again";
   const command = () => {
     location.hash = page.link("command", [], { workers: workers.join() });
   };
-  const menu = () => [item("Dismiss", hide), item("Run a command there", command), curlItem(page, order)];
+  const show = () => {
+    location.hash = page.link("incidents");
+  };
+  const ofPlace = () => [item("Run a command there", command), curlItem(page, order)];
+  const menu = () => [item("Dismiss", hide), order ? ofPlace() : item("Show the incidents", show)];
   return el(
     "li",
     { key: problemKey(page.bucketId, one) },
@@ -128,7 +132,7 @@ function problemRow(page, one, { onDismiss, retryOrder, reasonOf, waitingOf, whe
     ),
     el(
       "div.controls",
-      orderButton(page, again, order, { style: "small" }),
+      order && orderButton(page, again, order, { style: "small" }),
       one.run_id && button("Log", () => showReason(page, one), { class: "small" }),
       moreMenu(menu, "More orders for this problem"),
     ),
@@ -141,7 +145,8 @@ function askOrder({ job, aspect, workers }) {
   return job ? { path: "/health_check", body: { jobs: [job] } } : { path: "/workers/uptime", body: { workers } };
 }
 
-function sentenceOf(page, { kind, job, action, reason, workers, worker_count: many, more }) {
+function sentenceOf(page, { kind, job, action, reason, workers, worker_count: many, more, incident }) {
+  if (incident) return el("b", said(incident.subject));
   const named = job && a(page.link("jobs", [job]), el("b", said(job)));
   const where = namesOf(page, workers, more ? `${number(many)} or more workers` : many > EACH && count(many, "worker"));
   if (kind === "unreachable" && !job) return [where, " cannot be reached"];
@@ -162,8 +167,8 @@ function namesOf(page, workers, many) {
 }
 
 /** What follows from it. */
-function thenOf({ kind, job, job_count: jobs, aspect }, waitingOf) {
-  if (aspect) return "";
+function thenOf({ kind, job, job_count: jobs, aspect, incident }, waitingOf) {
+  if (aspect || incident) return "";
   if (kind === "unreachable") return jobs > 0 ? `${count(jobs, "job")} went on without it` : "";
   const waiting = waitingOf(job);
   return waiting > 0 ? `${number(waiting)} more wait for a deploy` : "";

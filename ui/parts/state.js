@@ -6,7 +6,7 @@ import { duration, number, plain, words } from "../base/text.js";
  * first, in every list too.
  */
 const MARKS = {
-  failed: "failed expired unhealthy health_failed error invalid refused rejected",
+  failed: "failed expired unhealthy health_failed undelivered error invalid refused rejected",
   unreachable: "unreachable",
   running: "running checking restoring unknown pending health_pending in_progress",
   waiting: "waiting new update unsettled not_started not_asked queued open",

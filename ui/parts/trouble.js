@@ -4,11 +4,16 @@ import { byTrouble } from "./state.js";
 /** The kind of a problem that a state is, by what is watched; its action is the state. */
 const KIND_OF = { unhealthy: "failed", unreachable: "unreachable", drifted: "hand", high: "soon" };
 
+/** Incidents that nothing else tells of, with the kind of problem that they are. */
+const KIND_OF_INCIDENT = { run_failed: "failed", snapshot_failed: "failed", schedule_missed: "soon" };
+
 /**
  * The problems of a bucket, one for each cause, the worst first and then by age. What a run has left behind comes from its
- * summary as it is; what is not well has an `aspect` besides, and is left out where such a problem says it already.
+ * summary as it is; what is not well has an `aspect` besides, and is left out where such a problem says it already. Open incidents that are neither come with an `incident`.
+ * @param {any} summary
+ * @param {any[]} [incidents]
  */
-export function troublesOf(summary) {
+export function troublesOf(summary, incidents = []) {
   const { items = [], cut = 0 } = summary?.problems ?? {};
   const { items: unwell = [], cut: left = 0 } = summary?.unwell ?? {};
   const causes = Map.groupBy(unwell, ({ job, worker, aspect, state }) =>
@@ -19,7 +24,10 @@ export function troublesOf(summary) {
   );
   const isNews = (one) => !items.some((known) => isTold(one, known)) && !(one.aspect === "health" && lost.has(one.worker));
   const found = [...causes.values()].map((own) => own.filter(isNews)).filter((own) => own.length > 0);
-  const all = [...items, ...found.map((own) => problemOf(own, left > 0))];
+  const known = [...items, ...found.map((own) => problemOf(own, left > 0))];
+  const isCause = ({ job, run_id: run }) => known.some((one) => (run && one.run_id === run) || (job && one.job === job));
+  const others = incidents.filter((one) => KIND_OF_INCIDENT[one.event] && !isCause(one));
+  const all = [...known, ...others.map(incidentProblem)];
   return { items: all.sort((one, other) => byTrouble(one.kind, other.kind) || one.since.localeCompare(other.since)), cut };
 }
 
@@ -40,5 +48,12 @@ function problemOf(own, more) {
     ...{ kind: KIND_OF[state], action: state, aspect, more, since, reason: newest.reason, run_id: newest.run_id },
     ...{ job: job || null, jobs: job ? [job] : [], job_count: job ? 1 : 0 },
     ...{ workers, worker_count: workers.length, allocation_count: job ? workers.length : 0 },
+  };
+}
+
+function incidentProblem({ id, event, subject, reason, run_id, opened_at: since }) {
+  return {
+    ...{ kind: KIND_OF_INCIDENT[event], action: id, incident: { event, subject }, since, reason, run_id },
+    ...{ job: null, jobs: [], job_count: 0, workers: [], worker_count: 0, allocation_count: 0 },
   };
 }

@@ -21,7 +21,7 @@ const wide = matchMedia("(width >= 2200px)");
 
 /** The bucket at a glance: what is the matter, since when and why, and what to press. */
 export function overviewView(page) {
-  const look = { isOpen: false, withDismissed: false, mapOf: "", readAt: 0, hasMap: false, isLive: false };
+  const look = { isOpen: false, withDismissed: false, mapOf: "", readAt: 0, hasMap: false, isLive: false, incidents: [] };
   const map = deployedMap(page, sinceOf);
   const [top, needs, problem] = [el("div"), el("div"), alertPlace()];
   const rail = region(
@@ -57,7 +57,7 @@ export function overviewView(page) {
     const isNew = !summary?.built_at;
     columns.hidden = isNew;
     if (isNew) return patch(top, guide(page, { ...bucket, workers: summary?.workers ?? 0 }));
-    const attention = attentionRows(page.bucketId, troublesOf(summary), look.withDismissed);
+    const attention = attentionRows(page.bucketId, troublesOf(summary, look.incidents), look.withDismissed);
     const show = () => change({ withDismissed: !look.withDismissed });
     patch(top, topOfBucket(page, bucket, attention, { map: look.hasMap ? map : null, show, isShown: look.withDismissed }));
     const options = {
@@ -93,7 +93,11 @@ export function overviewView(page) {
       .then(() => "")
       .catch((error) => `The map: ${error.message}`)
       .then((told) => tell(problem, told));
-    await Promise.all([reading, rail.refresh()]);
+    const open = get(page.path("/incidents?limit=100")).then(
+      ({ items }) => Object.assign(look, { incidents: items.filter(({ over_at: over }) => over === null) }),
+      () => {},
+    );
+    await Promise.all([reading, rail.refresh(), open]);
     draw();
   }
 
@@ -138,7 +142,7 @@ function overviewTitle({ active_run: runId, last_run: last, summary }, { rows, t
 }
 
 function troubleText(rows) {
-  const of = (kind) => rows.filter((one) => one.kind === kind);
+  const of = (kind) => rows.filter((one) => one.kind === kind && !one.incident);
   const jobs = (own) => new Set(own.map(({ job }) => job)).size;
   const told = (many, thing, is) => many > 0 && `${count(many, thing)} ${is}`;
   const [unhealthy, failed] = [true, false].map((found) => jobs(of("failed").filter(({ aspect }) => Boolean(aspect) === found)));
@@ -150,8 +154,9 @@ function troubleText(rows) {
     told(jobs(of("unsettled")), "job", "half-way"),
     told(jobs(of("hand")), "job", "changed by hand"),
     told(loaded, "worker", "with a high load"),
+    told(rows.filter(({ incident }) => incident).length, "incident", "besides"),
   ];
-  return listed(parts.filter(Boolean), 5);
+  return listed(parts.filter(Boolean), 6);
 }
 
 function upToDate({ counts, jobs, workers }, map) {
@@ -173,7 +178,7 @@ function lastDeploy({ last_deploy: last, revision }) {
 function overviewControls(page, bucket, { rows }, map) {
   const jobs = [...new Set(rows.filter(({ job, aspect }) => job && !aspect).map(({ job }) => job))];
   const silent = rows.filter(({ kind }) => kind === "unreachable").flatMap(({ workers }) => workers);
-  const unhealthy = [...new Set(rows.filter(({ kind }) => kind === "failed").map(({ job }) => job))];
+  const unhealthy = [...new Set(rows.filter(({ kind, job }) => kind === "failed" && job).map(({ job }) => job))];
   const options = { style: bucket.active_run ? "" : "primary", again: true };
   const again = () => {
     if (jobs.length > 0) return orderButton(page, "Retry what failed …", () => redeployOrder(jobs, map), options);
