@@ -17,9 +17,9 @@ before(async () => {
   server = await LocalServer.start(path.join(base, "root"));
   bucket = await server.createBucket("shop");
   writeServices(source, path.join(base, "workers"), { version: "1.0.0" });
-  const pager = path.join(base, "pager.sh");
-  writeFileSync(pager, `#!/bin/sh\ncat > /dev/null\n[ ! -e "${broken}" ]\n`, { mode: 0o755 });
-  const notify = { targets: { pager: { command: [pager] }, idle: { command: [pager] } }, send: [{ to: ["pager"] }] };
+  const send = path.join(base, "send.sh");
+  writeFileSync(send, `#!/bin/sh\ncat > /dev/null\n[ ! -e "${broken}" ]\n`, { mode: 0o755 });
+  const notify = { targets: { pager: { command: [send] }, idle: { command: [send] } }, send: [{ to: ["pager"] }] };
   writeFileSync(path.join(source, "workspace/notify.json"), JSON.stringify(notify));
   await push(0);
   await server.run(bucket, "deploy");
@@ -71,7 +71,7 @@ test("CP-875 what nothing else tells of needs attention until it is over; its me
     (await lists<{ error: string | null }>("messages")).some(({ error }) => error),
   );
   await ui.view(bucket, "incidents");
-  await row("pager").getByText("open").waitFor();
+  await row("pager").getByText("ongoing").waitFor();
   await ui.checkBarriers("incidents");
   await ui.view(bucket, "incidents/messages");
   await row("pager").getByText("waiting").waitFor();
@@ -85,7 +85,7 @@ test("CP-875 what nothing else tells of needs attention until it is over; its me
   await ui.view(bucket, "");
   await ui.heading("All well").waitFor();
   await ui.view(bucket, "incidents");
-  await row("pager").getByText("over").waitFor();
+  await row("pager").getByText("over", { exact: true }).waitFor();
 });
 
 test("CP-875 who may only read sees incidents and messages without orders", async () => {

@@ -24,22 +24,25 @@ export function incidentsView(page) {
 function incidentList(page) {
   const read = async () => {
     const all = await listOf(page.path("/incidents?limit=500"), MOST_LISTED);
-    const rows = all.map((one) => ({ ...one, state: one.over_at ? "over" : "open" }));
+    const rows = all.map((one) => ({ ...one, state: one.over_at ? "over" : "ongoing" }));
     return Object.assign(rows, { cut: all.cut });
   };
   return listing(read, {
     caption: "incidents",
-    columns: ["state", "subject", "opened_at", "over_at", "places", "checks", "told", "run_id"],
-    labels: { opened_at: "Since", over_at: "Over", run_id: "Found by" },
+    columns: ["subject", "state", "opened_at", "places", "told", "run_id"],
+    labels: { opened_at: "Since", run_id: "Found by" },
     cells: {
-      state: ({ state: word }) => state(word === "open" ? "failed" : "ok", word),
       subject: ({ subject, reason }) => [
-        el("b", said(subject)),
+        said(subject),
         reason && el("code.reason", { tabindex: 0, title: plain(reason) }, said(reason)),
       ],
+      opened_at: ({ opened_at: at, over_at: end }) => [
+        el("span.whole", ago(at)),
+        end && el("span.meta.whole", ", over ", ago(end)),
+      ],
       places: ({ places, place_count: all, left_count: left }) => [
-        said(listed(places.slice(0, 3).concat(Array(Math.max(0, all - 3)).fill("")), 3)),
-        left < all && el("span.meta", `, ${number(all - left)} well again`),
+        said(all > 3 ? `${places.slice(0, 2).join(", ")} and ${number(all - 2)} more` : listed(places)),
+        left > 0 && left < all && el("span.meta", `, ${number(all - left)} well again`),
       ],
       told: ({ told }) => (told.length > 0 ? said(listed(told)) : el("span.meta", "nobody")),
     },
@@ -52,7 +55,7 @@ function incidentList(page) {
 function messageList(page) {
   return listing(() => listOf(page.path("/messages?limit=500"), MOST_LISTED), {
     caption: "messages",
-    columns: ["state", "subject", "target", "at", "attempts", "next_at", "actions"],
+    columns: ["subject", "state", "target", "at", "attempts", "next_at", "actions"],
     labels: { at: "Made", next_at: "Next attempt", actions: "" },
     cells: {
       state: ({ state: word, sent_at: at }) => [state(word), at && el("span.meta", " ", ago(at))],
