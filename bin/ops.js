@@ -57,6 +57,9 @@ async function main() {
   if (process.argv[2] !== "hook-run") useCompileCache();
   // A process that runs start and that waits for long: it loads no command.
   if (process.argv[2] === "keep") return await (await import("../lib/cli/server/keep.ts")).keep();
+  // A server starts many of these.
+  const isRun = process.argv.length === 4 && process.argv[2] === "worker" && process.argv[3] === "run";
+  if (isRun && process.send) return await (await import("../lib/cli/server/worker.ts")).runWorker();
   const { runProgram } = await import("../lib/cli/main.ts");
   process.exitCode = await runProgram(process.argv.slice(2));
 }

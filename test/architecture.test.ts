@@ -30,9 +30,9 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
  * A name stands for a folder or for a file.
  */
 const ROOMS: Record<string, readonly string[]> = {
-  bucket: ["base", "health", "kv", "source", "earlier", "workspace", "catalog", "prometheus", "snapshots"],
-  cli: ["base", "server", "bucket", "state", "remote", "approval", "audit", "commands", "main"],
-  codec: ["uuid", "version", "glob", "diff", "config", "calendar", "archive", "crypto", "qr", "template"],
+  bucket: ["base", "health", "kv", "source", "earlier", "notify", "workspace", "catalog", "prometheus", "snapshots"],
+  cli: ["base", "server", "bucket", "state", "remote", "approval", "audit", "watch", "commands", "main"],
+  codec: ["uuid", "address", "version", "glob", "diff", "config", "calendar", "archive", "crypto", "qr", "template"],
   operation: ["base", "hooks", "reach", "build", "health", "plan", "tend", "control", "keys", "deploy", "index"],
   transport: ["base", "ssh", "files", "ask", "trust"],
 };

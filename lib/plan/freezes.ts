@@ -28,6 +28,14 @@ export function freezesAhead(rules: readonly FreezeRule[], now: number): FreezeW
   return found.filter(({ fromMs }) => fromMs <= now + SHOWN_BEFORE_MS).sort((a, b) => a.fromMs - b.fromMs);
 }
 
+/** The same in sentences, for whoever plans a deploy. */
+export function toldFreezes(rules: readonly FreezeRule[], now: number): string[] {
+  return freezesAhead(rules, now).map(({ fromMs, toMs, reason }) => {
+    const [from, to] = [fromMs, toMs].map((at) => new Date(at).toISOString());
+    return fromMs <= now ? `a deploy is refused until ${to}: ${reason}` : `from ${from} to ${to} deploys are refused: ${reason}`;
+  });
+}
+
 /** The window of a rule that is open now, else the next one. */
 function windowAt(rule: FreezeRule, now: number): FreezeWindow | undefined {
   const { reason } = rule;

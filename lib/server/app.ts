@@ -21,6 +21,7 @@ import { readConsole } from "./console-files.ts";
 import type { ServerRoute, Services } from "./context.ts";
 import { Lines } from "./line.ts";
 import { LogReadings } from "./log-readings.ts";
+import { messengerOf } from "./messages/messenger.ts";
 import { cookieWarning } from "./people/cookie-warning.ts";
 import { requireAllowed, requireGoingOn } from "./people/permission.ts";
 import { signInOf } from "./people/sign-in.ts";
@@ -83,9 +84,10 @@ export async function startServer(
   const runs = new LockedRuns({ supervisor, lines, beside, access, audit: audit.recorder, signal: watch.signal });
   const pulse = new Pulse({ root, heartbeatUrl: config.heartbeatUrl, log });
   const scheduler = new Scheduler({ root, labels, readers, runs, log, now });
+  const messenger = messengerOf({ root, labels, lines, log, now, supervisor, approvals, readers, launcher });
   // No request is answered before the server listens.
   const load = () => listener.load();
-  const own = { load, root, labels, supervisor, lines, approvals, launcher, scheduler, audit: audit.file };
+  const own = { load, root, labels, supervisor, lines, approvals, launcher, scheduler, messenger, audit: audit.file };
   const services = { ...own, ...reading, ...signIn, runList: new RunList() };
   const listener = await listen({
     host,
@@ -101,21 +103,29 @@ export async function startServer(
     onDefect: (id, error) => log(`request=${id} failed: ${error instanceof Error ? error.stack : error}`),
   });
   void files.compress("gzip");
-  const watched = Promise.all([scheduler.run(watch.signal, { pulse, isIdle: config.earlier === true }), pulse.run(watch.signal)]);
+  const watched = watchOver({ scheduler, messenger, pulse }, config.earlier === true, watch.signal);
   const lock = taken.move();
-  return {
-    url: listener.url,
-    reloadTls: () => replaceCertificate(listener, config, log),
-    async stop() {
-      pulse.stop();
-      watch.abort();
-      await Promise.all([listener.close(CLOSE_WAIT_MS), supervisor.stop()]);
-      await watched;
-      await endReading(reading);
-      await signIn.access.close();
-      await lock.disposeAsync();
-    },
+  const stop = async () => {
+    pulse.stop();
+    watch.abort();
+    await Promise.all([listener.close(CLOSE_WAIT_MS), supervisor.stop()]);
+    await watched;
+    await endReading(reading);
+    await access.close();
+    await lock.disposeAsync();
   };
+  return { url: listener.url, reloadTls: () => replaceCertificate(listener, config, log), stop };
+}
+
+/** What the server does by itself. Messages look first: a schedule that starts hides that it was missed before. */
+async function watchOver(
+  { scheduler, messenger, pulse }: Pick<Services, "scheduler" | "messenger"> & { pulse: Pulse },
+  isIdle: boolean,
+  signal: AbortSignal,
+): Promise<void> {
+  const beating = pulse.run(signal);
+  if (!isIdle) await messenger.round();
+  await Promise.all([scheduler.run(signal, { pulse, isIdle }), isIdle || messenger.run(signal), beating]);
 }
 
 async function endReading({ readers, beside, logReadings }: Pick<Services, "readers" | "beside" | "logReadings">): Promise<void> {

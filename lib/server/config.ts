@@ -1,11 +1,12 @@
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import type { LookupAddress } from "node:dns";
 import { lookup } from "node:dns/promises";
-import { BlockList, isIP } from "node:net";
+import { isIP } from "node:net";
 import path from "node:path";
 import { createSecureContext } from "node:tls";
 import { readTotpSecret } from "../auth/totp.ts";
 import { refuseUsedRoot } from "../bucket/source/root.ts";
+import { isLoopback } from "../codec/address.ts";
 import { parseDurationMs } from "../codec/config/number.ts";
 import { Failure, messageOf } from "../core/errors.ts";
 import { readGuarded, realPlace } from "../core/files.ts";
@@ -185,15 +186,6 @@ async function resolvedHost(host: string, resolve: Resolve): Promise<Omit<Listen
   } catch (error) {
     throw refusedStart(`--addr: the host name ${quote(host)} cannot be resolved`, error);
   }
-}
-
-const LOOPBACK = new BlockList();
-LOOPBACK.addSubnet("127.0.0.0", 8, "ipv4");
-LOOPBACK.addAddress("::1", "ipv6");
-
-function isLoopback(address: string): boolean {
-  const [plain = ""] = address.split("%");
-  return LOOPBACK.check(plain, isIP(plain) === 6 ? "ipv6" : "ipv4");
 }
 
 /** Where a certificate and its key are. */

@@ -24,6 +24,7 @@ import type { RunKind, RunParams } from "../run/protocol.ts";
 import { readRecord, readRecordHead, runNotFound } from "../run/record.ts";
 import { requireNames } from "../run/request.ts";
 import { Drifts, firstDrifted, recentRuns } from "./glance.ts";
+import { countMessages } from "./messages/state.ts";
 import { databaseVersion, Readers } from "./reading.ts";
 import { RunList, type RunQuery, shownRun } from "./run-list.ts";
 import { shownFreezes } from "./watch/freeze.ts";
@@ -95,6 +96,7 @@ export const READS = {
       totals: { ...found.totals, ...totals },
       freezes: shownFreezes(freeze, Date.now()),
       unwell: fitting(unwell, unwell.length),
+      messages: await countMessages(layout),
       revision: current ? shownRevision(current) : null,
       drift: drift && {
         ...last_drift,
@@ -117,6 +119,7 @@ export const READS = {
       counts: found.counts,
       problems: found.problems.items.slice(0, 3),
       problem_count: found.problems.total,
+      unwell_count: (await readers.read(layout, notWellNow)).length,
       certs_soon: found.certs.total,
       next_cert: found.next_cert,
       drifted: last_drift ? drifts.of(layout, last_drift.id).allocations.length : 0,

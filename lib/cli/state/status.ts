@@ -22,6 +22,7 @@ export async function statusCommand(bucket: BucketAccess, input: Parsed): Promis
       ["last deploy", runText(summary.last_deploy) || "none yet"] as const,
       ["drift", driftText(summary)] as const,
       ["not well", unwellText(summary)] as const,
+      ["messages", messageText(summary)] as const,
       ["certificates", certText(summary)] as const,
     ];
     toStdout(problemsText(summary) + factLines(facts));
@@ -95,6 +96,10 @@ function unwellText({ unwell: { items, total } }: Summary): string | null {
     return visible(`${job === "" ? worker : `${job}@${worker}`} ${state}, ${ago(at)}`);
   });
   return total === 0 ? null : [...shown, ...moreLine(total - shown.length)].join("\n");
+}
+
+function messageText({ messages: { failed } }: Summary): string | null {
+  return failed === 0 ? null : `${failed} given up: ops notify`;
 }
 
 function certText({ certs, next_cert }: Summary): string | null {

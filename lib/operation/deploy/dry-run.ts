@@ -1,6 +1,6 @@
 import { runLayout } from "../../bucket/base/layout.ts";
 import type { CatalogAllocation, CatalogJob, HookEvent } from "../../bucket/base/model.ts";
-import { planBasis, validPlan } from "../../bucket/catalog/info.ts";
+import { builtSchedules, planBasis, validPlan } from "../../bucket/catalog/info.ts";
 import { promotionsOf } from "../../bucket/catalog/promotions.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
 import { writeAtomic } from "../../core/files.ts";
@@ -14,6 +14,7 @@ import {
   planDifferences,
   plannedPhases,
 } from "../../plan/deploy-plan.ts";
+import { toldFreezes } from "../../plan/freezes.ts";
 import { PASSES } from "../../plan/rollout.ts";
 import type { FileDrift } from "../../transport/files/compare.ts";
 import type { OperationContext } from "../base/context.ts";
@@ -60,7 +61,7 @@ interface DryRunOrder extends DeployStart {
  * could not do a part of it. A worker that gives no answer is told, and is no reason to fail.
  */
 export async function dryRun(order: DryRunOrder): Promise<DeployPlan> {
-  const { log, layout, run, kv } = order.context;
+  const { db, log, layout, run, kv } = order.context;
   log.info("PLAN: a dry run, no worker is changed");
   try {
     const { plan, silent } = await recordPlan(order);
@@ -68,6 +69,7 @@ export async function dryRun(order: DryRunOrder): Promise<DeployPlan> {
     await writeAtomic(runLayout(layout, run.id).plan, text);
     for (const line of describePlan(plan)) log.info(line);
     for (const sentence of causesOf(silent)) log.warn(`nothing could be done there now: ${sentence}`);
+    for (const sentence of toldFreezes(builtSchedules(db).freeze, Date.now())) log.warn(`freeze: ${sentence}`);
     const failed = plan.waves.flatMap(({ jobs }) => jobs).filter(({ outcome }) => outcome === "failed");
     const reasons = failed.map(({ job, reason }) => `${job}: ${reason}`);
     return concluded(abridged(plan, MOST_FILES), "the deploy would not be complete", reasons);

@@ -114,12 +114,18 @@ function placeName({ job, worker }: Place): string {
 }
 
 async function probeOnce(context: OperationContext, fleet: Fleet, job: CatalogJob, host: string): Promise<ProbeResult[]> {
-  const { kv, signal, progress } = context;
+  const { kv, run, signal, progress } = context;
   const checks = job.healthCheck?.checks ?? [];
+  // A health check has asked whether the worker answers and asks little else: more questions, and a session for each
+  // probe, would be most of its work.
+  const isCheck = run.kind === "health_check";
   return await mapAll(checks, checks.length, async (check) => {
     const timeoutMs = check.timeoutSeconds * 1000;
     const carryOut = async (onBegin: () => void) => {
-      if (check.type === "ssh") return await probe({ ...check, transport: await fleet.reach(host), timeoutMs, onBegin }, signal);
+      if (check.type === "ssh") {
+        const transport = await (isCheck ? fleet.open(host) : fleet.reach(host));
+        return await probe({ ...check, transport, timeoutMs, onBegin, ...(isCheck && { isShort: "where_free" }) }, signal);
+      }
       const port = job.ports[check.port] as number;
       const ca = kv.get("ops/worker", "certs/ca.crt");
       const trust = check.type === "http" && ca !== undefined ? { ca } : {};

@@ -132,7 +132,11 @@ export const BUCKET_SUMMARY = object({
     "How much there is to list; of the keys those that are not deleted",
   ),
   freezes: FREEZES,
-  unwell: described(shortList(HEALTH_CHANGE), "What was found in no good state when it was last looked at, the longest first"),
+  unwell: described(
+    shortList(HEALTH_CHANGE),
+    "What was found in no good state when it was last looked at, the longest first; `problems` tell of the last actions",
+  ),
+  messages: described(object({ waiting: COUNT, failed: COUNT }), "How many wait, and how many were given up"),
   ...RUNS,
   drift: described(nullable(DRIFT), "The last drift run that has ended"),
   revision: described(
@@ -157,6 +161,7 @@ export const BUCKET_GLANCES = object({
       counts: nullable(COUNTS),
       problems: described(list(PROBLEM), "The first 3"),
       problem_count: COUNT,
+      unwell_count: described(COUNT, "What was found in no good state when it was last looked at"),
       certs_soon: described(COUNT, "Certificates that have ended or are near their end"),
       next_cert: nullable(object({ ...CERT, status: oneOf("expired", "expiring", "ok") })),
       drifted: described(COUNT, "Allocations with changed files in the last drift run"),

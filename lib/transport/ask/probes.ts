@@ -4,7 +4,7 @@ import { connect } from "node:net";
 import type { SecureContext } from "node:tls";
 import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { LastLines, plainLine } from "../../core/plain-text.ts";
-import type { Transport } from "../base/transport.ts";
+import type { ScriptOptions, Transport } from "../base/transport.ts";
 
 interface TcpProbe {
   type: "tcp";
@@ -32,6 +32,8 @@ interface CommandProbe {
   timeoutMs: number;
   /** Called when the command begins on the worker. */
   onBegin?: () => void;
+  /** See {@link ScriptOptions}. */
+  isShort?: ScriptOptions["isShort"];
 }
 
 /**
@@ -151,10 +153,11 @@ async function beginningOf(answer: IncomingMessage): Promise<string> {
 }
 
 async function probeCommand(asked: CommandProbe, signal: AbortSignal | undefined): Promise<ProbeResult> {
-  const { transport, command, timeoutMs, onBegin } = asked;
+  const { transport, command, timeoutMs, onBegin, isShort } = asked;
   const said = new LastLines();
   const onLine = (line: string) => said.add(line);
-  const outcome = await transport.script(command, { signal, timeoutMs, onLine, onBegin, keepBytes: EVIDENCE_BYTES });
+  const options = { signal, timeoutMs, onLine, onBegin, isShort, keepBytes: EVIDENCE_BYTES };
+  const outcome = await transport.script(command, options);
   const { reason, exitCode, stdout, stderr, durationMs } = outcome;
   if (reason === "timeout") return { ok: false, evidence: noAnswer(timeoutMs), said, durationMs };
   const how = outcome.signal === null ? `exit code ${exitCode}` : `ended by ${outcome.signal}`;

@@ -82,9 +82,11 @@ export interface ScriptOptions {
   timeoutMs?: number;
   /**
    * The script answers in moments and leaves nothing running. Over ssh, short scripts run one after the other in one
-   * shell, which saves sessions; with a stream or more than 1 MiB as input they have a session of their own.
+   * shell, which saves sessions; with a stream or more than 1 MiB as input they have a session of their own. A script that
+   * may take longer, and leaves nothing running either, uses that shell `where_free`: it waits for no other script there,
+   * but others may wait for it.
    */
-  isShort?: boolean;
+  isShort?: boolean | "where_free";
   /**
    * Over ssh, a lost connection does not end the script, whose input must be text then: what the script prints is kept
    * on the worker, and read on there over a new connection. The text says in one line what the script is, for the next

@@ -15,6 +15,11 @@ export class Limit {
     this.#width = width;
   }
 
+  /** True where no place is taken. */
+  get isFree(): boolean {
+    return this.#taken === 0;
+  }
+
   /** Waits for a place; the answer gives the place back. Throws `cancelled` when the signal is aborted first. */
   async enter(signal?: AbortSignal): Promise<() => void> {
     throwIfCancelled(signal);

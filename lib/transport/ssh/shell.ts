@@ -114,6 +114,11 @@ export class KeptShell {
     this.#start = start;
   }
 
+  /** True for a shell that is open and has nothing to do. */
+  get isFree(): boolean {
+    return this.#open !== undefined && this.#turn.isFree;
+  }
+
   /**
    * Runs a script when its turn has come and each of the `limits` has a place, and answers what `conclude` makes of the
    * end. Where there is no exit code the shell is no longer used, and `conclude` ends the group of the shell.

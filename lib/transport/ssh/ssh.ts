@@ -72,12 +72,13 @@ class SshConnection {
     throwIfCancelled(signal);
     // Takes no place from commands at work.
     await unlessAborted(this.#link.connect(), signal);
-    const isShort = options.isShort && text.length + args.join().length <= SHORT_CHARACTERS;
+    const isFitting = text.length + args.join().length <= SHORT_CHARACTERS;
     for (;;) {
       const need = this.#isPrepared ? "none" : options.isFolderOptional ? "optional" : "needed";
       const run = this.#run.listener && !this.#settled ? this.#run.token : undefined;
       const script: ShellScript = { folder: this.#folder, need, run, text, args, env };
-      const short = isShort && isForShell(input) && this.#ask(script, { ...options, input });
+      const isShort = options.isShort === "where_free" ? this.#questions.isFree : options.isShort;
+      const short = isShort && isFitting && isForShell(input) && this.#ask(script, { ...options, input });
       const outcome = await (short || this.#inSession(script, options));
       if (outcome !== "again") return outcome;
     }

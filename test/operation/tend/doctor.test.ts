@@ -160,8 +160,8 @@ const HARMS: [name: string, harm: Harm, expected: RegExp[]][] = [
   ],
   [
     "a newer schema",
-    ({ db }) => db.run("UPDATE schema_version SET version = 9"),
-    [new RegExp(`^bucket: schema: problem: the database has schema 9, this program knows ${SCHEMA_VERSION}; use a newer ops$`)],
+    ({ db }) => db.run("UPDATE schema_version SET version = 99"),
+    [new RegExp(`^bucket: schema: problem: the database has schema 99, this program knows ${SCHEMA_VERSION}; use a newer ops$`)],
   ],
   [
     "a large file that is lost",

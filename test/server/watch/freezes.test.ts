@@ -121,7 +121,9 @@ test("CP-975 a freeze holds for commands in the bucket's folder, which --break-g
   const run = (...words: string[]) => ops(words, { cwd: bucket.dir });
   const { code, stderr } = await run("run_command", "true");
   assert.deepEqual([code, /the bucket is frozen until .*: holidays/.test(stderr)], [1, true], stderr);
-  assert.equal((await run("deploy", "--dry-run")).code, 0);
+  const plan = await run("deploy", "--dry-run");
+  assert.equal(plan.code, 0);
+  assert.match(plan.stderr + plan.stdout, /freeze: a deploy is refused until .*Z: holidays/);
   assert.match((await run("deploy", "--break-glass", "The site is down")).stderr, /BREAK GLASS/);
   assert.match((await run("status")).stdout, /freeze +on until .*: holidays/);
 });

@@ -57,6 +57,7 @@ test("CP-984 the API shows how everything is and was, in pages, and the summary 
   assert.equal((await get(`/health/changes?worker=10.0.0.2&cursor=${changes.next_cursor}`)).items[0].state, "healthy");
   const { unwell } = await get("/summary");
   assert.deepEqual([unwell.total, unwell.items[0].worker], [1, "10.0.0.2"]);
+  assert.equal((await server.call("GET", "/api/summary")).body.items[0].unwell_count, 1);
 });
 
 test("CP-984 ops health shows since when, how often and for how much of the time", async (t) => {

@@ -72,6 +72,22 @@ for (const userland of ["system", "busybox"] as const)
     assert.deepEqual(await readdir(one.folder), []);
   });
 
+test("a script for the kept shell where that is free waits for no other script, and needs no session where it is", async (t) => {
+  const fleet = await SshFleet.start(t);
+  const one = await fleet.one(t);
+  const shell = async (isShort: ScriptOptions["isShort"]) => (await one.script("echo $$", { isShort })).stdout;
+  const begun = path.join(temporaryFolder(t), "begun");
+  const apart = await shell("where_free");
+  const kept = await shell(true);
+  assert.notEqual(apart, kept, "no shell is opened for it");
+  assert.equal(await shell("where_free"), kept);
+  const waiting = one.script(`while [ ! -e ${begun} ]; do sleep 0.05; done; echo $$`, { isShort: true });
+  const other = await shell("where_free");
+  assert.notEqual(other, kept);
+  await writeFile(begun, "");
+  assert.equal((await waiting).stdout, kept);
+});
+
 test("the kept shell runs many scripts again and again", async (t) => {
   const one = await (await SshFleet.start(t)).one(t);
   for (const round of ["one", "two"])
