@@ -71,8 +71,8 @@ const TEXT_OWNERS: { pattern: RegExp; forbidden: (file: string) => boolean; advi
   },
   {
     pattern: /\bcreate(?:Secure)?Server\b|\bnew (?:https?\.)?Server\(/g,
-    forbidden: outside("lib/http/node-server.ts", "lib/transport/ssh/keeper.ts"),
-    advice: "servers belong to lib/http/node-server.ts, the socket of a keeper to lib/transport/ssh/keeper.ts",
+    forbidden: outside("lib/http/node-server.ts", "lib/transport/ssh/keeper.ts", "lib/transport/ssh/agent.ts"),
+    advice: "servers belong to lib/http/node-server.ts, the sockets of a keeper and of an agent to lib/transport/ssh",
   },
   {
     pattern: /(?<![.\w])process\.(?:env|exit)\b|(?<![.\w])process\b(?=\s*[[;,)])|\bconsole\b(?=\s*[.[;,)])/g,

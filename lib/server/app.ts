@@ -62,12 +62,12 @@ export async function startServer(
   log: Log,
   now: () => number = Date.now,
 ): Promise<RunningServer> {
-  const { root, host, port, auditSink: sink } = config;
+  const { root, host, port, auditSink: sink, hookUser } = config;
   const tls = config.tls && (await readTlsPair(config.tls));
   const surface = config.earlier ? await (await import("./earlier/surface.ts")).earlierSurface() : await presentSurface();
   const { labels, routes } = surface;
   const files = new StaticFiles(surface.files);
-  const supervisor = new surface.supervisor({ launcher, log, approvals: (id) => signIn.access.approvalsOf(id) });
+  const supervisor = new surface.supervisor({ launcher, log, approvals: (id) => signIn.access.approvalsOf(id), hookUser });
   await using taken = new AsyncDisposableStack();
   taken.use(await takeRoot(root));
   const audit = new ServerAudit({ root, sink, launcher, log, now });
@@ -75,7 +75,7 @@ export async function startServer(
   await audit.start({ host, port, tls: !!tls, totp: !!config.totp, sink: !!sink }, supervisor.events);
   await settleRoot(root, labels, supervisor, log);
   const { guard, ...signIn } = await signInOf(config, { cookie: surface.cookie, log, now });
-  const reading = { readers: new Readers(), beside: new ReadThread(), logReadings: new LogReadings(launcher) };
+  const reading = { readers: new Readers(), beside: new ReadThread(), logReadings: new LogReadings(launcher, { hookUser }) };
   const { readers, beside } = reading;
   const lines = new Lines();
   const { access } = signIn;

@@ -11,7 +11,9 @@ import { parseDurationMs } from "../codec/config/number.ts";
 import { Failure, messageOf } from "../core/errors.ts";
 import { readGuarded, realPlace } from "../core/files.ts";
 import { quote } from "../core/shape.ts";
+import type { OtherUser } from "../core/spawn.ts";
 import type { TlsPair } from "../http/node-server.ts";
+import { hookUserOf } from "../run/hook-user.ts";
 
 /** The configuration of a server; nothing of it changes after the start. */
 export interface ServerConfig {
@@ -30,6 +32,8 @@ export interface ServerConfig {
   readonly totp?: { readonly secret: Uint8Array; readonly sessionMs: number };
   /** What is called every minute, as long as the server lives. */
   readonly heartbeatUrl?: string;
+  /** Whom hook scripts, and the commands of local workers, run as; without one as the server itself. */
+  readonly hookUser?: OtherUser;
 }
 
 /** The flags of `ops server`, as typed, by name; those that were not given are missing. */
@@ -66,12 +70,14 @@ export async function serverConfig(flags: ServerFlags, env: NodeJS.ProcessEnv, e
   const { "audit-sink": auditSink } = flags;
   if (auditSink?.trim() === "") throw refusedStart("--audit-sink is empty: give a command that reads lines");
   const config = { root: realPlace(root), host: address.host, port: address.port, token };
+  const hookUser = await hookUserIn(flags, variables, config.root);
   return Object.freeze({
     ...config,
     ...(tls && { tls }),
     ...(totp && { totp }),
     ...(auditSink && { auditSink }),
     ...(heartbeatUrl && { heartbeatUrl }),
+    ...(hookUser && { hookUser }),
     ...(earlier && { earlier }),
   });
 }
@@ -128,6 +134,14 @@ async function heartbeatOf({ "heartbeat-url-file": file }: ServerFlags): Promise
   if (isPlain && (protocol === "https:" || (protocol === "http:" && isHere))) return text;
   const expected = "an address with https://, or with http:// on this host, without user and password";
   throw refusedStart(`--heartbeat-url-file ${file}: expected ${expected}`);
+}
+
+/** The user of hooks, who must be kept from all that the server keeps to itself. */
+async function hookUserIn(flags: ServerFlags, variables: OwnVariables, root: string): Promise<OtherUser | undefined> {
+  const { "hook-user": name, "token-file": token, "tls-key": key, "heartbeat-url-file": heartbeat } = flags;
+  const totp = flags["totp-secret-file"] ?? variables.OPS_SERVE_TOTP_SECRET_FILE;
+  const files = [token, totp, key, heartbeat].filter((file) => file !== undefined);
+  return name === undefined ? undefined : await hookUserOf(name, [root, ...files.map((file) => path.resolve(file))]);
 }
 
 /** The TOTP settings. A server that was meant to have TOTP never starts without it. */

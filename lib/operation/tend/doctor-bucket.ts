@@ -17,11 +17,12 @@ import { describeSshKey, sshKeyChange, sshKeyFile } from "../../bucket/workspace
 import { explain, Failure } from "../../core/errors.ts";
 import { exists, namesIn } from "../../core/files.ts";
 import type { Launcher } from "../../core/spawn.ts";
+import type { ServerMeans } from "../../run/protocol.ts";
 import { parseJump } from "../../transport/ssh/openssh.ts";
 import { knownHostName, openKnownHosts } from "../../transport/trust/host-keys.ts";
 
 /** What the doctor works with. */
-export interface DoctorContext {
+export interface DoctorContext extends ServerMeans {
   layout: Layout;
   launcher: Launcher;
   signal: AbortSignal;
