@@ -17,7 +17,7 @@ import { Approvals } from "./approval/approvals.ts";
 import type { AuditRecorder } from "./audit/recorder.ts";
 import { ServerAudit } from "./audit/server-audit.ts";
 import { ReadThread } from "./beside.ts";
-import { readServerToken, readTlsPair, type ServerConfig } from "./config.ts";
+import { readServerToken, readTlsPair, type ServerConfig, tokenWarning } from "./config.ts";
 import { readConsole } from "./console-files.ts";
 import type { ServerRoute, Services } from "./context.ts";
 import { Lines } from "./line.ts";
@@ -185,9 +185,12 @@ async function replaceToken(
 ): Promise<void> {
   if (tokenFile === undefined) return;
   try {
-    if (!guard.replaceToken(await readServerToken(tokenFile))) return;
+    const token = await readServerToken(tokenFile);
+    if (!guard.replaceToken(token)) return;
     audit.file.later({ what: "token", via: "server", facts: { replaced: ROOT_NAME } });
     log("the API token was read again: another one is in use, and the sessions of the one before have ended");
+    const warning = tokenWarning({ token });
+    if (warning !== undefined) log(warning);
   } catch (error) {
     log(`the API token in use stays: ${messageOf(error)}`);
   }
