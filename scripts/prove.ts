@@ -82,9 +82,9 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
     return `seed ${SEED}: killed ${met.run} runs, ${met.server} servers and ${met.runner} processes on workers during deploys over ssh, each followed by one that converged`;
   },
   async keys() {
-    const rekeys = await cleanly((t) => rekeyKillRounds(t, 200, SEED));
-    const cas = await cleanly((t) => caKillRounds(t, 200, SEED));
-    const ssh = await cleanly((t) => sshKeyKillRounds(t, 200, SEED));
+    const rekeys = await cleanly((t) => rekeyKillRounds(t, 80, SEED));
+    const cas = await cleanly((t) => caKillRounds(t, 60, SEED));
+    const ssh = await cleanly((t) => sshKeyKillRounds(t, 60, SEED));
     return `seed ${SEED}: ${rekeys.hits} changes of kv.key killed at work, everything readable after each, ${rekeys.rekeyed} came to their end; ${cas.hits} steps and deploys of rotations of the CA killed, every job trusted every other after each, ${cas.rotated} came to their end; ${ssh.hits} rotations of the ssh key killed, every worker reached after each, ${ssh.rotated} came to their end`;
   },
   async hooks(folder) {

@@ -30,7 +30,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
  * A name stands for a folder or for a file.
  */
 const ROOMS: Record<string, readonly string[]> = {
-  bucket: ["base", "health", "kv", "source", "earlier", "notify", "workspace", "catalog", "prometheus", "snapshots"],
+  bucket: ["base", "health", "kv", "source", "earlier", "notify", "workspace", "keys", "catalog", "prometheus", "snapshots"],
   cli: ["base", "server", "bucket", "state", "remote", "approval", "audit", "watch", "commands", "main"],
   codec: ["uuid", "address", "version", "glob", "diff", "config", "calendar", "archive", "crypto", "qr", "template"],
   operation: ["base", "hooks", "reach", "build", "health", "plan", "tend", "control", "keys", "deploy", "index"],

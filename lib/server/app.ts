@@ -1,5 +1,6 @@
 import path from "node:path";
 import type { Guard, Identity } from "../auth/guard.ts";
+import { ROOT_NAME } from "../auth/role.ts";
 import { SESSION_COOKIE } from "../auth/session.ts";
 import { type LabelFile, layoutOf } from "../bucket/base/layout.ts";
 import { bucketIds, bucketNotFound, prepareRoot, takeRoot } from "../bucket/source/root.ts";
@@ -16,7 +17,7 @@ import { Approvals } from "./approval/approvals.ts";
 import type { AuditRecorder } from "./audit/recorder.ts";
 import { ServerAudit } from "./audit/server-audit.ts";
 import { ReadThread } from "./beside.ts";
-import { readTlsPair, type ServerConfig } from "./config.ts";
+import { readServerToken, readTlsPair, type ServerConfig } from "./config.ts";
 import { readConsole } from "./console-files.ts";
 import type { ServerRoute, Services } from "./context.ts";
 import { Lines } from "./line.ts";
@@ -40,10 +41,11 @@ const CLOSE_WAIT_MS = 15_000;
 interface RunningServer {
   url: string;
   /**
-   * Reads certificate and key again, for connections that begin from now on. Where the pair cannot be used, the log says
-   * so and the old pair stays. Nothing happens without TLS.
+   * Reads the files again that may change while the server runs: certificate and key, for connections that begin from now on,
+   * and its own token, which ends what goes on with the one before. Where one cannot be used, the log says so and what is in
+   * use stays.
    */
-  reloadTls(): Promise<void>;
+  reload(): Promise<void>;
   /**
    * Takes no new connections, answers long-polls at once, asks active runs to stop and, after a bounded wait, kills them.
    * They end as `failed` with `server restarted before run completed`.
@@ -115,7 +117,7 @@ export async function startServer(
     await access.close();
     await lock.disposeAsync();
   };
-  return { url: listener.url, reloadTls: () => replaceCertificate(listener, config, log), stop };
+  return { url: listener.url, reload: () => readAgain({ listener, guard, audit }, config, log), stop };
 }
 
 /** What the server does by itself. Messages look first: a schedule that starts hides that it was missed before. */
@@ -155,6 +157,16 @@ async function settleRoot(root: string, labels: LabelFile, supervisor: Superviso
   if (warning !== undefined) log(warning);
 }
 
+/** Reads the files again that may change while the server runs. */
+async function readAgain(
+  own: { listener: Listener; guard: Guard; audit: ServerAudit },
+  config: ServerConfig,
+  log: Log,
+): Promise<void> {
+  await replaceCertificate(own.listener, config, log);
+  await replaceToken(own, config, log);
+}
+
 /** Reads the certificate again, for connections that begin from now on. */
 async function replaceCertificate(listener: Listener, { tls }: ServerConfig, log: Log): Promise<void> {
   if (!tls) return;
@@ -163,6 +175,22 @@ async function replaceCertificate(listener: Listener, { tls }: ServerConfig, log
     log("the certificate was read again; new connections get it");
   } catch (error) {
     log(`the certificate in use stays: ${messageOf(error)}`);
+  }
+}
+
+/** Reads the server's own token again. Another one is told in the audit. */
+async function replaceToken(
+  { guard, audit }: { guard: Guard; audit: ServerAudit },
+  { tokenFile }: ServerConfig,
+  log: Log,
+): Promise<void> {
+  if (tokenFile === undefined) return;
+  try {
+    if (!guard.replaceToken(await readServerToken(tokenFile))) return;
+    audit.file.later({ what: "token", via: "server", facts: { replaced: ROOT_NAME } });
+    log("the API token was read again: another one is in use, and the sessions of the one before have ended");
+  } catch (error) {
+    log(`the API token in use stays: ${messageOf(error)}`);
   }
 }
 

@@ -25,6 +25,8 @@ export interface ServerConfig {
   readonly host: string;
   readonly port: number;
   readonly token: string;
+  /** Where the token was read; undefined for one of a flag or a variable. */
+  readonly tokenFile?: string;
   readonly tls?: TlsFiles;
   /** A command for `sh` that gets each line of the audit. */
   readonly auditSink?: string;
@@ -55,7 +57,7 @@ export async function serverConfig(flags: ServerFlags, env: NodeJS.ProcessEnv, e
   const variables = takeVariables(env);
   if (earlier && variables.OPS_SERVE_TOTP_SECRET_FILE !== undefined)
     throw refusedStart("ops serve has no TOTP, but OPS_SERVE_TOTP_SECRET_FILE is set: unset it, or use ops server");
-  const token = await tokenOf(flags, variables.OPS_SERVE_TOKEN);
+  const given = await tokenOf(flags, variables.OPS_SERVE_TOKEN);
   const address = await listenAddress(flags.addr ?? DEFAULT_ADDRESS);
   const tls = await tlsOf(flags);
   if (!tls && !address.loopback)
@@ -69,7 +71,7 @@ export async function serverConfig(flags: ServerFlags, env: NodeJS.ProcessEnv, e
   await refuseUsedRoot(path.resolve(root), earlier ? "env.json" : "bucket.json");
   const { "audit-sink": auditSink } = flags;
   if (auditSink?.trim() === "") throw refusedStart("--audit-sink is empty: give a command that reads lines");
-  const config = { root: realPlace(root), host: address.host, port: address.port, token };
+  const config = { root: realPlace(root), host: address.host, port: address.port, ...given };
   const hookUser = await hookUserIn(flags, variables, config.root);
   return Object.freeze({
     ...config,
@@ -93,11 +95,20 @@ function takeVariables(env: NodeJS.ProcessEnv): OwnVariables {
   return taken;
 }
 
-async function tokenOf(flags: ServerFlags, variable: string | undefined): Promise<string> {
-  const file = flags.token === undefined ? flags["token-file"] : undefined;
-  const token = flags.token ?? (file === undefined ? variable : await readToken(file));
-  if (token === undefined) throw refusedStart("no API token: set OPS_SERVE_TOKEN, or give --token-file or --token");
-  const source = flags.token !== undefined ? "--token" : (file ?? "OPS_SERVE_TOKEN");
+async function tokenOf(flags: ServerFlags, variable: string | undefined): Promise<Pick<ServerConfig, "token" | "tokenFile">> {
+  if (flags.token !== undefined) return { token: checkedToken(flags.token, "--token") };
+  const { "token-file": file } = flags;
+  if (file !== undefined) return { token: await readServerToken(file), tokenFile: path.resolve(file) };
+  if (variable === undefined) throw refusedStart("no API token: set OPS_SERVE_TOKEN, or give --token-file or --token");
+  return { token: checkedToken(variable, "OPS_SERVE_TOKEN") };
+}
+
+/** The server's own token in a file. Throws `usage` like {@link readToken}, and for one that no client could send. */
+export async function readServerToken(file: string): Promise<string> {
+  return checkedToken(await readToken(file), file);
+}
+
+function checkedToken(token: string, source: string): string {
   if (token === "") throw refusedStart(`the API token of ${source} is empty`);
   // No other token could arrive in an Authorization header.
   if (!/^[\x21-\x7e]+$/.test(token)) throw refusedStart(`the API token of ${source} has blanks or characters that are not ASCII`);

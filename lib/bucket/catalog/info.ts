@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { isUuid } from "../../codec/uuid.ts";
 import { Failure, hasErrno } from "../../core/errors.ts";
 import { readRegularSync } from "../../core/files.ts";
+import { firstOf } from "../../core/plain-text.ts";
 import type { Database, Row } from "../base/database.ts";
 import { type Layout, runLayout } from "../base/layout.ts";
 import { type Notify, storedNotify } from "../notify/notify.ts";
@@ -177,11 +178,10 @@ function readPlan(layout: Layout, runId: string): { basis: PlanBasis } {
 function movedSince(before: PlanBasis, now: PlanBasis): string[] {
   const places = Object.keys({ ...before.promoted, ...now.promoted });
   const others = places.filter((place) => before.promoted[place] !== now.promoted[place]).sort();
-  const more = others.length > MOST_PLACES ? ` and ${others.length - MOST_PLACES} more` : "";
   return [
     before.build_seq === now.build_seq ? [] : "the bucket was built again",
     before.update_seq === now.update_seq ? [] : "another deploy had work to do",
     before.kv === now.kv ? [] : "keys were written",
-    others.length === 0 ? [] : `what is promoted has changed on ${others.slice(0, MOST_PLACES).join(", ")}${more}`,
+    others.length === 0 ? [] : `what is promoted has changed on ${firstOf(others, MOST_PLACES)}`,
   ].flat();
 }
