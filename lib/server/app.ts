@@ -74,7 +74,8 @@ export async function startServer(
   taken.use(await takeRoot(root));
   const audit = new ServerAudit({ root, sink, launcher, log, now });
   taken.defer(() => audit.stop());
-  await audit.start({ host, port, tls: !!tls, totp: !!config.totp, sink: !!sink }, supervisor.events);
+  const facts = { host, port, tls: !!tls, totp: !!config.totp, sink: !!sink, hook_user: hookUser?.name ?? null };
+  await audit.start(facts, supervisor.events);
   await settleRoot(root, labels, supervisor, log);
   const { guard, ...signIn } = await signInOf(config, { cookie: surface.cookie, log, now });
   const reading = { readers: new Readers(), beside: new ReadThread(), logReadings: new LogReadings(launcher, { hookUser }) };
