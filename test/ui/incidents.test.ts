@@ -39,7 +39,7 @@ const row = (text: string) => main().locator("tbody tr", { hasText: text });
 const lists = async <T>(name: string): Promise<T[]> =>
   (await server.call<{ items: T[] }>("GET", `/api/buckets/${bucket}/${name}`)).body.items;
 
-test("CP-875 a target is tested, and says what became of it; one that no rule names says so", async () => {
+test("CP-890 a target is tested, and says what became of it; one that no rule names says so", async () => {
   await ui.view(bucket, "incidents");
   await main().getByText("Nothing was wrong.").waitFor();
   await ui.view(bucket, "incidents/targets");
@@ -54,7 +54,7 @@ test("CP-875 a target is tested, and says what became of it; one that no rule na
   await ui.page.getByText(/^pager did not take the test: /).waitFor();
 });
 
-test("CP-875 what nothing else tells of needs attention until it is over; its message waits, and is sent by hand", async () => {
+test("CP-890 what nothing else tells of needs attention until it is over; its message waits, and is sent by hand", async () => {
   writeFileSync(path.join(source, "workspace/jobs/app/manifest.json"), "{");
   await push(1);
   await until("the incident is open", async () => (await lists("incidents")).length === 1);
@@ -88,7 +88,7 @@ test("CP-875 what nothing else tells of needs attention until it is over; its me
   await row("pager").getByText("over", { exact: true }).waitFor();
 });
 
-test("CP-875 who may only read sees incidents and messages without orders", async () => {
+test("CP-890 who may only read sees incidents and messages without orders", async () => {
   const { body } = await server.call<{ token: string }>("POST", "/api/tokens", { name: "rea", role: "read" });
   const rea = await ConsolePage.open(server.url);
   await rea.goTo("");

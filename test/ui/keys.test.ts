@@ -26,7 +26,7 @@ after(async () => {
 
 const panel = (name: string) => ui.page.getByRole("main").getByRole("region", { name, exact: true });
 
-test("CP-874 a key is changed as a run: its plan first, then the change by the bucket's name, each with its page", async () => {
+test("CP-889 a key is changed as a run: its plan first, then the change by the bucket's name, each with its page", async () => {
   await ui.view(bucket, "source/keys");
   await ui.checkBarriers("keys");
   const planned = await ui.sent(server, bucket, () => panel("kv.key").getByRole("button", { name: "Plan" }).click());
@@ -46,7 +46,7 @@ test("CP-874 a key is changed as a run: its plan first, then the change by the b
   await ui.heading("Kv rekey done").waitFor();
 });
 
-test("CP-874 a change that has begun says since when, what is left, and what goes on with it", async () => {
+test("CP-889 a change that has begun says since when, what is left, and what goes on with it", async () => {
   await ui.view(bucket, "source/keys");
   await ui.sent(server, bucket, async () => {
     await panel("Certificate authority").getByRole("button", { name: "Rotate …" }).click();
@@ -61,7 +61,7 @@ test("CP-874 a change that has begun says since when, what is left, and what goe
   await ui.checkBarriers("a change of a key that goes on");
 });
 
-test("CP-874 who may not change keys sees their state and the plan, and is told why no more", async () => {
+test("CP-889 who may not change keys sees their state and the plan, and is told why no more", async () => {
   const { body } = await server.call<{ token: string }>("POST", "/api/tokens", { name: "dee", role: "deploy" });
   const dee = await ConsolePage.open(server.url);
   await dee.goTo("");

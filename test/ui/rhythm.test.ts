@@ -24,11 +24,11 @@ const CRON: [string, string][] = [
 ];
 
 for (const [cron, text] of CRON)
-  test(`CP-870 the rhythm ${cron} in words`, () => {
+  test(`CP-885 the rhythm ${cron} in words`, () => {
     assert.equal(rhythmText({ every_seconds: null, cron, timezone: "UTC" }), `${text} (UTC)`);
   });
 
-test("CP-870 a rhythm by the clock alone is said in its largest unit", () => {
+test("CP-885 a rhythm by the clock alone is said in its largest unit", () => {
   const every = (seconds: number) => rhythmText({ every_seconds: seconds, cron: null, timezone: null });
   assert.deepEqual([60, 900, 5400, 7200, 86_400].map(every), [
     ...["every minute", "every 15 minutes", "every 90 minutes", "every 2 hours", "every day"],
@@ -42,7 +42,7 @@ function history(now: number, ...states: [hoursAgo: number, state: string][]) {
   return { record: changes.at(-1), changes: changes.reverse() };
 }
 
-test("CP-872 a strip counts the known time alone, and each bar the share that was not well", () => {
+test("CP-887 a strip counts the known time alone, and each bar the share that was not well", () => {
   const now = Date.UTC(2026, 0, 10);
   const { record, changes } = history(now, [12, "healthy"], [6, "unhealthy"], [5, "healthy"]);
   const found = stripOf([segmentsOf(record, changes, now)], "day", now);
@@ -54,7 +54,7 @@ test("CP-872 a strip counts the known time alone, and each bar the share that wa
   assert.equal(shown.join(""), `${".".repeat(24)}${"+".repeat(12)}u1u1${"+".repeat(10)}`);
 });
 
-test("CP-872 a change before the strip holds at its beginning, and what was never looked at is not known", () => {
+test("CP-887 a change before the strip holds at its beginning, and what was never looked at is not known", () => {
   const now = Date.UTC(2026, 0, 10);
   const { record } = history(now, [200, "unhealthy"]);
   const place = segmentsOf(record, [], now);
@@ -63,7 +63,7 @@ test("CP-872 a change before the strip holds at its beginning, and what was neve
   assert.equal(stripOf([], "week", now).good, null);
 });
 
-test("CP-872 a share is never rounded to all of the time", () => {
+test("CP-887 a share is never rounded to all of the time", () => {
   assert.deepEqual([1, 0.99999, 0.5, 0.9561, 0].map(percentText), ["100 %", "99.99 %", "50 %", "95.61 %", "0 %"]);
 });
 
@@ -78,7 +78,7 @@ const summaryOf = (problems: object[], items: object[], cut = 0) => ({
 });
 const PROBLEM = { kind: "failed", job: "web", workers: ["a"], worker_count: 1, since: "2026-01-09T00:00:00Z", action: "restart" };
 
-test("CP-871 equal troubles are one problem with the oldest time; the worst kind comes first", () => {
+test("CP-886 equal troubles are one problem with the oldest time; the worst kind comes first", () => {
   const reach = { job: "", aspect: "reach", state: "unreachable" };
   const all = [unwell("aaa", { aspect: "files", state: "drifted" }), unwell("aa", {}), unwell("a", {}), unwell("aaaa", reach)];
   const { items } = troublesOf(summaryOf([], all, 7));
@@ -93,7 +93,7 @@ test("CP-871 equal troubles are one problem with the oldest time; the worst kind
   );
 });
 
-test("CP-871 what a run says already, and what an unreachable worker explains, is not said twice", () => {
+test("CP-886 what a run says already, and what an unreachable worker explains, is not said twice", () => {
   const reach = unwell("b", { job: "", aspect: "reach", state: "unreachable" });
   const all = [unwell("a", {}), reach, unwell("b", { job: "db", state: "unreachable" })];
   const { items } = troublesOf(summaryOf([PROBLEM], all));

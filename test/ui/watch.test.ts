@@ -95,7 +95,7 @@ interface State {
   last: { run_id: string | null; status: string | null } | null;
 }
 
-test("CP-870 schedules: kind, rhythm, next time, and what became of the last due time, with its run", async () => {
+test("CP-885 schedules: kind, rhythm, next time, and what became of the last due time, with its run", async () => {
   await person("dee").view(bucket, "schedules");
   await row("dee", "health")
     .getByText(/Health check/)
@@ -115,7 +115,7 @@ test("CP-870 schedules: kind, rhythm, next time, and what became of the last due
     .waitFor();
 });
 
-test("CP-870 the run of a schedule that ended as the one before says how often", async () => {
+test("CP-885 the run of a schedule that ended as the one before says how often", async () => {
   for (const ui of Object.values(people)) await ui.close();
   await overslept();
   await openAll();
@@ -129,7 +129,7 @@ test("CP-870 the run of a schedule that ended as the one before says how often",
     .waitFor();
 });
 
-test("CP-870 a schedule is paused, started by hand, and resumed; a role that is too small is told why not", async () => {
+test("CP-885 a schedule is paused, started by hand, and resumed; a role that is too small is told why not", async () => {
   await person("dee").view(bucket, "schedules");
   await row("dee", "plan").getByRole("button", { name: "Pause …" }).click();
   const sent = (act: () => Promise<unknown>) => person("dee").sent(server, bucket, act);
@@ -155,7 +155,7 @@ test("CP-870 a schedule is paused, started by hand, and resumed; a role that is 
   assert.equal(await row("rea", "plan").getByRole("button").count(), 0);
 });
 
-test("CP-871 what was found unwell needs attention, with reason and since when, and is gone when it is well", async () => {
+test("CP-886 what was found unwell needs attention, with reason and since when, and is gone when it is well", async () => {
   await person("dee").view(bucket, "");
   await person("dee").heading("All well").waitFor();
   writeFileSync(sick, "");
@@ -179,7 +179,7 @@ test("CP-871 what was found unwell needs attention, with reason and since when, 
   await person("dee").heading("All well").waitFor();
 });
 
-test("CP-872 the pages of a job and of a worker draw how it was over time, and say it", async () => {
+test("CP-887 the pages of a job and of a worker draw how it was over time, and say it", async () => {
   const { page } = person("rea");
   await person("rea").view(bucket, "jobs/base");
   const strips = main("rea").getByRole("img", { name: /^base, health, well [\d.]+ % of the last 7 days, 2 changes$/ });
@@ -218,7 +218,7 @@ test("CP-872 the pages of a job and of a worker draw how it was over time, and s
     .waitFor();
 });
 
-test("CP-873 a freeze is shown ahead and while it is on, in heads and questions; an admin goes past it", async () => {
+test("CP-888 a freeze is shown ahead and while it is on, in heads and questions; an admin goes past it", async () => {
   const at = (hours: number) => new Date(Date.now() + hours * HOUR_MS).toISOString().slice(0, 16);
   await person("dee").view(bucket, "hooks");
   await push([{ from: at(5), to: at(9), reason: "the fair" }]);
