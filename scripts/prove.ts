@@ -7,6 +7,7 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { within } from "../lib/core/async.ts";
 import { LIMITS } from "../lib/http/node-server.ts";
+import { approvalKillRounds } from "../test/helpers/approval-kills.ts";
 import { editAudits } from "../test/helpers/audit-edits.ts";
 import { killAuditWriters } from "../test/helpers/audit-kills.ts";
 import { badWorkers } from "../test/helpers/bad-workers.ts";
@@ -50,6 +51,10 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
     const kinds = Object.entries(tally).map(([name, count]) => `${name} ${count}`);
     return `seed ${SEED}: ${edits} random edits of a log (${kinds.join(", ")}): each was found at its first line, and no line behind it was vouched for; ${killed} writers of one chain killed: all ${confirmed} confirmed lines are there, the chain holds, ${torn} lines tell of a write that was cut off`;
   },
+  async approvals() {
+    const { hits, used, startedLater, without } = await cleanly((t) => approvalKillRounds(t, 200, SEED));
+    return `seed ${SEED}: killed the server ${hits} times while people proposed, approved, rejected and started: every proposal whole, no approval counted twice, none of ${used} used ones used again (${without} of them without a run), and ${startedLater} approved ones started after a kill`;
+  },
   async buckets() {
     const most = await cleanly((t) => startsOverBuckets(t, 50, 4));
     if (most > 2 * cpus().length) throw new Error(`${most} processes of runs at a time`);
@@ -82,9 +87,9 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
     return `seed ${SEED}: killed ${met.run} runs, ${met.server} servers and ${met.runner} processes on workers during deploys over ssh, each followed by one that converged`;
   },
   async keys() {
-    const rekeys = await cleanly((t) => rekeyKillRounds(t, 200, SEED));
-    const cas = await cleanly((t) => caKillRounds(t, 200, SEED));
-    const ssh = await cleanly((t) => sshKeyKillRounds(t, 200, SEED));
+    const rekeys = await cleanly((t) => rekeyKillRounds(t, 80, SEED));
+    const cas = await cleanly((t) => caKillRounds(t, 60, SEED));
+    const ssh = await cleanly((t) => sshKeyKillRounds(t, 60, SEED));
     return `seed ${SEED}: ${rekeys.hits} changes of kv.key killed at work, everything readable after each, ${rekeys.rekeyed} came to their end; ${cas.hits} steps and deploys of rotations of the CA killed, every job trusted every other after each, ${cas.rotated} came to their end; ${ssh.hits} rotations of the ssh key killed, every worker reached after each, ${ssh.rotated} came to their end`;
   },
   async hooks(folder) {

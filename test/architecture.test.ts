@@ -30,9 +30,9 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
  * A name stands for a folder or for a file.
  */
 const ROOMS: Record<string, readonly string[]> = {
-  bucket: ["base", "health", "kv", "source", "earlier", "workspace", "catalog", "prometheus", "snapshots"],
-  cli: ["base", "server", "bucket", "state", "remote", "approval", "audit", "commands", "main"],
-  codec: ["uuid", "version", "glob", "diff", "config", "calendar", "archive", "crypto", "qr", "template"],
+  bucket: ["base", "health", "kv", "source", "earlier", "notify", "workspace", "keys", "catalog", "prometheus", "snapshots"],
+  cli: ["base", "server", "bucket", "state", "remote", "approval", "audit", "watch", "commands", "main"],
+  codec: ["uuid", "address", "version", "glob", "diff", "config", "calendar", "archive", "crypto", "qr", "template"],
   operation: ["base", "hooks", "reach", "build", "health", "plan", "tend", "control", "keys", "deploy", "index"],
   transport: ["base", "ssh", "files", "ask", "trust"],
 };
@@ -71,8 +71,8 @@ const TEXT_OWNERS: { pattern: RegExp; forbidden: (file: string) => boolean; advi
   },
   {
     pattern: /\bcreate(?:Secure)?Server\b|\bnew (?:https?\.)?Server\(/g,
-    forbidden: outside("lib/http/node-server.ts", "lib/transport/ssh/keeper.ts"),
-    advice: "servers belong to lib/http/node-server.ts, the socket of a keeper to lib/transport/ssh/keeper.ts",
+    forbidden: outside("lib/http/node-server.ts", "lib/transport/ssh/keeper.ts", "lib/transport/ssh/agent.ts"),
+    advice: "servers belong to lib/http/node-server.ts, the sockets of a keeper and of an agent to lib/transport/ssh",
   },
   {
     pattern: /(?<![.\w])process\.(?:env|exit)\b|(?<![.\w])process\b(?=\s*[[;,)])|\bconsole\b(?=\s*[.[;,)])/g,

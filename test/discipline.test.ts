@@ -46,6 +46,7 @@ const RULES: Rule[] = [
     advice: "use temporaryFolder() of test/helpers/temporary.ts",
     except: {
       "test/helpers/temporary.ts": "makes all of them",
+      "test/operation/hooks/apart.test.ts": "sessions have their folders there, and what dead ones leave is removed",
       "test/helpers/mutant-run.ts": "keeps what a long proof found between its runs",
       "test/helpers/mutant-tests.ts": "makes the one of a test file that a long proof runs, and removes it",
       "scripts/test.ts": "makes the one that all the others are in, and removes it",

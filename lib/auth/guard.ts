@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { Failure } from "../core/errors.ts";
 import { quote } from "../core/shape.ts";
 import type { HttpRequest } from "../http/message.ts";
@@ -27,7 +28,7 @@ export interface Identity {
   codes: TotpCodes | undefined;
   /** Whether TOTP is proven too. False where TOTP is off, and possibly on the two paths without it: verify, sign out. */
   totp: boolean;
-  /** Is aborted when the token is revoked or expires, or the session is ended; undefined where neither can happen. */
+  /** Is aborted when the token is revoked, replaced or expires, or the session is ended. */
   ends: AbortSignal | undefined;
 }
 
@@ -41,7 +42,9 @@ const SAFE_METHODS: ReadonlySet<string> = new Set(["GET", "HEAD"]);
 
 /** Decides who may call. The checks come in a fixed order (decisions: HTTP conventions), and a missing proof means no. */
 export class Guard {
-  readonly #token: string;
+  #token: string;
+  /** Ends what goes on with the server's own token. */
+  #end = new AbortController();
   readonly #access: AccessStore | undefined;
   readonly #sessions: Sessions;
   readonly #totp: SecondFactor | undefined;
@@ -61,6 +64,23 @@ export class Guard {
     this.#sessions = options.sessions;
     this.#totp = options.totp;
     this.#attempts = new Attempts(BEARER_ATTEMPTS, options.now);
+    setMaxListeners(0, this.#end.signal);
+  }
+
+  /**
+   * Puts another token in the place of the server's own. What goes on with the one before ends, its sessions too. False
+   * where it is the same one.
+   */
+  replaceToken(token: string): boolean {
+    if (equalText(token, this.#token)) return false;
+    const ended = this.#end;
+    this.#token = token;
+    this.#end = new AbortController();
+    setMaxListeners(0, this.#end.signal);
+    for (const sessions of [this.#sessions, this.#totp?.sessions])
+      for (const { sid, token: of } of sessions?.list() ?? []) if (of === undefined) sessions?.endById(sid);
+    ended.abort();
+    return true;
   }
 
   /**
@@ -85,7 +105,7 @@ export class Guard {
       session,
       codes,
       totp,
-      ends: session?.ends ?? (token && this.#access?.endOf(token)),
+      ends: session?.ends ?? (token ? this.#access?.endOf(token) : this.#end.signal),
     };
   }
 

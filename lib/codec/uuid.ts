@@ -1,5 +1,6 @@
 import { hash, randomBytes } from "node:crypto";
 import { Failure } from "../core/errors.ts";
+import { firstOf } from "../core/plain-text.ts";
 import { quote } from "../core/shape.ts";
 
 const PATTERN = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
@@ -45,9 +46,7 @@ export function idNamed(given: string, ids: readonly string[], kind: "run" | "re
   const [only, ...others] = found;
   if (only === undefined) throw new Failure(`${kind}_not_found`, `there is no ${kind} ${quote(given)}`);
   if (others.length === 0) return only;
-  const shown = found.slice(0, MOST_CANDIDATES).join(", ");
-  const more = found.length > MOST_CANDIDATES ? ` and ${found.length - MOST_CANDIDATES} more` : "";
-  throw unclear(`it may be ${shown}${more}`);
+  throw unclear(`it may be ${firstOf(found, MOST_CANDIDATES)}`);
 }
 
 function format(bytes: Buffer, version: number): string {

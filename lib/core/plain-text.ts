@@ -115,6 +115,12 @@ export function countOf(part: number, all: number, thing: string): string {
   return `${part} of ${counted(all, thing)} ${all === 1 ? "is" : "are"}`;
 }
 
+/** The first so many names, and how many more there are: `a, b and 3 more`. */
+export function firstOf(names: readonly string[], most: number): string {
+  const more = names.length > most ? ` and ${names.length - most} more` : "";
+  return names.slice(0, most).join(", ") + more;
+}
+
 /** A number of things: `1 job`, `2 jobs`. */
 export function counted(number: number, thing: string): string {
   return `${number} ${thing}${number === 1 ? "" : "s"}`;

@@ -10,6 +10,15 @@ import { feed, type Input, Output, type Uncut } from "./streams.ts";
 /** A command and its arguments; never a string that a shell would split. */
 export type Argv = readonly [string, ...string[]];
 
+/** Another user of this machine, for commands that must not have the rights of this program. */
+export interface OtherUser {
+  readonly name: string;
+  readonly uid: number;
+  readonly gid: number;
+  /** A folder that there is. */
+  readonly home: string;
+}
+
 /** How a command ended. `reason` is the first reason that happened. */
 export interface CommandOutcome {
   reason: "exit" | "timeout" | "cancelled";
@@ -30,6 +39,8 @@ export interface CommandOptions {
   env?: Record<string, string>;
   /** The whole environment, instead of the launcher's. */
   environment?: Record<string, string>;
+  /** Runs the command as this user, who must be able to enter `cwd` (default /); only root can. */
+  user?: OtherUser | undefined;
   /**
    * Written to the command's standard input, which is then closed; without it, standard input is empty. A command may
    * end without reading all of it. Where the source throws, the group is ended and `run` throws the same.
@@ -128,8 +139,11 @@ export class Launcher {
     throwIfCancelled(options.signal);
     const started = performance.now();
     const stdin = options.input === undefined ? "ignore" : "pipe";
-    const { cwd, env, environment = { ...this.#environment, ...env } } = options;
-    const { child, group, exited } = await this.#launch(argv, [stdin, "pipe", "pipe"], { cwd, env: environment });
+    const { cwd, env, environment = { ...this.#environment, ...env }, user } = options;
+    const [command, place] = user
+      ? [argvAs(user, argv, cwd ?? "/"), { cwd: "/", env: environmentAs(user, environment) }]
+      : [argv, { cwd, env: environment }];
+    const { child, group, exited } = await this.#launch(command, [stdin, "pipe", "pipe"], place);
     const stop = new AbortController();
     const trouble = new AbortController();
     const stdout = new Output("stdout", options, trouble);
@@ -267,4 +281,30 @@ function readInto(output: Output, stream: Readable | null): Promise<unknown> {
 
 function closing(stream: Readable | null): Promise<unknown> {
   return stream ? once(stream, "close").catch(() => {}) : Promise.resolve();
+}
+
+/** The other user enters the folder itself: this program could be led by a link into one that is closed to that user. */
+const ENTER = 'cd -- "$1" && shift && unset OLDPWD && exec "$@"';
+/** What is about the user of this program. */
+const OWN_VARIABLES = /^(HOME|USER|LOGNAME|SHELL|MAIL|TMPDIR|SSH_AUTH_SOCK|PWD|OLDPWD|XDG_.*)$/;
+/** Not the login shell, which is often nologin: ssh starts its way over a jump host by `SHELL`. */
+const SHELL = "/bin/sh";
+
+/**
+ * The command line with which root runs a command as another user in a folder: with the groups of that user, without
+ * capabilities, and with no program that could give it any (setuid). The process stays the same one, so it leads its group
+ * and signals reach it. Needs setpriv of util-linux.
+ */
+function argvAs({ uid, gid }: OtherUser, argv: Argv, folder: string): Argv {
+  const user = [`--reuid=${uid}`, `--regid=${gid}`, "--init-groups"];
+  const rights = ["--no-new-privs", "--inh-caps=-all", "--bounding-set=-all"];
+  return ["setpriv", ...user, ...rights, "--", "sh", "-c", ENTER, "sh", folder, ...argv];
+}
+
+/** The environment of a command of another user: what is about the user of this program is that user's. */
+export function environmentAs({ name, home }: OtherUser, environment: NodeJS.ProcessEnv): Record<string, string> {
+  const kept = Object.entries(environment).filter((one): one is [string, string] => {
+    return one[1] !== undefined && !OWN_VARIABLES.test(one[0]);
+  });
+  return { ...Object.fromEntries(kept), HOME: home, USER: name, LOGNAME: name, SHELL };
 }

@@ -20,18 +20,21 @@ export function isOwnHost(request: HttpRequest, { localAddress, localPort }: Con
 }
 
 /**
- * Tells whether the other end of a connection belongs to our user or to root, so that no other user of this host can
- * use an API that has no password (decisions: Hook runtime API). Node cannot ask the kernel for the owner of a TCP
- * peer; the kernel's table of sockets tells the owner. On systems without that table every peer passes.
+ * Tells whether the other end of a connection belongs to our user or to root, or else to the user of hooks, so that no
+ * other user of this host can use an API that has no password (decisions: Hook runtime API). Node cannot ask the kernel
+ * for the owner of a TCP peer; the kernel's table of sockets tells the owner. On systems without that table every peer
+ * passes.
  */
 export class PeerCheck {
   readonly #own: number | undefined;
+  readonly #admitsRoot: boolean;
   readonly #known = new WeakMap<Connection, Promise<boolean>>();
   readonly #tables = TABLES.map(sharedReader);
 
-  /** `own` is the user whose processes may call. */
-  constructor(own = process.geteuid?.()) {
+  /** `own` is the user whose processes may call, besides those of root. With `alone` no other's may. */
+  constructor(own = process.geteuid?.(), alone?: "alone") {
     this.#own = own;
+    this.#admitsRoot = alone === undefined;
   }
 
   /** Looked up once per connection. A peer that has closed its socket is refused, because its owner is not known. */
@@ -46,7 +49,7 @@ export class PeerCheck {
     const owner = await this.#owner(connection);
     if (owner === this.#own) return owner !== undefined;
     // Before Linux 6.16 a socket that is closed while its line is written may be shown as root's: only then look twice.
-    return owner === ROOT && (await this.#owner(connection)) === ROOT;
+    return this.#admitsRoot && owner === ROOT && (await this.#owner(connection)) === ROOT;
   }
 
   async #owner(connection: Connection): Promise<number | undefined> {

@@ -41,6 +41,8 @@ export interface HookRuntimeOptions {
    * the bucket has no such worker. Throws `cancelled`.
    */
   command(script: RunningScript, order: CommandOrder, signal: AbortSignal): Promise<object | undefined>;
+  /** The user of the scripts, who alone may call; without one our user and root. */
+  user?: number | undefined;
   /** Ends all waits and commands. */
   signal: AbortSignal;
   /** Gets every secret that a hook writes, before the write is answered, so that no log shows the secret. */

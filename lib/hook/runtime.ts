@@ -39,7 +39,7 @@ const BODY_ERRORS: Partial<Record<FailureCode, string>> = {
 /**
  * The runtime API of one session (hook-runtime.md, Endpoints; decisions: Hook runtime API): until `close` scripts on
  * this host reach the API at `host` and `port`. The API has no password: it answers only processes of this user and of
- * root, and only for an allocation that a script is running for.
+ * root, or of the user of the scripts alone, and only for an allocation that a script is running for.
  */
 export interface HookRuntime {
   host: string;
@@ -55,7 +55,9 @@ export interface HookRuntime {
 
 /** Listens on 127.0.0.1:8080, else on the next of 127.0.0.2 to 127.0.0.254, else on any free port. */
 export async function startHookRuntime(options: HookRuntimeOptions): Promise<HookRuntime> {
-  const api: Api = { options, semaphores: new Semaphores(), peers: new PeerCheck(), running: new Set() };
+  const { user } = options;
+  const peers = user === undefined ? new PeerCheck() : new PeerCheck(user, "alone");
+  const api: Api = { options, semaphores: new Semaphores(), peers, running: new Set() };
   const { host, listener } = await listenSomewhere((request, connection) =>
     answerScript(api, request, connection).catch((error: unknown) => {
       const status = error instanceof Failure ? HTTP_STATUS[error.code] : undefined;
@@ -101,8 +103,10 @@ async function endScript({ options, semaphores, running }: Api, one: Running): P
 async function answerScript(api: Api, request: HttpRequest, connection: Connection): Promise<Answer> {
   const { options, semaphores } = api;
   if (!isOwnHost(request, connection)) return errorAnswer(403, "The Host header must be the address of this API");
-  if (!(await api.peers.admits(connection)))
-    return errorAnswer(403, "Only processes of the user who runs ops and of root may use this API");
+  if (!(await api.peers.admits(connection))) {
+    const who = options.user === undefined ? "of the user who runs ops and of root" : "of the user of hooks";
+    return errorAnswer(403, `Only processes ${who} may use this API`);
+  }
   const { route } = findRoute(HOOK_ROUTES, request);
   const id = String(request.headers["x-allocation-id"] ?? "");
   if (id === "") return errorAnswer(400, "X-ALLOCATION-ID header is missing");

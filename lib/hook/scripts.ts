@@ -43,14 +43,19 @@ export function helperFiles(): readonly ScriptFile[] {
   return helpers;
 }
 
+/** All that is staged for a script: helpers go before files of the job with the same name. */
+export function scriptFiles(files: readonly ScriptFile[]): ScriptFile[] {
+  const all = [MODULES, ...files, ...helperFiles()];
+  return [...new Map(all.map((file) => [file.path, file])).values()];
+}
+
 /**
- * Puts the files of an allocation into its staging folder for a script (hook-runtime.md, Execution model 6). `_hooks`
- * is made anew each time; helpers go before files of the job with the same name. Other files that a deploy has staged
- * stay as they are.
+ * Puts {@link scriptFiles} into the staging folder of an allocation (hook-runtime.md, Execution model 6). `_hooks` is made
+ * anew each time. Other files that a deploy has staged stay as they are.
  */
 export async function stageScripts(folder: string, files: readonly ScriptFile[]): Promise<void> {
   await remove(path.join(folder, HOOKS_FOLDER));
-  for (const file of [...helperFiles(), ...files, MODULES]) {
+  for (const file of files) {
     const target = path.join(folder, file.path);
     await makePrivateFolder(path.dirname(target));
     await createFile(target, file.content, file.mode).catch((error: unknown) => {
@@ -59,14 +64,23 @@ export async function stageScripts(folder: string, files: readonly ScriptFile[])
   }
 }
 
+/** A script that is staged: in a folder, these files. */
+interface StagedScript {
+  folder: string;
+  files: readonly ScriptFile[];
+  job: string;
+  hook: string;
+}
+
 /**
- * The command that runs a staged hook: for Python the virtual environment of the job, else the `python3` on PATH,
+ * The command that runs a staged hook of the bucket: for Python the virtual environment of the job, else the `python3` on PATH,
  * output unbuffered; for TypeScript and JavaScript the Node that runs this program. Throws `ErrHookFileNotFound`.
  */
-export async function scriptCommand(layout: Layout, folder: string, job: string, hook: string): Promise<Argv> {
+export async function scriptCommand(layout: Layout, { folder, files, job, hook }: StagedScript): Promise<Argv> {
   for (const kind of SCRIPT_KINDS) {
-    const file = path.join(folder, HOOKS_FOLDER, `${hook}.${kind}`);
-    if (!(await exists(file))) continue;
+    const name = `${HOOKS_FOLDER}/${hook}.${kind}`;
+    if (!files.some((file) => file.path === name)) continue;
+    const file = path.join(folder, name);
     return kind === "py" ? [await pythonFor(layout, job), "-u", file] : selfArguments("hook-run", file);
   }
   throw new Failure("ErrHookFileNotFound", `Cannot run hook ${hook} of job ${job}: it has no script`);
@@ -82,8 +96,9 @@ async function pythonFor(layout: Layout, job: string): Promise<string> {
   return "python3";
 }
 
-/** How a script runs: `cwd` is the bucket's root, `environment` all that the script sees. */
-type HookScriptOptions = Required<Pick<CommandOptions, "cwd" | "environment" | "onLine" | "secrets" | "signal">>;
+/** How a script runs: `cwd` is the bucket's root, `environment` all that the script sees, apart from `user`'s own. */
+type HookScriptOptions = Required<Pick<CommandOptions, "cwd" | "environment" | "onLine" | "secrets" | "signal">> &
+  Pick<CommandOptions, "user">;
 
 /**
  * Runs a script to its end, in a process group of its own that a cancel ends; a script has no time limit (decisions:

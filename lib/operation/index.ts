@@ -62,7 +62,7 @@ interface RunInput {
  * (control-plane.md, Runs 3).
  */
 export async function perform(orders: Omit<Orders, "type">, input: RunInput): Promise<OutcomeMessage> {
-  const { runId, kind, bucketId, revision, by, breakGlass } = orders;
+  const { runId, kind, bucketId, revision, by, breakGlass, hookUser } = orders;
   const started = performance.now();
   const layout = layoutOf(orders.bucketDir);
   const { logFormat: format, runOutputLimit: outputLimit } = await readOpsConf(layout, new Problems());
@@ -76,6 +76,7 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
     if (breakGlass) log.warn(`BREAK GLASS: ${breakGlass}`);
     // A run that was killed left its staged files.
     await emptyFolder(layout.tmp);
+    if (hookUser) await (await import("./hooks/apart.ts")).sweepApart(input.launcher, hookUser);
     using db = openedFor(kind, layout);
     const run = { id: runId, kind, bucketId };
     // The run that this run repeats is for the record alone.
@@ -83,9 +84,8 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
     const progress = new ProgressBoard(input.progress, input.signal);
     const { signal, launcher, server } = input;
     const { secrets } = orders;
-    const result = await carriedOut(db, { layout, log, signal, launcher, run, secrets, server, progress }, params).finally(() =>
-      log.endOutput(),
-    );
+    const context = { layout, log, signal, launcher, run, secrets, server, progress, hookUser };
+    const result = await carriedOut(db, context, params).finally(() => log.endOutput());
     log.info(`${what} succeeded in ${secondsSince(started)}`);
     return { type: "outcome", ok: true, error: null, result: masked(result, log.redactor) };
   } catch (error) {

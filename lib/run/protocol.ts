@@ -16,6 +16,7 @@ import {
   withDefault,
   withExample,
 } from "../core/shape.ts";
+import type { OtherUser } from "../core/spawn.ts";
 import type { Progress } from "./progress.ts";
 
 const NAMES = list(string({ min: 1, max: 253 }), { min: 1, max: 1_000 });
@@ -281,8 +282,14 @@ export const RUN_STATUS = oneOf("running", "succeeded", "failed", "cancelled");
 /** One of {@link RUN_STATUS}. */
 export type RunStatus = Infer<typeof RUN_STATUS>;
 
+/** What the server was told that its processes have to heed. */
+export interface ServerMeans {
+  /** Whom hook scripts, and the commands of local workers, run as; without one as the server itself. */
+  hookUser?: OtherUser | undefined;
+}
+
 /** The orders a run process gets, over IPC and never in its arguments. */
-export interface Orders {
+export interface Orders extends ServerMeans {
   type: "orders";
   runId: string;
   bucketDir: string;
@@ -298,7 +305,7 @@ export interface Orders {
 }
 
 /** A task of the server that writes a database or takes long: a process of the same kind does it, without a run. */
-export type Task = { type: "task"; name: TaskName; input: unknown } & Pick<Orders, "bucketDir" | "bucketId">;
+export type Task = { type: "task"; name: TaskName; input: unknown } & Pick<Orders, "bucketDir" | "bucketId"> & ServerMeans;
 type TaskName = "init" | "job_secret" | "verify_snapshot" | "run_logs" | "job_logs" | "doctor";
 
 /** Server to run process. */

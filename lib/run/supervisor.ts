@@ -45,7 +45,7 @@ export interface Reservation {
   release(): Promise<void>;
 }
 
-interface SupervisorOptions {
+interface SupervisorOptions extends Pick<Task, "hookUser"> {
   launcher: Launcher;
   log: (message: string) => void;
   /** The number of run processes that work at once: by default two for each core. */
@@ -84,6 +84,7 @@ export class Supervisor {
   readonly #log: (message: string) => void;
   readonly #slots: number;
   readonly #approvals: (bucketId: string) => number;
+  readonly #means: Pick<Task, "hookUser">;
   readonly #active = new Map<string, ActiveRun>();
   /** The active runs that wait for a free slot, with their parameters; they begin in this order. */
   readonly #queue = new Map<ActiveRun, RunParams>();
@@ -91,11 +92,12 @@ export class Supervisor {
   readonly events = new EventLog();
   #stopping = false;
 
-  constructor({ launcher, log, slots = SLOTS, approvals = () => 0 }: SupervisorOptions) {
+  constructor({ launcher, log, slots = SLOTS, approvals = () => 0, hookUser }: SupervisorOptions) {
     this.#launcher = launcher;
     this.#log = log;
     this.#slots = slots;
     this.#approvals = approvals;
+    this.#means = { hookUser };
   }
 
   /** Settles what an earlier server left behind in these buckets; called before the server listens. */
@@ -182,7 +184,7 @@ export class Supervisor {
       const received = message as FromWorker;
       if (received.type === "outcome") outcome = received;
     });
-    channel.send({ type: "task", ...task });
+    channel.send({ type: "task", ...task, ...this.#means });
     if (!(await within(channel.ended, TASK_LIMIT_MS))) await endGroup(channel.pid, 0);
     if (outcome?.ok) return outcome.result;
     const code = TASK_FAILURES.find((one) => one === outcome?.error?.code) ?? "failed";
@@ -277,7 +279,7 @@ export class Supervisor {
     if (identity) await lock.addHolder(identity);
     // A request to stop that came before there was a process could not reach it.
     if (isCancelled(record) || run.stopped !== undefined) throw cancelledFailure();
-    run.channel.send({ type: "orders", ...ordersOf(layout, record, params) });
+    run.channel.send({ type: "orders", ...ordersOf(layout, record, params), ...this.#means });
     faultPoint("run: ordered");
   }
 

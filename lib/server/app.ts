@@ -1,5 +1,6 @@
 import path from "node:path";
 import type { Guard, Identity } from "../auth/guard.ts";
+import { ROOT_NAME } from "../auth/role.ts";
 import { SESSION_COOKIE } from "../auth/session.ts";
 import { type LabelFile, layoutOf } from "../bucket/base/layout.ts";
 import { bucketIds, bucketNotFound, prepareRoot, takeRoot } from "../bucket/source/root.ts";
@@ -16,11 +17,12 @@ import { Approvals } from "./approval/approvals.ts";
 import type { AuditRecorder } from "./audit/recorder.ts";
 import { ServerAudit } from "./audit/server-audit.ts";
 import { ReadThread } from "./beside.ts";
-import { readTlsPair, type ServerConfig } from "./config.ts";
+import { readServerToken, readTlsPair, type ServerConfig } from "./config.ts";
 import { readConsole } from "./console-files.ts";
 import type { ServerRoute, Services } from "./context.ts";
 import { Lines } from "./line.ts";
 import { LogReadings } from "./log-readings.ts";
+import { messengerOf } from "./messages/messenger.ts";
 import { cookieWarning } from "./people/cookie-warning.ts";
 import { requireAllowed, requireGoingOn } from "./people/permission.ts";
 import { signInOf } from "./people/sign-in.ts";
@@ -39,10 +41,11 @@ const CLOSE_WAIT_MS = 15_000;
 interface RunningServer {
   url: string;
   /**
-   * Reads certificate and key again, for connections that begin from now on. Where the pair cannot be used, the log says
-   * so and the old pair stays. Nothing happens without TLS.
+   * Reads the files again that may change while the server runs: certificate and key, for connections that begin from now on,
+   * and its own token, which ends what goes on with the one before. Where one cannot be used, the log says so and what is in
+   * use stays.
    */
-  reloadTls(): Promise<void>;
+  reload(): Promise<void>;
   /**
    * Takes no new connections, answers long-polls at once, asks active runs to stop and, after a bounded wait, kills them.
    * They end as `failed` with `server restarted before run completed`.
@@ -61,12 +64,12 @@ export async function startServer(
   log: Log,
   now: () => number = Date.now,
 ): Promise<RunningServer> {
-  const { root, host, port, auditSink: sink } = config;
+  const { root, host, port, auditSink: sink, hookUser } = config;
   const tls = config.tls && (await readTlsPair(config.tls));
   const surface = config.earlier ? await (await import("./earlier/surface.ts")).earlierSurface() : await presentSurface();
   const { labels, routes } = surface;
   const files = new StaticFiles(surface.files);
-  const supervisor = new surface.supervisor({ launcher, log, approvals: (id) => signIn.access.approvalsOf(id) });
+  const supervisor = new surface.supervisor({ launcher, log, approvals: (id) => signIn.access.approvalsOf(id), hookUser });
   await using taken = new AsyncDisposableStack();
   taken.use(await takeRoot(root));
   const audit = new ServerAudit({ root, sink, launcher, log, now });
@@ -74,7 +77,7 @@ export async function startServer(
   await audit.start({ host, port, tls: !!tls, totp: !!config.totp, sink: !!sink }, supervisor.events);
   await settleRoot(root, labels, supervisor, log);
   const { guard, ...signIn } = await signInOf(config, { cookie: surface.cookie, log, now });
-  const reading = { readers: new Readers(), beside: new ReadThread(), logReadings: new LogReadings(launcher) };
+  const reading = { readers: new Readers(), beside: new ReadThread(), logReadings: new LogReadings(launcher, { hookUser }) };
   const { readers, beside } = reading;
   const lines = new Lines();
   const { access } = signIn;
@@ -83,9 +86,10 @@ export async function startServer(
   const runs = new LockedRuns({ supervisor, lines, beside, access, audit: audit.recorder, signal: watch.signal });
   const pulse = new Pulse({ root, heartbeatUrl: config.heartbeatUrl, log });
   const scheduler = new Scheduler({ root, labels, readers, runs, log, now });
+  const messenger = messengerOf({ root, labels, lines, log, now, supervisor, approvals, readers, launcher });
   // No request is answered before the server listens.
   const load = () => listener.load();
-  const own = { load, root, labels, supervisor, lines, approvals, launcher, scheduler, audit: audit.file };
+  const own = { load, root, labels, supervisor, lines, approvals, launcher, scheduler, messenger, audit: audit.file };
   const services = { ...own, ...reading, ...signIn, runList: new RunList() };
   const listener = await listen({
     host,
@@ -101,21 +105,29 @@ export async function startServer(
     onDefect: (id, error) => log(`request=${id} failed: ${error instanceof Error ? error.stack : error}`),
   });
   void files.compress("gzip");
-  const watched = Promise.all([scheduler.run(watch.signal, { pulse, isIdle: config.earlier === true }), pulse.run(watch.signal)]);
+  const watched = watchOver({ scheduler, messenger, pulse }, config.earlier === true, watch.signal);
   const lock = taken.move();
-  return {
-    url: listener.url,
-    reloadTls: () => replaceCertificate(listener, config, log),
-    async stop() {
-      pulse.stop();
-      watch.abort();
-      await Promise.all([listener.close(CLOSE_WAIT_MS), supervisor.stop()]);
-      await watched;
-      await endReading(reading);
-      await signIn.access.close();
-      await lock.disposeAsync();
-    },
+  const stop = async () => {
+    pulse.stop();
+    watch.abort();
+    await Promise.all([listener.close(CLOSE_WAIT_MS), supervisor.stop()]);
+    await watched;
+    await endReading(reading);
+    await access.close();
+    await lock.disposeAsync();
   };
+  return { url: listener.url, reload: () => readAgain({ listener, guard, audit }, config, log), stop };
+}
+
+/** What the server does by itself. Messages look first: a schedule that starts hides that it was missed before. */
+async function watchOver(
+  { scheduler, messenger, pulse }: Pick<Services, "scheduler" | "messenger"> & { pulse: Pulse },
+  isIdle: boolean,
+  signal: AbortSignal,
+): Promise<void> {
+  const beating = pulse.run(signal);
+  if (!isIdle) await messenger.round();
+  await Promise.all([scheduler.run(signal, { pulse, isIdle }), isIdle || messenger.run(signal), beating]);
 }
 
 async function endReading({ readers, beside, logReadings }: Pick<Services, "readers" | "beside" | "logReadings">): Promise<void> {
@@ -144,6 +156,16 @@ async function settleRoot(root: string, labels: LabelFile, supervisor: Superviso
   if (warning !== undefined) log(warning);
 }
 
+/** Reads the files again that may change while the server runs. */
+async function readAgain(
+  own: { listener: Listener; guard: Guard; audit: ServerAudit },
+  config: ServerConfig,
+  log: Log,
+): Promise<void> {
+  await replaceCertificate(own.listener, config, log);
+  await replaceToken(own, config, log);
+}
+
 /** Reads the certificate again, for connections that begin from now on. */
 async function replaceCertificate(listener: Listener, { tls }: ServerConfig, log: Log): Promise<void> {
   if (!tls) return;
@@ -152,6 +174,22 @@ async function replaceCertificate(listener: Listener, { tls }: ServerConfig, log
     log("the certificate was read again; new connections get it");
   } catch (error) {
     log(`the certificate in use stays: ${messageOf(error)}`);
+  }
+}
+
+/** Reads the server's own token again. Another one is told in the audit. */
+async function replaceToken(
+  { guard, audit }: { guard: Guard; audit: ServerAudit },
+  { tokenFile }: ServerConfig,
+  log: Log,
+): Promise<void> {
+  if (tokenFile === undefined) return;
+  try {
+    if (!guard.replaceToken(await readServerToken(tokenFile))) return;
+    audit.file.later({ what: "token", via: "server", facts: { replaced: ROOT_NAME } });
+    log("the API token was read again: another one is in use, and the sessions of the one before have ended");
+  } catch (error) {
+    log(`the API token in use stays: ${messageOf(error)}`);
   }
 }
 

@@ -1,16 +1,19 @@
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import type { LookupAddress } from "node:dns";
 import { lookup } from "node:dns/promises";
-import { BlockList, isIP } from "node:net";
+import { isIP } from "node:net";
 import path from "node:path";
 import { createSecureContext } from "node:tls";
 import { readTotpSecret } from "../auth/totp.ts";
 import { refuseUsedRoot } from "../bucket/source/root.ts";
+import { isLoopback } from "../codec/address.ts";
 import { parseDurationMs } from "../codec/config/number.ts";
 import { Failure, messageOf } from "../core/errors.ts";
 import { readGuarded, realPlace } from "../core/files.ts";
 import { quote } from "../core/shape.ts";
+import type { OtherUser } from "../core/spawn.ts";
 import type { TlsPair } from "../http/node-server.ts";
+import { hookUserOf } from "../run/hook-user.ts";
 
 /** The configuration of a server; nothing of it changes after the start. */
 export interface ServerConfig {
@@ -22,6 +25,8 @@ export interface ServerConfig {
   readonly host: string;
   readonly port: number;
   readonly token: string;
+  /** Where the token was read; undefined for one of a flag or a variable. */
+  readonly tokenFile?: string;
   readonly tls?: TlsFiles;
   /** A command for `sh` that gets each line of the audit. */
   readonly auditSink?: string;
@@ -29,6 +34,8 @@ export interface ServerConfig {
   readonly totp?: { readonly secret: Uint8Array; readonly sessionMs: number };
   /** What is called every minute, as long as the server lives. */
   readonly heartbeatUrl?: string;
+  /** Whom hook scripts, and the commands of local workers, run as; without one as the server itself. */
+  readonly hookUser?: OtherUser;
 }
 
 /** The flags of `ops server`, as typed, by name; those that were not given are missing. */
@@ -50,7 +57,7 @@ export async function serverConfig(flags: ServerFlags, env: NodeJS.ProcessEnv, e
   const variables = takeVariables(env);
   if (earlier && variables.OPS_SERVE_TOTP_SECRET_FILE !== undefined)
     throw refusedStart("ops serve has no TOTP, but OPS_SERVE_TOTP_SECRET_FILE is set: unset it, or use ops server");
-  const token = await tokenOf(flags, variables.OPS_SERVE_TOKEN);
+  const given = await tokenOf(flags, variables.OPS_SERVE_TOKEN);
   const address = await listenAddress(flags.addr ?? DEFAULT_ADDRESS);
   const tls = await tlsOf(flags);
   if (!tls && !address.loopback)
@@ -64,13 +71,15 @@ export async function serverConfig(flags: ServerFlags, env: NodeJS.ProcessEnv, e
   await refuseUsedRoot(path.resolve(root), earlier ? "env.json" : "bucket.json");
   const { "audit-sink": auditSink } = flags;
   if (auditSink?.trim() === "") throw refusedStart("--audit-sink is empty: give a command that reads lines");
-  const config = { root: realPlace(root), host: address.host, port: address.port, token };
+  const config = { root: realPlace(root), host: address.host, port: address.port, ...given };
+  const hookUser = await hookUserIn(flags, variables, config.root);
   return Object.freeze({
     ...config,
     ...(tls && { tls }),
     ...(totp && { totp }),
     ...(auditSink && { auditSink }),
     ...(heartbeatUrl && { heartbeatUrl }),
+    ...(hookUser && { hookUser }),
     ...(earlier && { earlier }),
   });
 }
@@ -86,11 +95,20 @@ function takeVariables(env: NodeJS.ProcessEnv): OwnVariables {
   return taken;
 }
 
-async function tokenOf(flags: ServerFlags, variable: string | undefined): Promise<string> {
-  const file = flags.token === undefined ? flags["token-file"] : undefined;
-  const token = flags.token ?? (file === undefined ? variable : await readToken(file));
-  if (token === undefined) throw refusedStart("no API token: set OPS_SERVE_TOKEN, or give --token-file or --token");
-  const source = flags.token !== undefined ? "--token" : (file ?? "OPS_SERVE_TOKEN");
+async function tokenOf(flags: ServerFlags, variable: string | undefined): Promise<Pick<ServerConfig, "token" | "tokenFile">> {
+  if (flags.token !== undefined) return { token: checkedToken(flags.token, "--token") };
+  const { "token-file": file } = flags;
+  if (file !== undefined) return { token: await readServerToken(file), tokenFile: path.resolve(file) };
+  if (variable === undefined) throw refusedStart("no API token: set OPS_SERVE_TOKEN, or give --token-file or --token");
+  return { token: checkedToken(variable, "OPS_SERVE_TOKEN") };
+}
+
+/** The server's own token in a file. Throws `usage` like {@link readToken}, and for one that no client could send. */
+export async function readServerToken(file: string): Promise<string> {
+  return checkedToken(await readToken(file), file);
+}
+
+function checkedToken(token: string, source: string): string {
   if (token === "") throw refusedStart(`the API token of ${source} is empty`);
   // No other token could arrive in an Authorization header.
   if (!/^[\x21-\x7e]+$/.test(token)) throw refusedStart(`the API token of ${source} has blanks or characters that are not ASCII`);
@@ -127,6 +145,14 @@ async function heartbeatOf({ "heartbeat-url-file": file }: ServerFlags): Promise
   if (isPlain && (protocol === "https:" || (protocol === "http:" && isHere))) return text;
   const expected = "an address with https://, or with http:// on this host, without user and password";
   throw refusedStart(`--heartbeat-url-file ${file}: expected ${expected}`);
+}
+
+/** The user of hooks, who must be kept from all that the server keeps to itself. */
+async function hookUserIn(flags: ServerFlags, variables: OwnVariables, root: string): Promise<OtherUser | undefined> {
+  const { "hook-user": name, "token-file": token, "tls-key": key, "heartbeat-url-file": heartbeat } = flags;
+  const totp = flags["totp-secret-file"] ?? variables.OPS_SERVE_TOTP_SECRET_FILE;
+  const files = [token, totp, key, heartbeat].filter((file) => file !== undefined);
+  return name === undefined ? undefined : await hookUserOf(name, [root, ...files.map((file) => path.resolve(file))]);
 }
 
 /** The TOTP settings. A server that was meant to have TOTP never starts without it. */
@@ -185,15 +211,6 @@ async function resolvedHost(host: string, resolve: Resolve): Promise<Omit<Listen
   } catch (error) {
     throw refusedStart(`--addr: the host name ${quote(host)} cannot be resolved`, error);
   }
-}
-
-const LOOPBACK = new BlockList();
-LOOPBACK.addSubnet("127.0.0.0", 8, "ipv4");
-LOOPBACK.addAddress("::1", "ipv6");
-
-function isLoopback(address: string): boolean {
-  const [plain = ""] = address.split("%");
-  return LOOPBACK.check(plain, isIP(plain) === 6 ? "ipv6" : "ipv4");
 }
 
 /** Where a certificate and its key are. */

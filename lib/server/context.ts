@@ -13,6 +13,7 @@ import type { Approvals } from "./approval/approvals.ts";
 import type { ReadThread } from "./beside.ts";
 import type { Lines } from "./line.ts";
 import type { LogReadings } from "./log-readings.ts";
+import type { Messenger } from "./messages/messenger.ts";
 import { type Needs, requireExactly } from "./people/permission.ts";
 import type { Readers } from "./reading.ts";
 import type { RunList } from "./run-list.ts";
@@ -45,6 +46,7 @@ export interface Services {
   /** For logs, which processes of their own read. */
   logReadings: LogReadings;
   scheduler: Scheduler;
+  messenger: Messenger;
 }
 
 /** The services, and the identity behind the request. */

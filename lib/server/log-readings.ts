@@ -5,7 +5,7 @@ import { endGroup, type GroupIdentity, isGroupAlive, signalProcess } from "../co
 import { selfArguments } from "../core/self.ts";
 import type { Channel, Launcher } from "../core/spawn.ts";
 import type { Answer, HttpRequest, StreamedBody } from "../http/message.ts";
-import { CANCEL_WAIT_MS, type FromWorker, type OutcomeMessage, type Task } from "../run/protocol.ts";
+import { CANCEL_WAIT_MS, type FromWorker, type OutcomeMessage, type ServerMeans, type Task } from "../run/protocol.ts";
 
 /** Each reading is a process, and perhaps a connection to each of some workers. */
 const MOST_READINGS = 16;
@@ -22,12 +22,14 @@ export const LINES_TYPE = "text/plain; charset=utf-8";
 export class LogReadings {
   readonly #launcher: Launcher;
   readonly #most: number;
+  readonly #means: ServerMeans;
   readonly #open = new Set<LogReading>();
 
   /** `most` is the number of readings at a time. */
-  constructor(launcher: Launcher, most = MOST_READINGS) {
+  constructor(launcher: Launcher, means: ServerMeans = {}, most = MOST_READINGS) {
     this.#launcher = launcher;
     this.#most = most;
+    this.#means = means;
   }
 
   /** The answer to a request: the {@link pieces} of a task. The wait for the first line is a long-poll. */
@@ -50,7 +52,7 @@ export class LogReadings {
     this.#open.add(reading);
     const close = () => reading.end().finally(() => this.#open.delete(reading));
     try {
-      await reading.begin(this.#launcher, { type: "task", ...task }, signal);
+      await reading.begin(this.#launcher, { type: "task", ...task, ...this.#means }, signal);
     } catch (error) {
       await close();
       throw signal.aborted ? cancelledFailure() : error;

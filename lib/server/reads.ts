@@ -7,10 +7,11 @@ import { builtSchedules, knownFacts, validPlan } from "../bucket/catalog/info.ts
 import { jobMap, mapCell } from "../bucket/catalog/map.ts";
 import { cursorOf, type PageOf } from "../bucket/catalog/pages.ts";
 import { bucketNumbers, bucketSummary, fitting } from "../bucket/catalog/summary.ts";
-import { catalogView, type ViewName, type ViewQuery } from "../bucket/catalog/views.ts";
+import { catalogView, type ViewName, type ViewQuery, viewSources } from "../bucket/catalog/views.ts";
 import { type HealthWanted, healthChanges, healthRecords, notWellNow } from "../bucket/health/health-history.ts";
+import { begunKeyChanges, keyChanges } from "../bucket/keys/key-changes.ts";
 import { KvStore } from "../bucket/kv/kv.ts";
-import { fingerprintsOf, loadKvKey } from "../bucket/kv/kv-access.ts";
+import { loadKvKey } from "../bucket/kv/kv-access.ts";
 import { prometheusRows, scrapeConfigs } from "../bucket/prometheus/scrape.ts";
 import { listRevisions, type Revision } from "../bucket/source/revisions.ts";
 import { Failure } from "../core/errors.ts";
@@ -24,6 +25,7 @@ import type { RunKind, RunParams } from "../run/protocol.ts";
 import { readRecord, readRecordHead, runNotFound } from "../run/record.ts";
 import { requireNames } from "../run/request.ts";
 import { Drifts, firstDrifted, recentRuns } from "./glance.ts";
+import { countMessages } from "./messages/state.ts";
 import { databaseVersion, Readers } from "./reading.ts";
 import { RunList, type RunQuery, shownRun } from "./run-list.ts";
 import { shownFreezes } from "./watch/freeze.ts";
@@ -54,8 +56,8 @@ const MOST_PLANS = 100;
 export const READS = {
   /** A page of a view of the catalog. */
   async view(layout: Layout, { name, query, page }: { name: ViewName; query: ViewQuery; page: PageOf }) {
-    const fingerprintOf = name === "kv" ? await fingerprintsOf(layout) : undefined;
-    const view = await readers.read(layout, (db) => catalogView(db, name, query, { ...page, fingerprintOf }));
+    const sources = await viewSources(layout, name);
+    const view = await readers.read(layout, (db) => catalogView(db, name, query, { ...page, ...sources }));
     return { items: view.items, columns: view.columns, next_cursor: cursorOf(view.next) };
   },
 
@@ -83,6 +85,7 @@ export const READS = {
     const found = await readers.read(layout, (db) => bucketSummary(db, runs.active_run?.id ?? null));
     const { freeze } = await readers.read(layout, builtSchedules);
     const unwell = await readers.read(layout, notWellNow);
+    const begun = await begunKeyChanges(layout);
     // A list that is damaged is told where it is read.
     const revisions = await listRevisions(layout).catch((): Revision[] => []);
     const current = revisions.find((one) => one.current);
@@ -95,6 +98,8 @@ export const READS = {
       totals: { ...found.totals, ...totals },
       freezes: shownFreezes(freeze, Date.now()),
       unwell: fitting(unwell, unwell.length),
+      key_changes: await readers.read(layout, (db) => keyChanges(db, begun)),
+      messages: await countMessages(layout),
       revision: current ? shownRevision(current) : null,
       drift: drift && {
         ...last_drift,

@@ -8,7 +8,7 @@ import { type Layout, layoutOf } from "../../lib/bucket/base/layout.ts";
 import { takeBucket } from "../../lib/run/recovery.ts";
 import { ops } from "../../scripts/local-server.ts";
 import { seeded } from "./random.ts";
-import { killedCommand } from "./rekeys.ts";
+import { CommandKills } from "./rekeys.ts";
 import { temporaryFolder } from "./temporary.ts";
 import { makeWorkspace } from "./workspace.ts";
 
@@ -73,10 +73,6 @@ export class Rotations {
   }
 }
 
-const EARLIEST_MS = 150;
-const LATEST_MS = 1_600;
-const MISSES_PER_HIT = 6;
-
 /**
  * Kills `ops ca rotate` and the deploys after it at random moments; after each kill every worker must trust every other, and
  * the next commands go on. Answers how many kills met a command at work, and how many rotations came to their end.
@@ -88,33 +84,27 @@ export async function caKillRounds(
 ): Promise<{ hits: number; rotated: number }> {
   const random = seeded(seed);
   const it = await Rotations.start(t);
-  const met = { hits: 0, rotated: 0 };
-  for (let round = 1; met.hits < hits; round++) {
-    assert.ok(round <= hits * MISSES_PER_HIT, `seed ${seed}: only ${met.hits} hits in ${round} rounds`);
+  const kills = new CommandKills(it.layout, random, { hits, seed });
+  let rotated = 0;
+  await kills.timed(["deploy", "--build"], () => it.deploy());
+  while (kills.isWanting) {
     const before = await it.phase();
-    const command = random() < 0.6 ? ["ca", "rotate"] : ["deploy", "--build"];
-    const afterMs = EARLIEST_MS + random() * (LATEST_MS - EARLIEST_MS);
-    const isKilled = await killedCommand([...command, "--bucket-dir", it.layout.root], afterMs);
-    if (isKilled) met.hits++;
-    try {
+    await kills.kill(random() < 0.6 ? ["ca", "rotate"] : ["deploy", "--build"], async () => {
       it.checkTrust();
       // What the next command does first.
       await (await takeBucket(it.layout, "0190a5e8-0000-7000-8000-00000000000f", "test")).release();
       it.checkTrust();
       await it.deploy();
       it.checkTrust();
-    } catch (error) {
-      const what = `seed ${seed}, round ${round}: ${command.join(" ")} killed after ${afterMs.toFixed(0)} ms in the phase ${before}`;
-      throw new Error(`${what}: ${(error as Error).message}`, { cause: error });
-    }
-    if (before === "issue" && (await it.phase()) === "none") met.rotated++;
+    });
+    if (before === "issue" && (await it.phase()) === "none") rotated++;
   }
   while ((await it.phase()) !== "none") {
     const { code, stdout, stderr } = await it.ops("ca", "rotate");
     assert.equal(code, 0, stdout + stderr);
     await it.deploy();
     it.checkTrust();
-    if ((await it.phase()) === "none") met.rotated++;
+    if ((await it.phase()) === "none") rotated++;
   }
-  return met;
+  return { hits: kills.hits, rotated };
 }

@@ -35,7 +35,8 @@ export function toSchema2(database: DatabaseSync): void {
     DROP INDEX allocations_by_job; DROP INDEX allocations_by_state; DROP INDEX workers_in_order; DROP INDEX certs_in_order;
     ${columns.map((column) => `ALTER TABLE allocations DROP COLUMN ${column};`).join("")}
     ALTER TABLE job_certs DROP COLUMN position; ALTER TABLE job DROP COLUMN after_jobs;
-    ALTER TABLE bucket DROP COLUMN schedules; DROP TABLE health_change; UPDATE schema_version SET version = 2`);
+    ALTER TABLE bucket DROP COLUMN schedules; ALTER TABLE bucket DROP COLUMN notify;
+    DROP TABLE health_change; UPDATE schema_version SET version = 2`);
 }
 
 /**

@@ -58,7 +58,7 @@ export class TestServer {
   aheadMs = 0;
   url = "";
   #stop: () => Promise<void> = async () => {};
-  reloadTls: () => Promise<void> = async () => {};
+  reload: () => Promise<void> = async () => {};
 
   private constructor(t: Pick<TestContext, "after">, config: Partial<ServerConfig>) {
     // In this order: what is registered first is done first, and the folder goes last.
@@ -86,9 +86,9 @@ export class TestServer {
       if (facts) this.accesses.push(facts);
     };
     const now = () => Date.now() + this.aheadMs;
-    const { url, stop, reloadTls } = await startServer(config, new Launcher(this.#environment()), log, now);
+    const { url, stop, reload } = await startServer(config, new Launcher(this.#environment()), log, now);
     this.url = url;
-    this.reloadTls = reloadTls;
+    this.reload = reload;
     let stopped: Promise<void> | undefined;
     this.#stop = () => {
       stopped ??= stop();

@@ -223,7 +223,8 @@ function parentOf(pid: number): number {
   return Number(/\) \S+ (\d+)/.exec(textOf(`/proc/${pid}/stat`))?.[1] ?? -1);
 }
 
-function commandOf(pid: number): string {
+/** The command line of a process; empty where there is none. */
+export function commandOf(pid: number): string {
   return textOf(`/proc/${pid}/cmdline`).replaceAll("\0", " ");
 }
 

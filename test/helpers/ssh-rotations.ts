@@ -7,7 +7,7 @@ import { type Layout, layoutOf } from "../../lib/bucket/base/layout.ts";
 import { ops } from "../../scripts/local-server.ts";
 import { publicPart } from "../../scripts/private-sshd.ts";
 import { seeded } from "./random.ts";
-import { killedCommand } from "./rekeys.ts";
+import { CommandKills } from "./rekeys.ts";
 import { SshFleet } from "./ssh-fleet.ts";
 import { temporaryFolder } from "./temporary.ts";
 import { makeWorkspace } from "./workspace.ts";
@@ -120,36 +120,25 @@ export class SshRotations {
   }
 }
 
-const EARLIEST_MS = 200;
-const LATEST_MS = 2_500;
-const MISSES_PER_HIT = 6;
-
 /** Kills `ops ssh-key rotate` at random moments: after each kill every worker is reached, and the next rotation ends it. */
 export async function sshKeyKillRounds(t: Clean, hits: number, seed: number): Promise<{ hits: number; rotated: number }> {
   const random = seeded(seed);
   const it = await SshRotations.start(t, [["127.0.0.1"], ["127.0.0.2"]]);
-  const met = { hits: 0, rotated: 0 };
+  const kills = new CommandKills(it.layout, random, { hits, seed });
+  let rotated = 0;
   const finish = async () => {
     await it.succeed("ssh-key", "rotate");
     for (const site of it.sites) assert.deepEqual(it.linesOf(site), [`no-pty,environment="A=b c" ${it.key}`]);
     assert.equal(it.isUnderway, false);
-    met.rotated++;
+    rotated++;
   };
-  for (let round = 1; met.hits < hits; round++) {
-    assert.ok(round <= hits * MISSES_PER_HIT, `seed ${seed}: only ${met.hits} hits in ${round} rounds`);
-    const afterMs = EARLIEST_MS + random() * (LATEST_MS - EARLIEST_MS);
-    const isKilled = await killedCommand(["ssh-key", "rotate", "--bucket-dir", it.layout.root], afterMs);
-    if (isKilled && it.isUnderway) met.hits++;
-    try {
+  await kills.timed(["ssh-key", "rotate"], finish);
+  while (kills.isWanting)
+    await kills.kill(["ssh-key", "rotate"], async () => {
       await it.checkReached();
       if (it.isUnderway && random() < 0.5) await finish();
-    } catch (error) {
-      throw new Error(`seed ${seed}, round ${round}: killed after ${afterMs.toFixed(0)} ms: ${(error as Error).message}`, {
-        cause: error,
-      });
-    }
-  }
+    });
   await finish();
   await it.checkReached();
-  return met;
+  return { hits: kills.hits, rotated };
 }

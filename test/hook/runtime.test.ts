@@ -8,6 +8,7 @@ import { PeerCheck } from "../../lib/hook/peer.ts";
 import { HOOK_ROUTES } from "../../lib/hook/routes.ts";
 import { allocationId, ask, testRuntime } from "../helpers/hook-runtime.ts";
 import { exchangeText } from "../helpers/http.ts";
+import { NEEDS_ROOT, NOBODY } from "../helpers/other-user.ts";
 import { until } from "../helpers/temporary.ts";
 
 const WRITE = { namespace: "vars/job/a", key: "k", value: "v" };
@@ -189,6 +190,20 @@ test("HR-295 a process of the same user is answered without a password, one of a
   assert.equal(await new PeerCheck().admits(seen), true);
   assert.equal(await new PeerCheck((process.geteuid?.() ?? 0) + 1).admits({ ...seen }), isRoot);
   assert.equal(await new PeerCheck().admits({ ...seen, remotePort: 1 }), false, "no such socket");
+});
+
+test("HR-357 where scripts run as another user, that user alone is answered: not root, not ours, no third one", {
+  skip: NEEDS_ROOT,
+}, async (t) => {
+  const { runtime, script } = await testRuntime(t, { user: NOBODY.uid });
+  const [program = "", ...args] = bash(runtime, requestText(runtime, script().id), true);
+  const answerFor = async (uid: number) => {
+    const child = spawn(program, args, { stdio: ["ignore", "pipe", "inherit"], uid, gid: NOBODY.gid });
+    return (await child.stdout.toArray()).join("");
+  };
+  assert.match(await answerFor(NOBODY.uid), /^HTTP\/1.1 200 /);
+  for (const uid of [0, 5, 64_321])
+    assert.match(await answerFor(uid), /^HTTP\/1.1 403 [\s\S]*Only processes of the user of hooks may use this API/, `${uid}`);
 });
 
 test("a process that uses an IPv6 socket for the IPv4 address is known too", async (t) => {

@@ -84,7 +84,7 @@ test("CP-470 a run that is not there, and a filter without a name, are refused",
 
 test("CP-470 only so many logs are read at a time; who has left makes room, also before anything was sent", async (t) => {
   const { bucket } = await withLogs(t);
-  const readings = new LogReadings(new Launcher(process.env), 1);
+  const readings = new LogReadings(new Launcher(process.env), {}, 1);
   const task = { name: "run_logs", bucketDir: bucket.folder, bucketId: bucket.id, input: { filter: {} } } as const;
   const request = requestWith([], {});
   const first = await readings.answer(task, request);

@@ -122,5 +122,10 @@ async function writeChange(layout: Layout, wanted: AuthorityChange): Promise<voi
 
 async function readChange(layout: Layout): Promise<AuthorityChange | undefined> {
   const found = await readBounded(layout.caChange, 8 * AUTHORITY_BYTES);
-  return found && (JSON.parse(found.toString()) as AuthorityChange);
+  if (!found) return undefined;
+  try {
+    return JSON.parse(found.toString()) as AuthorityChange;
+  } catch (cause) {
+    throw new Failure("failed", `Cannot read ${layout.caChange}: no ops wrote it; bring it back from a snapshot`, { cause });
+  }
 }

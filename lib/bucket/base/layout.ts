@@ -26,6 +26,8 @@ export function layoutOf(root: string, labels: LabelFile = "bucket.json") {
     disabledJson: at("workspace", "disabled.json"),
     /** What the server starts by itself, and when nothing is deployed. */
     schedulesJson: at("workspace", "schedules.json"),
+    /** Where messages go. */
+    notifyJson: at("workspace", "notify.json"),
     /** What `ops run_command` runs where nothing is typed. */
     commandFile: at("workspace", "command.sh"),
     bucketConf: at("workspace", "bucket.conf"),
@@ -44,6 +46,13 @@ export function layoutOf(root: string, labels: LabelFile = "bucket.json") {
     stagedWorkers: at("tmp", "workers"),
     /** Tells hooks how each worker is reached. */
     hookWorkers: at("tmp", "workers.json"),
+    ...internalOf(at),
+  };
+}
+
+/** What only ops itself reads and writes. */
+function internalOf(at: (...parts: string[]) => string) {
+  return {
     internal: at(".ops"),
     uploads: at(".ops", "uploads"),
     revisions: at(".ops", "revisions"),
@@ -55,6 +64,8 @@ export function layoutOf(root: string, labels: LabelFile = "bucket.json") {
     journal: at(".ops", "journal.json"),
     /** What a server keeps of the schedules. */
     scheduleStates: at(".ops", "schedules.json"),
+    /** What a server keeps of incidents, and of the messages about them. */
+    messages: at(".ops", "messages"),
     snapshots: at(".ops", "snapshots"),
     /** Signs the snapshots of a bucket that stands alone; in none of them. */
     signingKey: at(".ops", "signing.key"),

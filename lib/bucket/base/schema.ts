@@ -2,7 +2,7 @@ import { LARGEST_ROW_BYTES } from "./contents.ts";
 import { ADD_HEALTH, ADD_STATES, ADD_TROUBLE } from "./states.ts";
 
 /** The schema this program writes. */
-export const SCHEMA_VERSION = 8;
+export const SCHEMA_VERSION = 9;
 
 /**
  * Each entry takes the schema from its index to the next version; all of them run in one transaction. `set_aside` puts
@@ -103,4 +103,6 @@ export const MIGRATIONS = [
   // What schedules.json said in the last build.
   `ALTER TABLE bucket ADD COLUMN schedules TEXT NOT NULL DEFAULT '{}'`,
   ADD_HEALTH,
+  // What notify.json and its templates said in the last build.
+  `ALTER TABLE bucket ADD COLUMN notify TEXT NOT NULL DEFAULT '{}'`,
 ];

@@ -118,6 +118,8 @@ export interface BuiltCatalog {
   startAnew: CatalogAllocation[];
   /** What schedules.json says, as JSON. */
   schedules: string;
+  /** What notify.json says, with its templates, as JSON. */
+  notify: string;
 }
 
 /**
@@ -136,7 +138,9 @@ export function saveCatalog(db: Database, { workers, jobs, ...built }: BuiltCata
   const changed = built.changed.map((allocation) => ({ ...rowOf(ALLOCATION, allocation), ...placed(allocation) }));
   writeRows(db, "allocations", changed);
   startAnew(db, built.startAnew);
-  db.run("UPDATE bucket SET build_seq = build_seq + 1, built_at = ?, schedules = ?", now.toISOString(), built.schedules);
+  const { schedules, notify } = built;
+  const sql = "UPDATE bucket SET build_seq = build_seq + 1, built_at = ?, schedules = ?, notify = ?";
+  db.run(sql, now.toISOString(), schedules, notify);
 }
 
 /** The rows of each table about workers. */

@@ -2,8 +2,10 @@ import { createHash } from "node:crypto";
 import { isUuid } from "../../codec/uuid.ts";
 import { Failure, hasErrno } from "../../core/errors.ts";
 import { readRegularSync } from "../../core/files.ts";
+import { firstOf } from "../../core/plain-text.ts";
 import type { Database, Row } from "../base/database.ts";
 import { type Layout, runLayout } from "../base/layout.ts";
+import { type Notify, storedNotify } from "../notify/notify.ts";
 import { type Schedules, storedSchedules } from "../workspace/schedules.ts";
 import { catalogAllocations } from "./catalog.ts";
 import { type Listing, type PageKey, type PageOf, readPage } from "./pages.ts";
@@ -38,6 +40,11 @@ export function bucketInfo(db: Database): BucketInfo {
 /** What the last build found in schedules.json. */
 export function builtSchedules(db: Database): Schedules {
   return storedSchedules(db.get<{ schedules: string }>("SELECT schedules FROM bucket")?.schedules ?? "{}");
+}
+
+/** What the last build found in notify.json. */
+export function builtNotify(db: Database): Notify {
+  return storedNotify(db.get<{ notify: string }>("SELECT notify FROM bucket")?.notify ?? "{}");
 }
 
 // Each column for itself: to look for duplicates over all columns takes twice the time.
@@ -171,11 +178,10 @@ function readPlan(layout: Layout, runId: string): { basis: PlanBasis } {
 function movedSince(before: PlanBasis, now: PlanBasis): string[] {
   const places = Object.keys({ ...before.promoted, ...now.promoted });
   const others = places.filter((place) => before.promoted[place] !== now.promoted[place]).sort();
-  const more = others.length > MOST_PLACES ? ` and ${others.length - MOST_PLACES} more` : "";
   return [
     before.build_seq === now.build_seq ? [] : "the bucket was built again",
     before.update_seq === now.update_seq ? [] : "another deploy had work to do",
     before.kv === now.kv ? [] : "keys were written",
-    others.length === 0 ? [] : `what is promoted has changed on ${others.slice(0, MOST_PLACES).join(", ")}${more}`,
+    others.length === 0 ? [] : `what is promoted has changed on ${firstOf(others, MOST_PLACES)}`,
   ].flat();
 }

@@ -89,6 +89,22 @@ export function bucketSummary(db: Database, activeRun: string | null): BucketSum
   };
 }
 
+/** A certificate near its end; the CA has no job. */
+export interface EndingCert {
+  job: string;
+  worker: string;
+  cert: string;
+  /** Milliseconds since 1970. */
+  ends: number;
+}
+
+/** The certificates that end by a time, the first to end first, at most 1,000. */
+export function certificatesEndingBy(db: Database, time: number): EndingCert[] {
+  const sql = `SELECT job, worker_ip AS worker, name AS cert, not_after * 1000 AS ends FROM job_certs
+    WHERE not_after <= ? ORDER BY not_after, job, worker_ip, name LIMIT 1000`;
+  return db.all(sql, time / 1_000) as unknown as EndingCert[];
+}
+
 /** The allocations of a bucket by state and by trouble, and its certificates. */
 export function bucketNumbers(db: Database) {
   const { failed, unreachable, ...states } = (db.get(`SELECT ${countColumns("1")}`) ?? {}) as Record<string, number>;

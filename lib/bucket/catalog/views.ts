@@ -1,7 +1,9 @@
 import { Failure } from "../../core/errors.ts";
 import type { Database, Row } from "../base/database.ts";
+import type { Layout } from "../base/layout.ts";
 import { unknownName } from "../base/problems.ts";
-import { type Fingerprint, noFingerprint, readableNamespaces } from "../kv/kv-access.ts";
+import { authoritiesOf } from "../keys/key-changes.ts";
+import { type Fingerprint, fingerprintsOf, noFingerprint, readableNamespaces } from "../kv/kv-access.ts";
 import { type Listing, type PageKey, type PageOf, readPage } from "./pages.ts";
 import { allocationsIn, countColumns, inStates, LAST_OUTCOMES, STATES } from "./states.ts";
 
@@ -39,6 +41,11 @@ const OF_ALLOCATIONS = {
   key: ["a.job", "a.position", "a.worker_ip"],
   filters: { jobs: "lead", workers: `a.worker_ip ${GIVEN}`, active: IS_ACTIVE, state: "index", outcome: "index" },
 } as const;
+
+/** A column of the last version of a certificate in the KV store. */
+const ofCertificate = (column: string) => `(SELECT ${column} FROM kv_version k
+  WHERE k.namespace = iif(job = '', 'ops/worker', 'ops/job/' || job || '/worker/' || worker_ip)
+    AND k.key = 'certs/' || iif(job = '', 'ca', name) || '.crt' ORDER BY version DESC LIMIT 1)`;
 
 /** How many allocations of a worker are not removed and meet a condition. */
 const ofWorker = (condition: string) =>
@@ -108,9 +115,7 @@ const DEFINITIONS: Record<ViewName, Definition> = {
       strftime('%Y-%m-%dT%H:%M:%SZ', not_after, 'unixepoch') AS not_after,
       (not_after - unixepoch() - iif(not_after < unixepoch(), 86399, 0)) / 86400 AS days_left,
       CASE
-        WHEN (SELECT deleted FROM kv_version k
-          WHERE k.namespace = iif(job = '', 'ops/worker', 'ops/job/' || job || '/worker/' || worker_ip)
-            AND k.key = 'certs/' || iif(job = '', 'ca', name) || '.crt' ORDER BY version DESC LIMIT 1) IS NOT 0 THEN 'invalid'
+        WHEN ${ofCertificate("deleted")} IS NOT 0 THEN 'invalid'
         WHEN not_after <= unixepoch() THEN 'expired'
         WHEN expiring_from <= unixepoch() THEN 'expiring'
         ELSE 'ok'
@@ -121,9 +126,18 @@ const DEFINITIONS: Record<ViewName, Definition> = {
     filters: { jobs: "lead", workers: `c.worker_ip ${GIVEN}` },
   },
 };
-/** Which page of a view is wanted, and what gives secrets their fingerprints; without it they have none. */
-interface ViewPage extends PageOf {
+/** What a view is made from besides the database. */
+interface ViewSources {
+  /** Gives secrets their fingerprints; without it they have none. */
   fingerprintOf?: Fingerprint | undefined;
+  /** Tells by which CA a certificate was issued, in the column `authority`; without it there is no such column. */
+  authorityOf?: ((certificate: string) => string) | undefined;
+}
+
+/** What this view is made from besides the database, read from the bucket's keys. */
+export async function viewSources(layout: Layout, name: ViewName): Promise<ViewSources> {
+  if (name === "kv") return { fingerprintOf: await fingerprintsOf(layout) };
+  return name === "certs" ? { authorityOf: await authoritiesOf(layout) } : {};
 }
 
 type Cell = string | number | boolean | null;
@@ -137,14 +151,16 @@ export function catalogView(
   db: Database,
   name: ViewName,
   query: ViewQuery,
-  { fingerprintOf = noFingerprint, ...page }: ViewPage,
+  { fingerprintOf = noFingerprint, authorityOf, ...page }: ViewSources & PageOf,
 ): { columns: string[]; items: Record<string, Cell>[]; next: PageKey | null } {
   const { flags = [], filters, ...listing } = DEFINITIONS[name];
+  if (name === "certs" && authorityOf) listing.columns += `, ${ofCertificate("value")} AS authority`;
   const { rows, next } = readPage(db, { ...listing, ...filtersOf(db, name, query) }, page);
   const columns = db.columns(`SELECT ${listing.columns} FROM ${listing.from} ${listing.joins?.slice(1) ?? ""}`);
   const cellOf = (row: Row, column: string): Cell => {
     const value = row[column] as string | number | null;
     if (column === "fingerprint" && value) return fingerprintOf(String(row.namespace), String(row.key), String(value));
+    if (column === "authority" && authorityOf) return value ? authorityOf(String(value)) : "";
     if (name === "jobs" && column === "allocations") return allocationsIn(row);
     return flags.includes(column) ? value === 1 : value;
   };

@@ -101,6 +101,13 @@ export function notWellNow(db: Database): HealthChange[] {
   return db.tuples<Stored>(sql).map(changeOf);
 }
 
+/** The number of the last change, and the changes behind a number, oldest first, at most 10,000. */
+export function healthChangesAfter(db: Database, after: number): { last: number; changes: HealthChange[] } {
+  const sql = `SELECT ${COLUMNS} FROM health_change WHERE id > ? ORDER BY id LIMIT 10000`;
+  const last = db.get<{ last: number | null }>("SELECT MAX(id) AS last FROM health_change")?.last ?? 0;
+  return { last, changes: db.tuples<Stored>(sql, after).map(changeOf) };
+}
+
 function whereOf({ job, worker }: HealthWanted): string {
   const conditions = [...(job === undefined ? [] : ["job = ?"]), ...(worker === undefined ? [] : ["worker_ip = ?"])];
   return conditions.length === 0 ? "" : `WHERE ${conditions.join(" AND ")}`;

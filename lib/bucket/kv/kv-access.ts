@@ -119,6 +119,9 @@ export function isSecretNamespace(name: string): boolean {
   return name.startsWith("secrets/");
 }
 
+/** What notify.json may name: no job reads it. */
+export const NOTIFY_SECRETS = "secrets/notify";
+
 /** What a build knows of the jobs' monitoring. Every template may read it. */
 export const PROMETHEUS_NAMESPACE = "ops/prometheus";
 

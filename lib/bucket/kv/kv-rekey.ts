@@ -1,8 +1,8 @@
-import { rename } from "node:fs/promises";
+import { rename, stat } from "node:fs/promises";
 import { setImmediate as nextRound } from "node:timers/promises";
 import { resealPieces, type SealKey, seal, sealingKey, unsealedLength, unsealPieces } from "../../codec/crypto/seal.ts";
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
-import { createExclusive, exists, flushFolder, remove } from "../../core/files.ts";
+import { createExclusive, exists, flushFolder, remove, unlessMissing } from "../../core/files.ts";
 import { faultPoint } from "../../core/self.ts";
 import { sealedName, sealedPieces, setAside } from "../base/contents.ts";
 import type { Database, SqlValue } from "../base/database.ts";
@@ -14,9 +14,11 @@ import { createKvKey, loadKvKey, SEALED_CONTENTS, tryUnseal } from "./kv-access.
 // nothing is left that the new key does not open, the old one is removed. The files tell how far a change is, so that it
 // goes on wherever it was killed.
 
-/** True once the key before `secrets/kv.key` opens beside it: a change was begun and has not ended. */
-export async function isRekeying(layout: Layout): Promise<boolean> {
-  return (await exists(layout.kvKeyNew)) || (await exists(layout.kvKeyOld));
+/** How far a change of the key is; undefined where none was begun. */
+export async function rekeyingSince(layout: Layout): Promise<{ isNext: boolean; since: Date } | undefined> {
+  const made = await unlessMissing(stat(layout.kvKeyNew));
+  const kept = made ?? (await unlessMissing(stat(layout.kvKeyOld)));
+  return kept && { isNext: made !== undefined, since: kept.mtime };
 }
 
 /** Makes the next key and lets it seal, or does what an earlier call had not done. */

@@ -1,4 +1,5 @@
 import type { Schema } from "../../core/shape.ts";
+import { NOTIFY_SCHEMA } from "../notify/notify.ts";
 import { MANIFEST_SCHEMA } from "./manifest.ts";
 import { SCHEDULES_SCHEMA } from "./schedules.ts";
 import { DISABLED_SCHEMA, WORKERS_SCHEMA } from "./workers.ts";
@@ -19,6 +20,11 @@ const SCHEMAS = {
     title: "What ops starts by itself",
     ...SCHEDULES_SCHEMA,
     description: "workspace/schedules.json: the runs that the server starts, and the windows in which nothing is deployed.",
+  },
+  notify: {
+    title: "What ops tells",
+    ...NOTIFY_SCHEMA,
+    description: "workspace/notify.json: where messages go, which events they tell of, and the hours in which they wait.",
   },
 } satisfies Record<string, Schema>;
 

@@ -5,15 +5,18 @@ import { fingerprintOf, KEY_TYPES, type PublicKey, parsePublicKey } from "../../
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
 import {
   createExclusive,
-  exists,
   flushFolder,
   makePrivateFolder,
+  PRIVATE_FILE,
+  readBounded,
   realPlace,
   remove,
   requireFolder,
   unlessMissing,
+  writeAtomic,
 } from "../../core/files.ts";
 import { faultPoint } from "../../core/self.ts";
+import { list, string, valueIn } from "../../core/shape.ts";
 import type { CommandOutcome, Launcher } from "../../core/spawn.ts";
 import type { Layout } from "../base/layout.ts";
 import type { OpsConf } from "./settings.ts";
@@ -79,7 +82,7 @@ export async function removeSshKey(file: string): Promise<void> {
   await unlessMissing(requireFolder(path.dirname(file)));
   // Not recursive: whatever ops.conf names, only a file goes.
   await rm(file, { force: true });
-  for (const other of [candidateOf(file), nextKeyOf(file), oldKeyOf(file)]) await remove(other);
+  for (const other of [candidateOf(file), nextKeyOf(file), leftOf(file), oldKeyOf(file)]) await remove(other);
 }
 
 /** A private key (ed25519), made in a folder of its own that is gone afterwards. Throws `failed`, `cancelled`. */
@@ -103,12 +106,23 @@ export interface SshKeyChange {
   isNext: boolean;
   newFile: string;
   oldFile: string;
+  /** Since when the change is as far as it is. */
+  since: Date;
+  /** The machines that may know only the key that goes, as the last run has told; empty where none has come so far. */
+  left: readonly string[];
 }
+
+const MACHINES = list(string());
+const LEFT_BYTES = 4 * 1024 * 1024;
 
 /** How far a change of the key in `file` is; undefined where none was begun. */
 export async function sshKeyChange(file: string): Promise<SshKeyChange | undefined> {
-  if (await exists(nextKeyOf(file))) return { isNext: true, newFile: nextKeyOf(file), oldFile: file };
-  return (await exists(oldKeyOf(file))) ? { isNext: false, newFile: file, oldFile: oldKeyOf(file) } : undefined;
+  const next = await unlessMissing(lstat(nextKeyOf(file)));
+  if (next) return { isNext: true, newFile: nextKeyOf(file), oldFile: file, since: next.mtime, left: [] };
+  const old = await unlessMissing(lstat(oldKeyOf(file)));
+  if (!old) return undefined;
+  const left = valueIn(MACHINES, (await readBounded(leftOf(file), LEFT_BYTES))?.toString() ?? "") ?? [];
+  return { isNext: false, newFile: file, oldFile: oldKeyOf(file), since: old.mtime, left };
 }
 
 /** Begins a change: the next key is there, and not in use. */
@@ -116,7 +130,7 @@ export async function beginSshKeyChange(file: string, privateKey: string): Promi
   await createExclusive(nextKeyOf(file), privateKey);
   await flushFolder(path.dirname(file));
   faultPoint("ssh key: made");
-  return { isNext: true, newFile: nextKeyOf(file), oldFile: file };
+  return { isNext: true, newFile: nextKeyOf(file), oldFile: file, since: new Date(), left: [] };
 }
 
 /** Puts the next key in use; the key before is kept beside it. A kill in between leaves the change as it was. */
@@ -129,8 +143,14 @@ export async function switchSshKey(file: string): Promise<void> {
   faultPoint("ssh key: switched");
 }
 
+/** Notes which machines may know only the key before, for whoever looks at the change. */
+export async function noteLeft(file: string, machines: readonly string[]): Promise<void> {
+  await writeAtomic(leftOf(file), JSON.stringify(machines), PRIVATE_FILE);
+}
+
 /** Ends a change: no worker needs the key before. */
 export async function dropOldSshKey(file: string): Promise<void> {
+  await remove(leftOf(file));
   await remove(oldKeyOf(file));
   await flushFolder(path.dirname(file));
 }
@@ -143,6 +163,11 @@ function nextKeyOf(file: string): string {
 /** While the key in `file` is changed, the one before, until no worker needs it. */
 export function oldKeyOf(file: string): string {
   return path.join(path.dirname(file), ".ssh_key.old");
+}
+
+/** Beside {@link oldKeyOf}: which machines need it. */
+function leftOf(file: string): string {
+  return path.join(path.dirname(file), ".ssh_key.left");
 }
 
 /** One name for what is being checked: what a crash left there goes with the next change. */

@@ -2,6 +2,7 @@ import path from "node:path";
 import { exists } from "../../core/files.ts";
 import { jobResourcesFile, type Layout } from "../base/layout.ts";
 import type { Problems } from "../base/problems.ts";
+import { readNotify } from "../notify/notify.ts";
 import { checkUnchanged, type SourceTree, scanSource } from "../source/source-rules.ts";
 import { readBucketConf, readJobSettings, warnAboutStrangers } from "./bucket-conf.ts";
 import { readJobs } from "./jobs.ts";
@@ -22,6 +23,7 @@ export async function readWorkspace(layout: Layout, problems: Problems, signal: 
   const workers = await readWorkers(layout, settings, problems);
   const disabled = await readDisabled(layout, problems);
   const schedules = await readSchedules(layout, problems);
+  const notify = await readNotify(layout, problems);
   const { jobs, broken } = readJobs(layout, tree, problems, signal);
   checkPrometheus(jobs, problems);
   const jobSettings = await readJobSettings(layout, settings.jobConfigSelector, problems);
@@ -40,6 +42,7 @@ export async function readWorkspace(layout: Layout, problems: Problems, signal: 
     workers,
     disabled,
     schedules,
+    notify,
     /** By name; the jobs whose manifest can be used, though they may have other problems. */
     jobs,
     /** The names of the other jobs. */
@@ -52,8 +55,8 @@ export async function readWorkspace(layout: Layout, problems: Problems, signal: 
 /** The files of `workspace/` that are read by name, and whose problems have codes of their own. */
 function ownFiles(layout: Layout, settings: OpsConf): string[] {
   const jobSettings = jobResourcesFile(layout, settings.jobConfigSelector);
-  return [layout.workersJson, layout.disabledJson, layout.schedulesJson, layout.bucketConf, jobSettings].map((file) =>
-    path.relative(layout.workspace, file),
+  return [layout.workersJson, layout.disabledJson, layout.schedulesJson, layout.notifyJson, layout.bucketConf, jobSettings].map(
+    (file) => path.relative(layout.workspace, file),
   );
 }
 

@@ -163,7 +163,13 @@ export async function formatCommand(input: Parsed): Promise<number> {
   );
   const problems = new Problems();
   const changed: string[] = [];
-  for (const file of [layout.workersJson, layout.disabledJson, layout.schedulesJson, ...(await Promise.all(folders)).flat()]) {
+  for (const file of [
+    layout.workersJson,
+    layout.disabledJson,
+    layout.schedulesJson,
+    layout.notifyJson,
+    ...(await Promise.all(folders)).flat(),
+  ]) {
     const found = problems.in(relative(layout, file), "failed");
     if ((await readSource(parseSourceJson, layout, found)) === undefined) continue;
     try {

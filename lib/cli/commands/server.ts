@@ -40,6 +40,11 @@ const SERVING: Flag[] = [
     value: "FILE",
     help: "File of an address that is called every minute, as long as the server lives; https, or http on this host",
   },
+  {
+    name: "hook-user",
+    value: "NAME",
+    help: "Run hook scripts and the commands of local workers as this user; only for a server that runs as root",
+  },
   { name: "log-format", value: "FORMAT", choices: ["text", "json"], help: "Form of the log: text (default) or json" },
 ];
 

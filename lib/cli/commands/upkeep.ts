@@ -79,7 +79,7 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
     name: "fmt",
     changes: ({ switches }) => !switches.has("check"),
     summary:
-      "Format manifest.json of jobs and templates, workers.json, disabled.json and schedules.json, and print the files that change",
+      "Format manifest.json of jobs and templates, workers.json, disabled.json, schedules.json and notify.json, and print the files that change",
     flags: [BUCKET_DIR, { name: "check", help: "Change nothing; exit with 1 where a file would change" }, AS_JSON],
     run: async (input) => (await import("../bucket/workspace.ts")).formatCommand(input),
   },
@@ -101,8 +101,8 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
     operands: [
       {
         name: "file",
-        help: "Either manifest, workers, disabled or schedules",
-        choices: ["manifest", "workers", "disabled", "schedules"],
+        help: "Either manifest, workers, disabled, schedules or notify",
+        choices: ["manifest", "workers", "disabled", "schedules", "notify"],
       },
     ],
     flags: [],

@@ -8,7 +8,7 @@ const LIST: Command = {
   name: "schedules list",
   summary: "Show what the server starts by itself: when it is due next, and what became of the last time",
   flags: [AS_JSON],
-  remote: async (input, target) => (await import("../remote/schedules.ts")).listSchedules(input, target),
+  remote: async (input, target) => (await import("../watch/schedules.ts")).listSchedules(input, target),
 };
 
 const HEALTH = inBucket({
@@ -19,9 +19,59 @@ const HEALTH = inBucket({
   work: async () => (await import("../state/health.ts")).showHealth,
 });
 
+const NOTIFY: Command = {
+  name: "notify list",
+  summary: "Show who is told of what goes wrong, and the messages that have not arrived",
+  flags: [AS_JSON],
+  remote: async (input, target) => (await import("../watch/notify.ts")).listMessages(input, target),
+};
+const NOTIFY_SECRET: Operand = { name: "key", help: "The key, as workspace/notify.json names it" };
+
+const NOTIFY_COMMANDS: readonly Command[] = [
+  { ...NOTIFY, name: "notify" },
+  NOTIFY,
+  {
+    name: "notify incidents",
+    summary: "Show what is wrong, and what was",
+    flags: [AS_JSON],
+    remote: async (input, target) => (await import("../watch/notify.ts")).listIncidents(input, target),
+  },
+  {
+    name: "notify test",
+    summary: "Send a test to a target now",
+    operands: [{ name: "target", help: "A target of workspace/notify.json" }],
+    flags: [AS_JSON],
+    remote: async (input, target) => (await import("../watch/notify.ts")).testTarget(input, target),
+  },
+  {
+    name: "notify retry",
+    summary: "Send a message again that failed or waits",
+    operands: [{ name: "message", help: "Its id, or the beginning or end of it" }],
+    flags: [AS_JSON],
+    remote: async (input, target) => (await import("../watch/notify.ts")).retryMessage(input, target),
+  },
+  inBucket({
+    name: "notify set-secret",
+    changes: true,
+    summary: "Store a secret for workspace/notify.json; its value is read from stdin, or typed unseen",
+    operands: [NOTIFY_SECRET],
+    flags: [{ name: "ttl", value: "SECONDS", help: "Delete the secret after that time (default: never)" }, AS_JSON],
+    work: async () => (await import("../state/catalog.ts")).storeSecret,
+  }),
+  inBucket({
+    name: "notify delete-secret",
+    changes: true,
+    summary: "Delete a secret for workspace/notify.json",
+    operands: [NOTIFY_SECRET],
+    flags: [AS_JSON],
+    work: async () => (await import("../state/catalog.ts")).removeSecret,
+  }),
+];
+
 /** Commands about what a server does while nobody looks. */
 export const WATCH_COMMANDS: readonly Command[] = [
   HEALTH,
+  ...NOTIFY_COMMANDS,
   { ...LIST, name: "schedules" },
   LIST,
   {
@@ -29,20 +79,20 @@ export const WATCH_COMMANDS: readonly Command[] = [
     summary: "Start the run of a schedule now, and follow it",
     operands: [SCHEDULE_NAME],
     flags: [WAIT_FLAG, BREAK_GLASS_FLAG, DETACH_FLAG, RESULT_AS_JSON],
-    remote: async (input, target) => (await import("../remote/schedules.ts")).runSchedule(input, target),
+    remote: async (input, target) => (await import("../watch/schedules.ts")).runSchedule(input, target),
   },
   {
     name: "schedules pause",
     summary: "Keep a schedule from starting, until it is resumed",
     operands: [SCHEDULE_NAME],
     flags: [AS_JSON],
-    remote: async (input, target) => (await import("../remote/schedules.ts")).changeSchedule("pause", input, target),
+    remote: async (input, target) => (await import("../watch/schedules.ts")).changeSchedule("pause", input, target),
   },
   {
     name: "schedules resume",
     summary: "Let a paused schedule go on with its next due time",
     operands: [SCHEDULE_NAME],
     flags: [AS_JSON],
-    remote: async (input, target) => (await import("../remote/schedules.ts")).changeSchedule("resume", input, target),
+    remote: async (input, target) => (await import("../watch/schedules.ts")).changeSchedule("resume", input, target),
   },
 ];

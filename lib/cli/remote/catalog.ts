@@ -36,7 +36,7 @@ export function catalogOn(bucket: RemoteBucket): CatalogAccess {
       return expectAnswer(ITEMS, await bucket.get("/prometheus/scrape", { jobs })).items;
     },
     async changeSecret({ job, key, value, ttlSeconds: ttl }) {
-      const place = bucket.path("/secrets/jobs", job, key);
+      const place = job === null ? bucket.path("/secrets/notify", key) : bucket.path("/secrets/jobs", job, key);
       if (value === undefined) await bucket.client.call("DELETE", place);
       else await bucket.client.call("PUT", place, { json: { value, ttl } });
     },

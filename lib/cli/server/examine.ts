@@ -23,6 +23,7 @@ import {
   problem,
   warning,
 } from "../../operation/tend/doctor-bucket.ts";
+import { hookUserOf } from "../../run/hook-user.ts";
 import { readTlsPair, readToken, tokenWarning } from "../../server/config.ts";
 import { SERVICE, type ServiceSettings } from "./unit.ts";
 
@@ -58,7 +59,13 @@ export async function examineServer(
   signal?: AbortSignal,
 ): Promise<Finding[]> {
   const check = checksOf("server");
-  const { "token-file": token, "tls-cert": certFile, "tls-key": keyFile, "totp-secret-file": totp } = settings;
+  const {
+    "token-file": token,
+    "tls-cert": certFile,
+    "tls-key": keyFile,
+    "totp-secret-file": totp,
+    "hook-user": hookUser,
+  } = settings;
   const server = await serverOf(root);
   const ids = await bucketIds(root).catch(() => []);
   const layouts = ids.map((id) => findBucket(root, id).layout);
@@ -72,6 +79,13 @@ export async function examineServer(
     ...(certFile === undefined || keyFile === undefined
       ? []
       : [await check("certificate", correct, () => judgeCertificate({ certFile, keyFile }))]),
+    ...(hookUser === undefined
+      ? []
+      : [
+          await check("hook user", correct, async () =>
+            ok(`${(await hookUserOf(hookUser, [root])).name}: scripts can run as it`),
+          ),
+        ]),
     ...(totp === undefined ? [] : [await check("TOTP", correct, async () => judgeSecret(await readTotpSecret(totp)))]),
     ...(await Promise.all((["open files", "processes"] as const).map((what) => check(what, "", () => judgeLimit(what, server))))),
     await check("disk", "check that the root can be read", async () => {

@@ -9,12 +9,14 @@ import { type Argv, type CommandOutcome, Launcher } from "../../core/spawn.ts";
 import { serverConfig } from "../../server/config.ts";
 import { EXIT, type Parsed, wantsJson, withoutServerVariables } from "../base/flags.ts";
 import { printJson, toStdout } from "../base/terminal.ts";
-import { SERVICE, type ServiceSettings, serviceUnit, settingsOfUnit, settledSettings } from "./unit.ts";
+import { SERVICE, type ServiceSettings, serviceUnit, settingsOfUnit, settledSettings, usersOf } from "./unit.ts";
 
 const TOKEN_BYTES = 32;
 const READABLE_FILE = 0o644;
 const UNIT_BYTES = 64 * 1024;
 const COMMAND_LIMIT_MS = 120_000;
+/** The root is closed to the user of hooks. */
+const NO_HOME = "/nonexistent";
 /** Where systemd runs, it has this folder. */
 const BOOTED = "/run/systemd/system";
 
@@ -72,7 +74,8 @@ export async function uninstallCommand(input: Parsed): Promise<number> {
   await must(["systemctl", "disable", ...(isRunning ? ["--now"] : []), SERVICE.name]);
   await rm(SERVICE.unit);
   if (isRunning) await must(["systemctl", "daemon-reload"]);
-  const { user = SERVICE.user, root = SERVICE.root, "token-file": token = SERVICE.token } = found.settings;
+  const { root = SERVICE.root, "token-file": token = SERVICE.token } = found.settings;
+  const { made: user } = usersOf(found.settings);
   if (wantsJson(input)) printJson({ removed: SERVICE.unit, root, token_file: token, user });
   else
     toStdout(
@@ -92,12 +95,13 @@ export async function installedUnit(): Promise<{ text: string; settings: Service
 
 /** The steps before a start; `unit` is undefined where the right one is there. */
 function stepsOf(settings: ServiceSettings, program: Argv, unit: string | undefined): Step[] {
-  const { user = SERVICE.user, root = SERVICE.root, "token-file": token = SERVICE.token, ...flags } = settings;
+  const { user: _, root = SERVICE.root, "token-file": token = SERVICE.token, ...flags } = settings;
+  const { server: user, made } = usersOf(settings);
   const readable = [settings["tls-cert"], settings["tls-key"], settings["heartbeat-url-file"]].filter(
     (file) => file !== undefined,
   );
   return [
-    { about: `the system user ${user}`, work: () => makeUser(user) },
+    { about: `the system user ${made}`, work: () => makeUser(made, made === user ? SERVICE.root : NO_HOME) },
     { about: `${token} (0600), the API token of ${TOKEN_BYTES * 8} bits`, work: () => makeToken(token) },
     {
       about: "the settings: address, certificate, TOTP secret",
@@ -115,9 +119,9 @@ function stepsOf(settings: ServiceSettings, program: Argv, unit: string | undefi
   ];
 }
 
-async function makeUser(user: string): ReturnType<Step["work"]> {
+async function makeUser(user: string, folder: string): ReturnType<Step["work"]> {
   if ((await run(["id", "-u", user])).exitCode === 0) return "kept";
-  const home = ["--home-dir", SERVICE.root, "--no-create-home", "--shell", "/usr/sbin/nologin"];
+  const home = ["--home-dir", folder, "--no-create-home", "--shell", "/usr/sbin/nologin"];
   await must(["useradd", "--system", "--user-group", ...home, user]);
   return "made";
 }

@@ -12,8 +12,8 @@ import { stopRequest } from "../base/terminal.ts";
 const NOTIFY_MS = 10_000;
 
 /**
- * `ops server`, and `ops serve` where it is the earlier variant: serves until a signal, then ends its runs and exits (control-plane.md). With TLS, HUP makes the server read
- * its certificate again.
+ * `ops server`, and `ops serve` where it is the earlier variant: serves until a signal, then ends its runs and exits
+ * (control-plane.md). With TLS, HUP makes the server read its certificate and its token again.
  */
 export async function serverCommand(input: Parsed, earlier = false): Promise<number> {
   const { "log-format": logFormat = "text", ...flags } = Object.fromEntries(input.values);
@@ -24,16 +24,16 @@ export async function serverCommand(input: Parsed, earlier = false): Promise<num
   const config = await serverConfig(flags, process.env, earlier);
   const warning = tokenWarning(config);
   if (warning !== undefined) log(warning);
-  let reloadTls = async () => {};
+  let reload = async () => {};
   let reloaded = Promise.resolve();
   const onHangUp = () => {
-    reloaded = reloaded.then(() => reloadTls());
+    reloaded = reloaded.then(() => reload());
   };
   using stop = stopRequest(config.tls && onHangUp);
   // No child process inherits the variables of a server or of its clients.
   const launcher = new Launcher(withoutServerVariables(process.env));
   const server = await startServer(config, launcher, log);
-  reloadTls = server.reloadTls;
+  reload = server.reload;
   process.stdout.write(`listening on ${server.url}\n`);
   if (NOTIFY_SOCKET !== undefined) await tellReady(launcher, NOTIFY_SOCKET, log);
   if (!stop.signal.aborted) await once(stop.signal, "abort");

@@ -18,6 +18,11 @@ export type ServiceSettings = Readonly<Record<string, string>>;
 
 /** The settings that the command line of the unit gets in a form of its own, or not at all. */
 const PLACED_APART = ["user", "token-file", "totp-secret-file", "root"];
+/** What root needs to run commands as another user, to end them, and to give that user files. */
+const FOR_HOOK_USER = {
+  capabilities: "CAP_CHOWN CAP_DAC_OVERRIDE CAP_KILL CAP_SETGID CAP_SETPCAP CAP_SETUID",
+  calls: "SystemCallFilter=@chown @setuid capset\n",
+};
 const HOMES = ["/home", "/root", "/run/user"];
 
 /**
@@ -25,7 +30,7 @@ const HOMES = ["/home", "/root", "/run/user"];
  * they stay files of root. Throws `usage` for a setting that systemd would read something else into.
  */
 export function serviceUnit(settings: ServiceSettings, program: readonly string[]): string {
-  const { user = SERVICE.user, root = SERVICE.root } = settings;
+  const { root = SERVICE.root } = settings;
   const { "token-file": token = SERVICE.token, "totp-secret-file": totp, "tls-cert": cert, "tls-key": key } = settings;
   const own = Object.entries(settings).filter(([name]) => !PLACED_APART.includes(name));
   const words = [...program, "server", "--root", root, ...own.flatMap(([name, value]) => [`--${name}`, value])].map(unitWord);
@@ -38,8 +43,11 @@ export function serviceUnit(settings: ServiceSettings, program: readonly string[
     ...(totp === undefined ? [] : [`LoadCredential=totp:${bareWord(totp)}`]),
     ...(root === SERVICE.root ? [] : [`ReadWritePaths=${unitWord(root)}`]),
   ];
+  const isApart = settings["hook-user"] !== undefined;
   const values: ServiceSettings = {
-    user: bareWord(user),
+    user: bareWord(usersOf(settings).server),
+    capabilities: isApart ? FOR_HOOK_USER.capabilities : "",
+    calls: isApart ? FOR_HOOK_USER.calls : "",
     start: words.join(" "),
     token: bareWord(token),
     more: more.map((line) => `${line}\n`).join(""),
@@ -48,6 +56,16 @@ export function serviceUnit(settings: ServiceSettings, program: readonly string[
   };
   const template = readFileSync(path.join(PROGRAM_ROOT, "lib/cli/scripts/ops.service"), "utf8");
   return template.replace(/\{\{(\w+)\}\}/g, (_, name: string) => values[name] as string);
+}
+
+/**
+ * Whom the server runs as, and the user that is made for it: with a user of hooks the server is root's. Throws `usage` where
+ * another one is named too.
+ */
+export function usersOf({ user, "hook-user": hookUser }: ServiceSettings): { server: string; made: string } {
+  if (hookUser === undefined) return { server: user ?? SERVICE.user, made: user ?? SERVICE.user };
+  if (user === undefined || user === "root") return { server: "root", made: hookUser };
+  throw new Failure("usage", "--hook-user needs a server that runs as root: leave --user out");
 }
 
 /** The settings of a unit that {@link serviceUnit} made; undefined for a text that it did not make. */

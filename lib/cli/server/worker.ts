@@ -16,6 +16,7 @@ import {
   type FromWorker,
   type Orders,
   type OutcomeMessage,
+  type ServerMeans,
   type Task,
   type ToWorker,
 } from "../../run/protocol.ts";
@@ -70,7 +71,7 @@ async function firstOrder(): Promise<Order> {
 
 async function carryOut(order: Order, launcher: Launcher, stop: AbortController): Promise<OutcomeMessage> {
   try {
-    if (order.type === "task") return await carryOutTask(order, { launcher, signal: stop.signal });
+    if (order.type === "task") return await carryOutTask(order, { launcher, signal: stop.signal, hookUser: order.hookUser });
     const { perform } = await import("../../operation/index.ts");
     const writer = new ActivityWriter(ACTIVITY, runLayout(layoutOf(order.bucketDir), order.runId));
     return await perform(order satisfies Orders, {
@@ -92,7 +93,7 @@ async function carryOutTask(task: Task, means: TaskMeans): Promise<OutcomeMessag
 }
 
 /** What a task works with. */
-interface TaskMeans {
+interface TaskMeans extends ServerMeans {
   launcher: Launcher;
   signal: AbortSignal;
 }

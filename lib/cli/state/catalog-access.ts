@@ -5,9 +5,9 @@ import { catalogFile, catalogJobs } from "../../bucket/catalog/catalog.ts";
 import { jobsNamed } from "../../bucket/catalog/choices.ts";
 import { bucketInfo } from "../../bucket/catalog/info.ts";
 import { changeJobSecret, type JobSecret } from "../../bucket/catalog/job-secret.ts";
-import { catalogView, type ViewName, type ViewQuery } from "../../bucket/catalog/views.ts";
+import { catalogView, type ViewName, type ViewQuery, viewSources } from "../../bucket/catalog/views.ts";
 import { KvStore } from "../../bucket/kv/kv.ts";
-import { fingerprintsOf, isPrivateKey, isSealed, loadKvKey } from "../../bucket/kv/kv-access.ts";
+import { isPrivateKey, isSealed, loadKvKey } from "../../bucket/kv/kv-access.ts";
 import { uuidV7 } from "../../codec/uuid.ts";
 import { takeBucket } from "../../run/recovery.ts";
 import { openBucket } from "../../server/reading.ts";
@@ -48,8 +48,7 @@ export function catalogHere(layout: Layout): CatalogAccess {
     },
     async view(name, query) {
       using db = await openBucket(layout);
-      const fingerprintOf = name === "kv" ? await fingerprintsOf(layout) : undefined;
-      return catalogView(db, name, query, { limit: ALL_ROWS, fingerprintOf });
+      return catalogView(db, name, query, { limit: ALL_ROWS, ...(await viewSources(layout, name)) });
     },
     async key(namespace, key, isRevealed) {
       using db = await openBucket(layout);

@@ -102,14 +102,14 @@ export async function showScrape(bucket: BucketAccess, input: Parsed): Promise<n
   return EXIT.done;
 }
 
-/** `ops kv set-secret <job> <key>`: stores what stdin holds, sealed. */
+/** `ops kv set-secret <job> <key>` and `ops notify set-secret <key>`: stores what stdin holds, sealed. */
 export async function storeSecret(bucket: BucketAccess, input: Parsed): Promise<number> {
   const secret = { ...secretOf(input), ttlSeconds: flagNumber(input, "ttl") };
   await bucket.changeSecret({ ...secret, value: await readSecret() });
   return changed(secret, "stored", input);
 }
 
-/** `ops kv delete-secret <job> <key>`. */
+/** `ops kv delete-secret <job> <key>` and `ops notify delete-secret <key>`. */
 export async function removeSecret(bucket: BucketAccess, input: Parsed): Promise<number> {
   const secret = secretOf(input);
   await bucket.changeSecret(secret);
@@ -118,12 +118,13 @@ export async function removeSecret(bucket: BucketAccess, input: Parsed): Promise
 
 function changed({ job, key }: JobSecret, how: string, input: Parsed): number {
   if (wantsJson(input)) printJson({ job, key });
-  toStderr(`secret ${key} of job ${job} is ${how}\n`);
+  toStderr(`secret ${key} of ${job === null ? "notify.json" : `job ${job}`} is ${how}\n`);
   return EXIT.done;
 }
 
-function secretOf({ operands: [job = "", key = ""] }: Parsed): JobSecret {
-  if (SECRET_KEY.test(key)) return { job: job.toLowerCase(), key };
+function secretOf({ operands }: Parsed): JobSecret {
+  const [key = "", job] = operands.toReversed();
+  if (SECRET_KEY.test(key)) return { job: job?.toLowerCase() ?? null, key };
   throw new Failure("usage", `key: expected one line of text, found ${quote(key)}`);
 }
 

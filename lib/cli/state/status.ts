@@ -6,6 +6,7 @@ import type { BucketAccess, Summary, WaitingStart } from "./access.ts";
 
 const LISTED_PROBLEMS = 10;
 const MOST_OTHERS = 5;
+const KEYS = { kv_rekey: "kv.key", ca_rotate: "CA", ssh_key_rotate: "ssh key" } as const;
 const COUNTED = ["promoted", "new", "update", "disabled"] as const;
 
 /** `ops status`: one screen about a bucket, what is wrong first. The exit code is 0 whatever it shows. */
@@ -19,9 +20,11 @@ export async function statusCommand(bucket: BucketAccess, input: Parsed): Promis
       ["running", activeText(summary, holder)] as const,
       ["in line", lineText(waiting)] as const,
       ["freeze", freezeText(summary)] as const,
+      ["key change", keysText(summary)] as const,
       ["last deploy", runText(summary.last_deploy) || "none yet"] as const,
       ["drift", driftText(summary)] as const,
       ["not well", unwellText(summary)] as const,
+      ["messages", messageText(summary)] as const,
       ["certificates", certText(summary)] as const,
     ];
     toStdout(problemsText(summary) + factLines(facts));
@@ -76,6 +79,13 @@ function freezeText({ freezes }: Summary): string | null {
   return shown.length === 0 ? null : [...shown, ...moreLine(freezes.length - shown.length)].join("\n");
 }
 
+function keysText({ key_changes }: Summary): string | null {
+  const shown = key_changes.map(({ kind, since, left, next }) => {
+    return `${KEYS[kind]}, for ${spanOf(Date.now() - Date.parse(since))}; go on with: ${visible(next)}\n${visible(left)}`;
+  });
+  return shown.length === 0 ? null : shown.join("\n");
+}
+
 function runText(run: Summary["last_deploy"]): string {
   if (!run) return "";
   return `${run.status}, ${ago(run.finished_at ?? run.created_at)}: ops runs show ${shortId(run.id)}`;
@@ -95,6 +105,10 @@ function unwellText({ unwell: { items, total } }: Summary): string | null {
     return visible(`${job === "" ? worker : `${job}@${worker}`} ${state}, ${ago(at)}`);
   });
   return total === 0 ? null : [...shown, ...moreLine(total - shown.length)].join("\n");
+}
+
+function messageText({ messages: { failed } }: Summary): string | null {
+  return failed === 0 ? null : `${failed} given up: ops notify`;
 }
 
 function certText({ certs, next_cert }: Summary): string | null {

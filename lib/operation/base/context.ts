@@ -5,7 +5,7 @@ import type { KvStore } from "../../bucket/kv/kv.ts";
 import type { ProcessIdentity } from "../../core/process.ts";
 import type { Launcher } from "../../core/spawn.ts";
 import { NO_DEPLOY, type Progress, type WaitReason } from "../../run/progress.ts";
-import type { RunKind, RunSecrets } from "../../run/protocol.ts";
+import type { RunKind, RunSecrets, ServerMeans } from "../../run/protocol.ts";
 
 /** The run that an operation is carried out for. */
 interface RunIdentity {
@@ -15,7 +15,7 @@ interface RunIdentity {
 }
 
 /** All that an operation may use. It is handed down only where it is needed, never to plan, codec or transport. */
-export interface OperationContext {
+export interface OperationContext extends ServerMeans {
   layout: Layout;
   db: Database;
   kv: KvStore;

@@ -14,6 +14,7 @@ import {
   type Transport,
   WorkerFailure,
 } from "../../transport/base/transport.ts";
+import type { SshSetup } from "../../transport/ssh/folder.ts";
 import type { SshSettings } from "../../transport/ssh/openssh.ts";
 import { SshConnections } from "../../transport/ssh/ssh.ts";
 import type { OperationContext } from "./context.ts";
@@ -43,7 +44,7 @@ export interface CancelReceipts {
 }
 
 /** What a fleet needs of the context of an operation. */
-type FleetContext = Pick<OperationContext, "layout" | "launcher" | "signal" | "progress"> & {
+type FleetContext = Pick<OperationContext, "layout" | "launcher" | "signal" | "progress" | "hookUser"> & {
   /** With `output`, what runs that are over have left on the workers is ended and told: only for who has the lock. */
   log: Pick<OperationContext["log"], "info" | "redactor"> & Partial<Pick<OperationContext["log"], "output">>;
   run: Pick<OperationContext["run"], "bucketId">;
@@ -79,6 +80,18 @@ export class Fleet {
   async sshConfigFile(): Promise<string | undefined> {
     if (!this.workers.some(({ connection }) => connection === "ssh")) return undefined;
     return (await this.#openSsh()).configFile;
+  }
+
+  /**
+   * What connections beside those of the run are opened with; undefined where no worker is reached over ssh. The private
+   * key need not be there.
+   */
+  async sshSetup(): Promise<SshSetup | undefined> {
+    const workers = this.workers.filter(({ connection }) => connection === "ssh");
+    if (workers.length === 0) return undefined;
+    const { layout, server } = this.#context;
+    const { settings } = await loadOpsConf(layout);
+    return { workers, settings: await sshSettingsOf(layout, settings, Boolean(server)) };
   }
 
   /** What the catalog says about a worker. */
@@ -148,9 +161,9 @@ export class Fleet {
   }
 
   async #open(host: string): Promise<Transport> {
-    const { run, launcher } = this.#context;
+    const { run, launcher, hookUser } = this.#context;
     const worker = this.worker(host);
-    if (worker.connection === "local") return localTransport(worker, run.bucketId, launcher);
+    if (worker.connection === "local") return localTransport(worker, run.bucketId, launcher, hookUser);
     return (await this.#openSsh()).transport(worker, run.bucketId);
   }
 

@@ -1,6 +1,6 @@
 import { constants } from "node:os";
 import { Failure, type FailureCode, messageOf } from "../../core/errors.ts";
-import { countOf, inOneLine } from "../../core/plain-text.ts";
+import { countOf, firstOf, inOneLine } from "../../core/plain-text.ts";
 import type { Redactor } from "../../core/redact.ts";
 import { shortNames } from "../../core/short-names.ts";
 import type { CommandOutcome } from "../../core/spawn.ts";
@@ -130,9 +130,8 @@ export function concludeWorkers<R extends { workers: readonly { worker: string; 
   if (!isTold) for (const { worker, error } of bad) if (error !== null) log.error(`${worker}: ${error}`, { worker });
   log.info(`${countOf(workers.length - bad.length, workers.length, "worker")} ${wanted.words}`);
   if (isFine || isTolerant) return result;
-  const names = bad.slice(0, MOST_NAMES).map(({ worker, outcome }) => `${worker} (${outcome.replace("_", " ")})`);
-  const more = bad.length > names.length ? ` and ${bad.length - names.length} more` : "";
-  const count = `${countOf(bad.length, workers.length, "worker")} not ${wanted.words}: ${names.join(", ")}${more}`;
+  const names = bad.map(({ worker, outcome }) => `${worker} (${outcome.replace("_", " ")})`);
+  const count = `${countOf(bad.length, workers.length, "worker")} not ${wanted.words}: ${firstOf(names, MOST_NAMES)}`;
   const sentences = bad.length === 0 ? reasons : [count, ...reasons];
   throw new Failure("failed", sentences.join("; "), { details: result });
 }

@@ -53,7 +53,8 @@ export function buildCatalog(bucketId: string, workspace: Workspace, last: LastB
   const known = new Set(last.allocations);
   const changed = allocations.filter((allocation) => !known.has(allocation));
   const placedAnew = jobsPlacedAnew(last.workers, workers, allocations, changed);
-  return { workers, jobs, allocations, changed, startAnew, placedAnew, schedules: workspace.schedules.text };
+  const texts = { schedules: workspace.schedules.text, notify: workspace.notify.text };
+  return { workers, jobs, allocations, changed, startAnew, placedAnew, ...texts };
 }
 
 /**

@@ -30,6 +30,8 @@ export interface JobResult {
   allocations: AllocationResult[];
   /** The batch in which an unfinished rollout stopped. */
   stopped_in?: { batch: number; batches: number };
+  /** Its health gate failed; `reason` says what was put back. */
+  gate_failed?: true;
 }
 
 /** The result of a deploy run. */

@@ -216,7 +216,9 @@ function endRollout(ongoing: Ongoing, rollout: Rollout, error: unknown): void {
   else if (outcome === "failed") log.error(`${name}: ${reason}`, { job: name });
   const { batch, batches } = rollout.at;
   const isCut = outcome !== "deployed" && batch > 0;
-  board.settle(plan.job, { outcome, reason, duration_ms, allocations, ...(isCut && { stopped_in: { batch, batches } }) });
+  const isGate = outcome === "failed" && error instanceof Failure && error.code === "ErrHealthCheckFailed";
+  const more = { ...(isCut && { stopped_in: { batch, batches } }), ...(isGate && { gate_failed: true as const }) };
+  board.settle(plan.job, { outcome, reason, duration_ms, allocations, ...more });
   ongoing.report();
 }
 

@@ -46,6 +46,7 @@ function refusalOf(texts: Record<"certificate" | "key" | "issued" | "authority",
     const [found, issued, authority] = [texts.certificate, texts.issued, texts.authority].map((pem) => new X509Certificate(pem));
     if (!found || !issued || !authority) return "there is none";
     if (!found.checkIssued(authority) || !found.verify(authority.publicKey)) return "the bucket's authority has not signed it";
+    if (found.validFromDate.getTime() > now) return `it begins on ${utc(found.validFromDate.getTime())}`;
     if (found.validToDate.getTime() <= now) return `it ended on ${utc(found.validToDate.getTime())}`;
     if (commonNameIn(found) !== commonNameIn(issued)) return `it is for ${commonNameIn(found)}`;
     const missing = wantedNames(issued).difference(altNamesIn(found));

@@ -1,24 +1,23 @@
 import type { CatalogAllocation, CatalogFile, CatalogJob } from "../../bucket/base/model.ts";
 import type { Promotion } from "../../bucket/catalog/promotions.ts";
-import { stageForScript, stagingFolder } from "../../bucket/catalog/staging.ts";
+import { stageForScript } from "../../bucket/catalog/staging.ts";
 import { monitoringFor } from "../../bucket/prometheus/monitoring.ts";
 import { messageOf } from "../../core/errors.ts";
 import { inOneLine, LastLines, withLines } from "../../core/plain-text.ts";
 import { type EventVariables, scriptEnvironment } from "../../hook/environment.ts";
 import type { HookRuntime } from "../../hook/runtime.ts";
-import { runScript, type ScriptFile, scriptCommand, stageScripts } from "../../hook/scripts.ts";
+import { runScript, type ScriptFile, scriptCommand, scriptFiles } from "../../hook/scripts.ts";
 import { allocationIndex, type Batch, PASSES, type PassKind } from "../../plan/rollout.ts";
 import type { OperationContext } from "../base/context.ts";
 import type { Fleet } from "../base/fleet.ts";
+import type { ScriptPlace } from "./place.ts";
 
 /** What all scripts of a session share. */
 export interface ScriptHost {
   context: OperationContext;
   fleet: Fleet;
   runtime: HookRuntime;
-  /** Without symbolic links. */
-  bucketRoot: string;
-  sshConfig: string | undefined;
+  place: ScriptPlace;
 }
 
 /** One script of a pass. */
@@ -66,12 +65,14 @@ export async function attemptScript(host: ScriptHost, script: Script): Promise<s
 
 async function runProcess(host: ScriptHost, script: Script): Promise<string | null> {
   const { job, worker } = script.allocation;
-  const { launcher, layout, log, signal } = host.context;
-  const folder = stagingFolder(layout, worker, job);
-  await stageScripts(folder, filesFor(host, script));
+  const { launcher, log, signal } = host.context;
+  const { layout, user, stage } = host.place;
+  const files = scriptFiles(filesFor(host, script));
+  const folder = await stage(worker, job, files);
   const last = { stdout: new LastLines(), stderr: new LastLines() };
-  const outcome = await runScript(launcher, await scriptCommand(layout, folder, job, script.hook), {
-    cwd: host.bucketRoot,
+  const outcome = await runScript(launcher, await scriptCommand(layout, { folder, files, job, hook: script.hook }), {
+    cwd: layout.root,
+    user,
     environment: environmentOf(host, script),
     onLine(line, stream) {
       last[stream].add(line);
@@ -95,8 +96,8 @@ function filesFor(host: ScriptHost, script: Script): ScriptFile[] {
 
 function environmentOf(host: ScriptHost, script: Script): Record<string, string> {
   const { allocation, hook, batch, variables } = script;
-  const { launcher, layout } = host.context;
-  return scriptEnvironment(launcher.environment, {
+  const { layout, sshConfig } = host.place;
+  return scriptEnvironment(host.context.launcher.environment, {
     allocation,
     hook,
     batch,
@@ -105,8 +106,8 @@ function environmentOf(host: ScriptHost, script: Script): Record<string, string>
     allocationIndex: allocationIndex(script.peers, allocation.worker),
     currentVersion: script.promoted.version,
     api: host.runtime,
-    bucketRoot: host.bucketRoot,
-    sshConfig: host.sshConfig,
+    bucketRoot: layout.root,
+    sshConfig,
     workersFile: layout.hookWorkers,
   });
 }

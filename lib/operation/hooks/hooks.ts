@@ -1,4 +1,3 @@
-import { realpath } from "node:fs/promises";
 import type { CatalogAllocation, CatalogJob, HookEvent } from "../../bucket/base/model.ts";
 import { catalogAllocations, catalogFiles, catalogJobs, catalogWorkers } from "../../bucket/catalog/catalog.ts";
 import { jobOfHook } from "../../bucket/catalog/choices.ts";
@@ -6,7 +5,6 @@ import { promotionsOf } from "../../bucket/catalog/promotions.ts";
 import { loadOpsConf, type OpsConf } from "../../bucket/workspace/settings.ts";
 import { mapAll, sleep } from "../../core/async.ts";
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
-import { makePrivateFolder, writeAtomic } from "../../core/files.ts";
 import { counted, inOneLine } from "../../core/plain-text.ts";
 import type { EventVariables } from "../../hook/environment.ts";
 import { type Batch, PASSES, type PassKind, passBatches, passWorkers } from "../../plan/rollout.ts";
@@ -16,6 +14,7 @@ import type { Operation, OperationContext } from "../base/context.ts";
 import { Fleet } from "../base/fleet.ts";
 import { runHookCommand } from "./hook-command.ts";
 import { attemptScript, type Script, type ScriptHost, upstreamOf } from "./hook-script.ts";
+import { openPlace } from "./place.ts";
 
 /** A request to run the hooks that a job has for an event. */
 export interface HookPass {
@@ -85,10 +84,11 @@ export class HookSession {
     return results;
   }
 
-  /** Ends the runtime API. */
+  /** Ends the runtime API, and what only the scripts needed. */
   async close(): Promise<void> {
     const host = await this.#host?.catch(() => undefined);
     await host?.runtime.close();
+    await host?.place.close();
   }
 
   #batchesOf({ kind, job, workers, batch }: HookPass): Batch[] {
@@ -146,17 +146,19 @@ export class HookSession {
   }
 
   async #open(): Promise<ScriptHost> {
-    const { kv, layout, log, signal } = this.#context;
+    const { hookUser, kv, layout, log, signal } = this.#context;
     const { settings } = await loadOpsConf(layout);
-    await this.#writeWorkersFile(settings);
-    const sshConfig = await this.#sshConfig();
-    const bucketRoot = await realpath(layout.root);
     const { startHookRuntime } = await import("../../hook/runtime.ts");
     const host = { context: this.#context, fleet: this.#fleet, outputLimit: settings.runOutputLimit };
     const jobs = new Map(this.#jobs.map((job) => [job.name, job]));
     const allocations = new Map(this.#allocations.map((allocation) => [allocation.id, allocation]));
+    const workers = this.#workersFile(settings);
+    const place = hookUser
+      ? await (await import("./apart.ts")).openApart({ ...this.#context, hookUser }, this.#fleet, workers)
+      : await openPlace(this.#context, this.#fleet, workers);
     const runtime = await startHookRuntime({
       kv,
+      user: place.user?.uid,
       allocation: (id) => this.#known(allocations.get(id)),
       upstreams: (name) => new Set(upstreamOf(jobs.get(name) as CatalogJob)),
       hasHook: (name, hook) => jobs.get(name)?.hooks.some((one) => one.name === hook) ?? false,
@@ -170,7 +172,7 @@ export class HookSession {
         log.remark(job, worker, `warning: ${sentence}`, { action: hook, stream: "stderr" });
       },
     });
-    return { context: this.#context, fleet: this.#fleet, runtime, bucketRoot, sshConfig };
+    return { context: this.#context, fleet: this.#fleet, runtime, place };
   }
 
   /** A removed allocation is known once the scripts that follow its stop run for it. */
@@ -178,28 +180,16 @@ export class HookSession {
     return allocation?.removed && !this.#visited.has(allocation.id) ? undefined : allocation;
   }
 
-  /** Scripts that never use ssh run without a key, too. */
-  async #sshConfig(): Promise<string | undefined> {
-    try {
-      return await this.#fleet.sshConfigFile();
-    } catch (error) {
-      if (!(error instanceof Failure)) throw error;
-      this.#context.log.warn(`hooks cannot use ssh: ${error.message}`);
-      return undefined;
-    }
-  }
-
   /** Tells scripts how each worker is reached (`OPS_WORKERS_FILE`). */
-  async #writeWorkersFile(settings: OpsConf): Promise<void> {
-    const { layout, run } = this.#context;
+  #workersFile(settings: OpsConf): string {
+    const { run } = this.#context;
     const workers = this.#fleet.workers.map(({ host, connection, root, sshUser }) => {
       const folder = `${root}/${run.bucketId}`;
       if (connection === "local") return [host, { connection, root, folder, use_sudo: false }];
       return [host, { connection, root, folder, use_sudo: settings.useSudo, ssh_user: sshUser ?? settings.sshUser }];
     });
     const file = { bucket_id: run.bucketId, workers: Object.fromEntries(workers), runner: RUNNER_PATH };
-    await makePrivateFolder(layout.tmp);
-    await writeAtomic(layout.hookWorkers, `${JSON.stringify(file)}\n`);
+    return `${JSON.stringify(file)}\n`;
   }
 }
 

@@ -6,9 +6,9 @@ import {
   readRotation,
 } from "../../bucket/base/authority-change.ts";
 import { loadAuthority, makePair } from "../../bucket/base/certificates.ts";
-import { type AuthorityUse, authorityUse } from "../../bucket/catalog/authority-use.ts";
+import { authorityUse, whatWaits } from "../../bucket/keys/authority-use.ts";
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
-import { counted, countOf } from "../../core/plain-text.ts";
+import { counted } from "../../core/plain-text.ts";
 import { parametersOf } from "../../run/protocol.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
 
@@ -49,21 +49,21 @@ export const rotateAuthority: Operation = async (context, params) => {
   const phase: RotateResult["phase"] = rotation?.phase ?? "none";
   const step = NEXT[phase];
   const use = authorityUse(db, (await loadAuthority(layout)).pem);
-  const { running, waiting, isBuilt } = use;
+  const { running, waiting } = use;
   progress.report({ phase: step, done: running - waiting.length, total: running });
-  const isDue = step === "begin" || (isBuilt && waiting.length === 0);
+  const waits = step === "begin" ? undefined : whatWaits(use);
   const result = {
     step,
     taken: false,
     phase,
     waiting: step === "begin" ? [] : waiting,
-    next: isDue ? "`ops ca rotate`" : DEPLOY,
+    next: waits === undefined ? "`ops ca rotate`" : DEPLOY,
   };
   if (dry_run) {
-    tellPlan(context, step, use);
+    tellPlan(context, step, { running, waits });
     return result satisfies RotateResult;
   }
-  if (!isDue) throw new Failure("failed", `Cannot ${STEPS[step]}: ${whyNot(use)}`, { details: result });
+  if (waits !== undefined) throw new Failure("failed", `Cannot ${STEPS[step]}: ${waits}; ${DEPLOY}`, { details: result });
   throwIfCancelled(signal);
   const after = await TAKE[step](context, rotation as Rotation);
   log.info(`done: ${STEPS[step]}; next: ${after.next}`);
@@ -87,22 +87,18 @@ const TAKE: Record<RotationStep, (context: OperationContext, rotation: Rotation)
   },
 };
 
-function whyNot({ isBuilt, waiting, running }: AuthorityUse): string {
-  if (!isBuilt) return `no build knows the present ca.crt; ${DEPLOY}`;
-  const most = 10;
-  const more = waiting.length > most ? ` and ${waiting.length - most} more` : "";
-  const places = `${waiting.slice(0, most).join(", ")}${more}`;
-  return `${countOf(waiting.length, running, "running allocation")} not deployed with the present ca.crt: ${places}; ${DEPLOY}`;
-}
-
 /** All steps, with what is done and what the next one waits for. */
-function tellPlan({ log }: OperationContext, next: RotationStep, use: AuthorityUse): void {
+function tellPlan(
+  { log }: OperationContext,
+  next: RotationStep,
+  { running, waits }: { running: number; waits: string | undefined },
+): void {
   const steps = Object.keys(STEPS) as RotationStep[];
   for (const step of steps) {
     const at = steps.indexOf(step) - steps.indexOf(next);
-    const waits = step === next && step !== "begin" && (!use.isBuilt || use.waiting.length > 0);
-    const state = at < 0 ? "done" : at > 0 ? "later" : waits ? `waits: ${whyNot(use)}` : "next";
+    const now = waits === undefined ? "next" : `waits: ${waits}; ${DEPLOY}`;
+    const state = at < 0 ? "done" : at > 0 ? "later" : now;
     log.info(`${step}: ${STEPS[step]} (${state})`);
   }
-  log.info(`after each step a build and a deploy; ${counted(use.running, "allocation")} run`);
+  log.info(`after each step a build and a deploy; ${counted(running, "allocation")} run`);
 }

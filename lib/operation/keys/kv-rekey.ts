@@ -1,7 +1,14 @@
 import { randomBytes } from "node:crypto";
 import { hasEarlierRequests } from "../../bucket/base/certificates.ts";
 import { loadKvKey } from "../../bucket/kv/kv-access.ts";
-import { countSealed, dropOldKvKey, isRekeying, type SealedCounts, switchKvKey, walkSealed } from "../../bucket/kv/kv-rekey.ts";
+import {
+  countSealed,
+  dropOldKvKey,
+  rekeyingSince,
+  type SealedCounts,
+  switchKvKey,
+  walkSealed,
+} from "../../bucket/kv/kv-rekey.ts";
 import { type SealKey, sealingKey } from "../../codec/crypto/seal.ts";
 import { Failure } from "../../core/errors.ts";
 import { exists } from "../../core/files.ts";
@@ -24,7 +31,7 @@ interface RekeyResult extends SealedCounts {
 export const rekey: Operation = async (context, params): Promise<RekeyResult> => {
   const { dry_run } = parametersOf("kv_rekey", params);
   const { db, layout, log } = context;
-  const resumed = await isRekeying(layout);
+  const resumed = (await rekeyingSince(layout)) !== undefined;
   if (hasEarlierRequests(db)) {
     const why = "an earlier version of ops has recorded certificates by it, and the next build would renew them all";
     throw new Failure("failed", `Cannot change secrets/kv.key: ${why}; run \`ops build\` first`);
@@ -54,7 +61,13 @@ async function endChange(context: OperationContext, { unreadable }: SealedCounts
   if (left.unreadable.length > unreadable.length)
     throw new Failure("failed", "Cannot drop the kv.key before: not everything opens with the new one; run it again");
   // Pages that SQLite has set free still hold what was sealed with the key before.
-  db.script("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)");
+  db.script("VACUUM");
+  const checkpoint = db.get<{ busy: number }>("PRAGMA wal_checkpoint(TRUNCATE)");
+  if (checkpoint?.busy !== 0)
+    throw new Failure(
+      "failed",
+      "Cannot drop the kv.key before: the database is being read, and its log still holds what was sealed with that key; run it again",
+    );
   faultPoint("rekey: compacted");
   await dropOldKvKey(layout);
   log.info("everything opens with the new kv.key alone: the one before is removed");

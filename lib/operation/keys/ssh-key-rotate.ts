@@ -5,6 +5,7 @@ import {
   describeSshKey,
   dropOldSshKey,
   makeSshKey,
+  noteLeft,
   type SshKeyChange,
   sshKeyChange,
   sshKeyFile,
@@ -108,6 +109,11 @@ async function rotatedKey(rotating: Rotating, resumed: boolean): Promise<SshRota
     log.info(`the key before, ${old_fingerprint}, is removed everywhere`);
   }
   const left = all.filter(({ outcome }) => outcome !== "ok");
+  if (result.old_kept)
+    await noteLeft(
+      keyFile,
+      left.map(({ worker }) => worker),
+    );
   const what = `${counted(left.length, "machine")} may know only the key before, which is offered too until \`ops ssh-key rotate\` has reached them`;
   return concluded(result, what, sentencesOf(left));
 }

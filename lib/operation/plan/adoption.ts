@@ -1,4 +1,4 @@
-import { counted } from "../../core/plain-text.ts";
+import { counted, firstOf } from "../../core/plain-text.ts";
 import type { PlannedFile } from "../../plan/deploy-plan.ts";
 import type { Trouble } from "../base/outcome.ts";
 import { isOfOps } from "../reach/tree-drift.ts";
@@ -26,8 +26,7 @@ export function afterLook(
 function reasonOf(files: readonly PlannedFile[], all: readonly { path: string }[]): string {
   const compared = all.filter(({ path }) => !isOfOps(path)).length;
   if (files.filter(({ change }) => change === "added").length === compared) return "nothing of it is there";
-  const more = files.length > MOST_DIFFERING ? ` and ${files.length - MOST_DIFFERING} more` : "";
-  const names = files.slice(0, MOST_DIFFERING).map(({ path }) => path);
+  const names = files.map(({ path }) => path);
   const differ = files.length === 1 ? "differs" : "differ";
-  return `${counted(files.length, "file")} ${differ}: ${names.join(", ")}${more}`;
+  return `${counted(files.length, "file")} ${differ}: ${firstOf(names, MOST_DIFFERING)}`;
 }

@@ -1,27 +1,27 @@
 import { lstat } from "node:fs/promises";
 import { hostname } from "node:os";
 import path from "node:path";
-import { readRotation } from "../../bucket/base/authority-change.ts";
 import { certKey, issuedCerts, loadAuthority, utc } from "../../bucket/base/certificates.ts";
 import { type Database, largeContents, lostContents, schemaVersion } from "../../bucket/base/database.ts";
 import type { Layout } from "../../bucket/base/layout.ts";
 import { isStale, readLock } from "../../bucket/base/lock.ts";
 import type { CatalogWorker } from "../../bucket/base/model.ts";
 import { Problems, sentenceOf } from "../../bucket/base/problems.ts";
-import { authorityUse } from "../../bucket/catalog/authority-use.ts";
+import { begunKeyChanges, keyChanges } from "../../bucket/keys/key-changes.ts";
 import { loadKvKey, sealedValues } from "../../bucket/kv/kv-access.ts";
-import { isRekeying } from "../../bucket/kv/kv-rekey.ts";
 import { listRevisions } from "../../bucket/source/revisions.ts";
 import { type OpsConf, readOpsConf } from "../../bucket/workspace/settings.ts";
-import { describeSshKey, sshKeyChange, sshKeyFile } from "../../bucket/workspace/ssh-key.ts";
+import { describeSshKey, sshKeyFile } from "../../bucket/workspace/ssh-key.ts";
 import { explain, Failure } from "../../core/errors.ts";
 import { exists, namesIn } from "../../core/files.ts";
+import { firstOf } from "../../core/plain-text.ts";
 import type { Launcher } from "../../core/spawn.ts";
+import type { ServerMeans } from "../../run/protocol.ts";
 import { parseJump } from "../../transport/ssh/openssh.ts";
 import { knownHostName, openKnownHosts } from "../../transport/trust/host-keys.ts";
 
 /** What the doctor works with. */
-export interface DoctorContext {
+export interface DoctorContext extends ServerMeans {
   layout: Layout;
   launcher: Launcher;
   signal: AbortSignal;
@@ -120,7 +120,7 @@ export async function examineBucket(
     await check("schema", restore, () => ok(`version ${schemaVersion(db)}`)),
     await check("contents", restore, () => judgeContents(db)),
     await check("kv.key", "bring secrets/kv.key back from a snapshot", () => judgeSealed(layout, db)),
-    ...(await rotationFinding(layout, db, check)),
+    ...(await keyChangeFindings(layout, db)),
     await check("certificates", "build again", () => judgeCertificates(db)),
     await check("build", "bring .ops/revisions.json back", () => judgeBuild(layout, db)),
     await check("deploy", restore, () => judgeDeployed(db)),
@@ -161,7 +161,7 @@ export async function judgeRights(layout: Layout): Promise<Judgement> {
   for (const file of [layout.database, ...keys.map((name) => path.join(layout.secrets, name))])
     if (file !== layout.caCertificate && (await isOpen(file))) open.push(path.relative(layout.root, file));
   if (open.length === 0) return ok("keys, database and private folders are the owner's alone");
-  return problem(`${listed(open)}: others may read it`, `chmod go= ${open.join(" ")}`);
+  return problem(`${firstOf(open, MOST_LISTED)}: others may read it`, `chmod go= ${open.join(" ")}`);
 }
 
 async function isOpen(file: string): Promise<boolean> {
@@ -172,8 +172,6 @@ async function judgeSshKey(file: string, launcher: Launcher): Promise<Judgement>
   const { present, type, fingerprint } = await describeSshKey(file, launcher);
   const advice = `put the private key for the workers into ${file} (0600, without a passphrase)`;
   if (!present) return problem(`${file} is missing`, advice);
-  if (type !== null && (await sshKeyChange(file)))
-    return warning(`${type} ${fingerprint}; its rotation has not ended`, "go on with `ops ssh-key rotate`");
   return type === null ? problem(`${file} is no key that ssh can use`, advice) : ok(`${type} ${fingerprint}`);
 }
 
@@ -182,7 +180,7 @@ async function judgeHosts(layout: Layout, settings: OpsConf, workers: readonly C
   const names = new Set(workers.flatMap((one) => hostNames(one, settings)));
   const unknown = [...names].filter((name) => known.keysOf(name).length === 0);
   if (unknown.length === 0) return ok(`${names.size} known`);
-  return problem(`not known: ${listed(unknown)}`, "check and record them: `ops worker trust`");
+  return problem(`not known: ${firstOf(unknown, MOST_LISTED)}`, "check and record them: `ops worker trust`");
 }
 
 /** The names in known_hosts of a worker and of the jump host before it. */
@@ -194,27 +192,25 @@ function hostNames(worker: CatalogWorker, settings: OpsConf): string[] {
 
 async function judgeSealed(layout: Layout, db: Database): Promise<Judgement> {
   const { sealed, unreadable } = sealedValues(db, await loadKvKey(layout));
-  if (unreadable.length === 0 && (await isRekeying(layout)))
-    return warning("its change has not ended: the key before opens too", "go on with `ops kv rekey`");
   if (unreadable.length === 0) return ok(`it opens all ${sealed} sealed values`);
-  const message = `it does not open ${unreadable.length} of ${sealed} sealed values: ${listed(unreadable)}`;
+  const message = `it does not open ${unreadable.length} of ${sealed} sealed values: ${firstOf(unreadable, MOST_LISTED)}`;
   return problem(message, "bring the right secrets/kv.key back from a snapshot, or store the values anew");
 }
 
-async function rotationFinding(layout: Layout, db: Database, check: ReturnType<typeof checksOf>): Promise<Finding[]> {
-  const rotation = await readRotation(layout);
-  if (!rotation) return [];
-  const { pem } = await loadAuthority(layout);
-  const { isBuilt, waiting } = authorityUse(db, pem);
-  const message = `in the phase ${rotation.phase} since ${rotation.since}`;
-  const deploy = isBuilt && waiting.length === 0 ? "" : `deploy with a build (${waiting.length} allocations wait), then `;
-  return [await check("CA rotation", "", () => warning(message, `${deploy}\`ops ca rotate\``))];
+/** A finding for each change of a key that has not ended. */
+async function keyChangeFindings(layout: Layout, db: Database): Promise<Finding[]> {
+  return keyChanges(db, await begunKeyChanges(layout)).map(({ since, left, next }) => {
+    return { where: "bucket", check: "key change", ...warning(`${left}, since ${since}`, `go on with \`${next}\``) };
+  });
 }
 
 function judgeContents(db: Database): Judgement {
   const lost = lostContents(db);
   if (lost.length === 0) return ok(`${largeContents(db).size} large files lie beside the database`);
-  return problem(`missing in data/contents/: ${listed(lost)}`, "build again; if that does not help, restore a snapshot");
+  return problem(
+    `missing in data/contents/: ${firstOf(lost, MOST_LISTED)}`,
+    "build again; if that does not help, restore a snapshot",
+  );
 }
 
 function judgeCertificates(db: Database): Judgement {
@@ -223,7 +219,8 @@ function judgeCertificates(db: Database): Judgement {
   const nameOf = (cert: (typeof certs)[number]) => (cert.job === "" ? "the CA's" : certKey(cert).replaceAll("|", " "));
   const near = certs.filter(({ expiringFrom }) => expiringFrom <= now);
   const over = near.filter(({ notAfter }) => notAfter <= now);
-  const told = listed((over.length > 0 ? over : near).map((cert) => `${nameOf(cert)} (${utc(cert.notAfter)})`));
+  const ends = (over.length > 0 ? over : near).map((cert) => `${nameOf(cert)} (${utc(cert.notAfter)})`);
+  const told = firstOf(ends, MOST_LISTED);
   const advice = "build, then deploy; a CA is replaced by `ops ca rotate`";
   if (over.length > 0) return problem(`expired: ${told}`, advice);
   return near.length > 0 ? warning(`near their end: ${told}`, advice) : ok(`${certs.length} are valid for a while`);
@@ -250,9 +247,4 @@ function judgeDeployed(db: Database): Judgement {
 function judgeRemoved(db: Database): Judgement {
   const { removed = 0 } = db.get<{ removed: number }>("SELECT COUNT(*) AS removed FROM allocations WHERE removed = 1") ?? {};
   return ok(removed === 0 ? "none waits for `ops gc`" : `${removed} removed allocations wait for \`ops gc\``);
-}
-
-function listed(names: readonly string[]): string {
-  const more = names.length - MOST_LISTED;
-  return names.slice(0, MOST_LISTED).join(", ") + (more > 0 ? ` and ${more} more` : "");
 }

@@ -176,6 +176,7 @@ async function examineOne(signal: AbortSignal, fleet: Fleet, host: string): Prom
       { where, check: "reach", ...ok(place) },
       { where, check: "tools", ...(missing === "" ? ok("installed") : install) },
       ...(seen.blocked === null ? [] : [{ where, check: "folder", ...blocked }]),
+      ...(seen.unwritable.length === 0 ? [] : [{ where, check: "folder", ...judgeUnwritable(seen.unwritable, folder) }]),
       { where, check: "clock", ...judgeClock(seen.aheadSeconds) },
       { where, check: "disk", ...judgeDisk(seen.freeBytes, seen.diskBytes) },
       ...judgeLocks(seen).map((one) => ({ where, check: "locks", ...one })),
@@ -185,6 +186,11 @@ async function examineOne(signal: AbortSignal, fleet: Fleet, host: string): Prom
     const advice = "see that the worker runs, that its address and user in workers.json are right, and that it accepts the key";
     return [{ where, check: "reach", ...problem(explain(error), advice) }];
   }
+}
+
+function judgeUnwritable(places: readonly string[], folder: string) {
+  const message = `its user cannot write in ${places.join(", ")} of ${folder}`;
+  return problem(message, `give it to the user that ops signs in as, or of --hook-user: chown -R <user>: ${folder}`);
 }
 
 function judgeClock(ahead: number) {

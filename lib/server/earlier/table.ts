@@ -9,8 +9,8 @@ import { CHANGE_ROUTES } from "./changes.ts";
 
 /** The groups of the present table that the earlier API has, too. */
 const KEPT = ["Source", "Secrets", "Operations", "Jobs", "Snapshots", "Runs", "Catalog", "Metrics"];
-/** Nobody pushes, so there are no revisions. */
-const LEFT_OUT = /^\/api\/buckets\/\{bucket_id\}\/(?:push|source\/.+)$/;
+/** Nobody pushes, so there are no revisions; nobody is told. */
+const LEFT_OUT = /^\/api\/buckets\/\{bucket_id\}\/(?:push|source\/.+|secrets\/notify\/.+)$/;
 /** A route that starts a run takes this header. */
 const START_HEADER = "Idempotency-Key";
 const SIGN_IN: Readonly<Record<string, string>> = {

@@ -2,6 +2,7 @@ import { ROLLOUTS } from "../../bucket/base/states.ts";
 import { MAP_LETTERS } from "../../bucket/catalog/map.ts";
 import { PROBLEM_KINDS } from "../../bucket/catalog/problems.ts";
 import { LAST_OUTCOMES, STATES } from "../../bucket/catalog/states.ts";
+import { KEY_CHANGES } from "../../bucket/keys/key-changes.ts";
 import {
   anything,
   boolean,
@@ -103,6 +104,13 @@ const DRIFT = object({
   total: described(COUNT, "How many have changed files"),
 });
 
+const KEY_CHANGE = object({
+  kind: described(oneOf(...KEY_CHANGES), "The kind of the run that changes the key"),
+  since: described(TIME, "Since when the change is as far as it is"),
+  left: described(string(), "What has not been done yet, in a sentence"),
+  next: described(string(), "The command that goes on with the change"),
+});
+
 /** `GET …/summary`. */
 export const BUCKET_SUMMARY = object({
   built_at: described(nullable(TIME), "null before the first build"),
@@ -136,6 +144,8 @@ export const BUCKET_SUMMARY = object({
     shortList(HEALTH_CHANGE),
     "What was found in no good state when it was last looked at, the longest first; `problems` tell of the last actions",
   ),
+  key_changes: described(list(KEY_CHANGE), "Changes of the bucket's keys that have begun and have not ended"),
+  messages: described(object({ waiting: COUNT, failed: COUNT }), "How many wait, and how many were given up"),
   ...RUNS,
   drift: described(nullable(DRIFT), "The last drift run that has ended"),
   revision: described(

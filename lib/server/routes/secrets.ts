@@ -1,5 +1,5 @@
 import type { Layout } from "../../bucket/base/layout.ts";
-import { type JobSecret, SECRET_KEY } from "../../bucket/catalog/job-secret.ts";
+import { type JobSecret, ownerOfSecret, SECRET_KEY } from "../../bucket/catalog/job-secret.ts";
 import { LONGEST_TTL } from "../../bucket/kv/kv-access.ts";
 import type { RootBucket } from "../../bucket/source/root.ts";
 import { loadOpsConf } from "../../bucket/workspace/settings.ts";
@@ -13,6 +13,11 @@ import { component } from "./shapes.ts";
 
 const SSH_KEY = "/secrets/ssh_key";
 const JOB_SECRET = "/secrets/jobs/{job}/{key}";
+const NOTIFY_SECRET = "/secrets/notify/{key}";
+const VALUE = {
+  value: described(secret(string({ min: 1 })), "The secret; less than 1 MiB with the rest of the body"),
+  ttl: optional(described(integer({ min: 0, max: LONGEST_TTL }), "Seconds until the secret is deleted; 0, the default: never")),
+};
 const OF_JOB_SECRET: readonly FailureCode[] = [...READ_FAILURES, "not_found", "bucket_busy"];
 /** Room for an RSA key of 16,384 bits. */
 const KEY_CHARACTERS = 16 * 1024;
@@ -76,12 +81,7 @@ export const SECRET_ROUTES = [
     description:
       "Sealed with the bucket's key, for the job's templates and hooks, in the namespace `secrets/job/<job>`. It is never " +
       "sent back; `cat/kv` shows its fingerprint and age. Not while a run is active.",
-    body: object({
-      value: described(secret(string({ min: 1 })), "The secret; less than 1 MiB with the rest of the body"),
-      ttl: optional(
-        described(integer({ min: 0, max: LONGEST_TTL }), "Seconds until the secret is deleted; 0, the default: never"),
-      ),
-    }),
+    body: object(VALUE),
     answer: { status: 204, description: "The secret is stored" },
     failures: [...OF_JOB_SECRET],
     async handle({ params, body: { value, ttl }, bucket }, services) {
@@ -100,17 +100,44 @@ export const SECRET_ROUTES = [
       return await changeSecret(bucket, services, secretOf(params));
     },
   }),
+  bucketRoute({
+    method: "PUT",
+    role: "admin",
+    path: NOTIFY_SECRET,
+    summary: "Store a secret that workspace/notify.json may name",
+    description:
+      "Sealed with the bucket's key, in the namespace `secrets/notify`, which no template and no hook reads. It is never " +
+      "sent back; `cat/kv` shows its fingerprint and age. Not while a run is active.",
+    body: object(VALUE),
+    answer: { status: 204, description: "The secret is stored" },
+    failures: [...READ_FAILURES, "bucket_busy"],
+    async handle({ params, body: { value, ttl }, bucket }, services) {
+      return await changeSecret(bucket, services, { ...secretOf(params), value, ttlSeconds: ttl });
+    },
+  }),
+  bucketRoute({
+    method: "DELETE",
+    role: "admin",
+    path: NOTIFY_SECRET,
+    summary: "Remove a secret that workspace/notify.json may name",
+    description: "Not while a run is active.",
+    answer: { status: 204, description: "There is no such secret any more" },
+    failures: [...OF_JOB_SECRET],
+    async handle({ params, bucket }, services) {
+      return await changeSecret(bucket, services, secretOf(params));
+    },
+  }),
 ];
 
-function secretOf({ job = "", key = "" }: Readonly<Record<string, string>>): JobSecret {
-  if (SECRET_KEY.test(key)) return { job, key };
+function secretOf({ job, key = "" }: Readonly<Record<string, string>>): JobSecret {
+  if (SECRET_KEY.test(key)) return { job: job ?? null, key };
   throw new Failure("invalid_request", `key: expected one line of text, found ${quote(key)}`);
 }
 
 /** A task changes the database: the server only reads it. An unknown job is `not_found`, since the path names it. */
 async function changeSecret({ id, layout }: RootBucket, { supervisor }: Services, secret: JobSecret): Promise<Answer> {
   const task = { name: "job_secret", bucketDir: layout.root, bucketId: id, input: secret } as const;
-  const what = `change the secret ${quote(secret.key)} of job ${quote(secret.job)}`;
+  const what = `change the secret ${quote(secret.key)} of ${ownerOfSecret(secret.job)}`;
   try {
     await supervisor.exclusively(layout, "job_secret", () => supervisor.task(task, what));
     return { status: 204 };

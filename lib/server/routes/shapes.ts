@@ -32,6 +32,7 @@ import { RUN_KINDS, RUN_STATUS } from "../../run/protocol.ts";
 import { ACTOR, ID, RUN_FIELDS, RUN_KIND } from "../../run/record.ts";
 import { SHOWN_PROPOSAL } from "../approval/shape.ts";
 import { AUDIT_END, AUDIT_FILE, AUDIT_LINE } from "../audit/shapes.ts";
+import { MESSAGE, SHOWN_INCIDENT, SHOWN_TARGET } from "../messages/state.ts";
 import { HEALTH_CHANGE, HEALTH_RECORD } from "../watch/health-shapes.ts";
 import { LAST_DUE, PAUSED } from "../watch/schedule-state.ts";
 import { BUCKET_GLANCES, BUCKET_SUMMARY, JOB_MAP, MAP_CELL } from "./glance-shapes.ts";
@@ -165,6 +166,9 @@ const SCHEMAS = {
     last: described(nullable(LAST_DUE), "What became of the last due time; null before the first"),
     paused: described(nullable(PAUSED), "Since when, and by whom"),
   }),
+  Incident: SHOWN_INCIDENT,
+  Message: MESSAGE,
+  MessageTarget: SHOWN_TARGET,
   HealthChange: HEALTH_CHANGE,
   HealthRecord: HEALTH_RECORD,
   LogChunk: LOG_CHUNK,

@@ -3,6 +3,7 @@ import { json, raw } from "../../http/message.ts";
 import { PROPOSAL_ROUTES } from "../approval/routes.ts";
 import { AUDIT_ROUTES } from "../audit/routes.ts";
 import { type RouteGroups, route, type ServerRoute } from "../context.ts";
+import { MESSAGE_ROUTES } from "../messages/routes.ts";
 import { openApiDocument } from "../openapi.ts";
 import { SESSION_ROUTES } from "../people/sessions.ts";
 import { TOKEN_ROUTES } from "../people/tokens.ts";
@@ -32,6 +33,7 @@ export const ROUTE_GROUPS: RouteGroups = {
   Snapshots: SNAPSHOT_ROUTES,
   Schedules: SCHEDULE_ROUTES,
   Health: HEALTH_ROUTES,
+  Messages: MESSAGE_ROUTES,
   Runs: [...RUN_ROUTES, ...LOG_ROUTES],
   Catalog: CATALOG_ROUTES,
   Metrics: METRIC_ROUTES,

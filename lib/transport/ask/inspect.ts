@@ -77,6 +77,8 @@ interface Examination {
   missing: string[];
   /** The path of something else in the place of the bucket's folder or of a folder above; null where nothing is. */
   blocked: string | null;
+  /** Folders, below the bucket's folder, in which the user there cannot write. */
+  unwritable: string[];
   /** How far the worker's clock is ahead of ours, in whole seconds. */
   aheadSeconds: number;
   freeBytes: number;
@@ -105,6 +107,7 @@ export async function examineWorker(transport: Transport, tools: readonly string
   return {
     missing: answer.all("missing"),
     blocked: answer.text("blocked"),
+    unwritable: answer.all("unwritable"),
     aheadSeconds: clockLead(clock, started / 1000, Date.now() / 1000),
     freeBytes: free * KIB,
     diskBytes: all * KIB,

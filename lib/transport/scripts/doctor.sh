@@ -1,7 +1,8 @@
 # doctor <the bucket's folder> <tool>…: what an operator should know about this worker. Prints `clock <seconds since
 # 1970>`; `missing <tool>` for each tool that is not installed; `blocked <path>` for something else in the place of a
-# folder; `disk <free> <all>` in KiB for the disk of the folder; `held <lock>` for a lock whose holder lives, `left
-# <lock>` for a lock whose holder is gone; `cut <job>` for a sync that was cut off; at last `end`. Writes nothing.
+# folder; `disk <free> <all>` in KiB for the disk of the folder; `unwritable <path>` for a folder below it in which this
+# user cannot write; `held <lock>` for a lock whose holder lives, `left <lock>` for a lock whose holder is gone; `cut <job>`
+# for a sync that was cut off; at last `end`. Writes nothing.
 folder=$1
 shift
 echo "clock $(date +%s)"
@@ -20,6 +21,9 @@ if cd "$folder" 2>/dev/null; then
   for lock in .runner/*.lock .sync/*.lock; do
     holder=$(readlink "$lock") || continue
     if lives "$holder"; then echo "held $lock"; else echo "left $lock"; fi
+  done
+  for place in . .sync .runner bin jobs jobs/*/; do
+    [ ! -e "$place" ] || [ -w "$place" ] || echo "unwritable ${place%/}"
   done
   for tree in .sync/*/; do [ ! -d "$tree" ] || echo "cut $tree"; done
 fi

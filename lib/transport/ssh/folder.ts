@@ -2,11 +2,11 @@ import { createHash } from "node:crypto";
 import { statSync } from "node:fs";
 import { lstat, mkdtemp, readdir, readFile, readlink, symlink, writeFile } from "node:fs/promises";
 import path from "node:path";
-import { PRIVATE_FILE, remove } from "../../core/files.ts";
+import { exists, PRIVATE_FILE, remove } from "../../core/files.ts";
 import { isAlive, type ProcessIdentity } from "../../core/process.ts";
 import { programVersion } from "../../core/self.ts";
-import type { WorkerAddress } from "../base/transport.ts";
-import { SSH_FILES, type SshSettings, sshConfig } from "./openssh.ts";
+import { type WorkerAddress, WorkerFailure } from "../base/transport.ts";
+import { SSH_FILES, type SshSettings, sshConfig, storeKey } from "./openssh.ts";
 
 /**
  * Where folders are made: in memory where that can be, because a connection costs two files. The paths are short: that of a
@@ -20,6 +20,14 @@ const FOLDER_NAME = /^ops-ssh-(?<pid>\d+)-(?<start_time>\d+)-(?<kept>kept-)?/;
 export interface SshSetup {
   settings: SshSettings;
   workers: readonly WorkerAddress[];
+}
+
+/** Throws `failed` where there is no private key for the workers. */
+export async function requireKey(settings: SshSettings): Promise<void> {
+  if (await exists(settings.keyFile)) return;
+  const missing = `Cannot reach workers over ssh: there is no private key secrets/${path.basename(settings.keyFile)}`;
+  const advice = `make one: \`ops ssh-key create\`, or store yours: ${storeKey(settings)}`;
+  throw new WorkerFailure("failed", "", `${missing}; ${advice}`);
 }
 
 /**

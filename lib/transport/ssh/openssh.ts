@@ -57,6 +57,7 @@ export const SSH_FILES = {
   oldKey: "old_key",
   knownHosts: "known_hosts",
   keeper: "keeper",
+  agent: "agent",
 } as const;
 
 const HOST_NAME = /^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$/;
@@ -66,13 +67,14 @@ const SSH_OPTION =
   /^(KexAlgorithms|Ciphers|MACs|HostKeyAlgorithms|Compression|ConnectTimeout|ServerAliveInterval|ServerAliveCountMax) [A-Za-z0-9@.,+:*^_-]{1,500}$/;
 
 /**
- * The text of the configuration of a run's ssh: the file for all who use its connections, or the one for those who open
- * them. The first has an entry per worker under its own name. The second has entries only for workers that differ from
- * the settings: each ssh reads the whole file when it starts. Both have one per jump host. Every value is checked once
- * more, so that none can add a line or mean something else to ssh; throws `failed`.
+ * The text of the configuration of a run's ssh: the file for all who use its connections, the one for those who open
+ * them, or the one for those who have no key and ask an agent for signatures. The first has an entry per worker under its
+ * own name. The others have entries only for workers that differ from the settings: each ssh reads the whole file when it
+ * starts. All have one per jump host. Every value is checked once more, so that none can add a line or mean something
+ * else to ssh; throws `failed`.
  */
 export function sshConfig(
-  file: "config" | "masters",
+  file: "config" | "masters" | "agent",
   folder: string,
   settings: SshSettings,
   workers: readonly WorkerAddress[],
@@ -93,7 +95,10 @@ export function sshConfig(
     ...section("Host *", options),
     ...own.flatMap(({ host, lines }) => (lines.length > 0 ? section(`Host ${host}`, lines) : [])),
     ...jumps.flatMap((jump) => section(`Host ${jumpAlias(jump)}`, jumpOptions(parseJump(jump, settings.user)))),
-    ...section("Host *", [...loginOptions(settings.user, settings.port), ...commonOptions(folder, settings)]),
+    ...section("Host *", [
+      ...loginOptions(settings.user, settings.port),
+      ...commonOptions(folder, file === "agent" ? agentOptions(folder) : keyOptions(folder, settings)),
+    ]),
   ].join("");
 }
 
@@ -131,8 +136,21 @@ function requireSafe(what: string, value: string, isRight: boolean): void {
   if (!isRight) throw new Failure("failed", `Cannot use the ${what} ${quote(value)} with ssh`);
 }
 
+function keyOptions(folder: string, { oldKeyFile }: SshSettings): string[] {
+  return [
+    `IdentityFile ${folder}/${SSH_FILES.key}`,
+    ...(oldKeyFile === undefined ? [] : [`IdentityFile ${folder}/${SSH_FILES.oldKey}`]),
+    "IdentitiesOnly yes",
+    "IdentityAgent none",
+  ];
+}
+
+function agentOptions(folder: string): string[] {
+  return ["IdentityFile none", `IdentityAgent ${folder}/${SSH_FILES.agent}`];
+}
+
 /** What holds for all hosts. The first value in the file wins, so the operator's options come before these. */
-function commonOptions(folder: string, { oldKeyFile }: SshSettings): string[] {
+function commonOptions(folder: string, keys: readonly string[]): string[] {
   return [
     "BatchMode yes",
     "StrictHostKeyChecking yes",
@@ -140,10 +158,7 @@ function commonOptions(folder: string, { oldKeyFile }: SshSettings): string[] {
     "GlobalKnownHostsFile none",
     "UpdateHostKeys no",
     "VerifyHostKeyDNS no",
-    `IdentityFile ${folder}/${SSH_FILES.key}`,
-    ...(oldKeyFile === undefined ? [] : [`IdentityFile ${folder}/${SSH_FILES.oldKey}`]),
-    "IdentitiesOnly yes",
-    "IdentityAgent none",
+    ...keys,
     "PreferredAuthentications publickey",
     "ConnectTimeout 10",
     "ConnectionAttempts 1",

@@ -2,7 +2,6 @@ import { randomBytes } from "node:crypto";
 import path from "node:path";
 import { unlessAborted } from "../../core/async.ts";
 import { cancelledFailure, Failure, throwIfCancelled } from "../../core/errors.ts";
-import { exists } from "../../core/files.ts";
 import { limitOf } from "../../core/process.ts";
 import type { CommandOutcome, Launcher } from "../../core/spawn.ts";
 import {
@@ -12,7 +11,6 @@ import {
   type ScriptOptions,
   type Transport,
   type WorkerAddress,
-  WorkerFailure,
 } from "../base/transport.ts";
 import {
   type ChannelReader,
@@ -23,12 +21,12 @@ import {
   spooledLines,
   type WholeInput,
 } from "./channel.ts";
-import { keptFolders } from "./folder.ts";
+import { keptFolders, requireKey } from "./folder.ts";
 import { type Keeping, keptMasters } from "./kept-masters.ts";
 import { descriptorRoom, enterAll, handshakeLimit, Limit, Patience, Pool } from "./limits.ts";
 import { SshLink, type SshRun, type StartedChannel } from "./link.ts";
 import { ownMasters } from "./masters.ts";
-import { SSH_FILES, type SshSettings, socketName, storeKey } from "./openssh.ts";
+import { SSH_FILES, type SshSettings, socketName } from "./openssh.ts";
 import { Execution, endRemoteGroup, KeptShell, type ScriptEnd } from "./shell.ts";
 import { Survivor, settleLeft } from "./survivor.ts";
 
@@ -265,10 +263,8 @@ export class SshConnections {
     launcher: Launcher,
     { keeping, listener }: { keeping?: Keeping | undefined; listener?: LeftListener | undefined } = {},
   ): Promise<SshConnections> {
-    const { concurrency, keyFile, knownHostsFile } = settings;
-    const missing = `Cannot reach workers over ssh: there is no private key secrets/${path.basename(keyFile)}`;
-    const advice = `make one: \`ops ssh-key create\`, or store yours: ${storeKey(settings)}`;
-    if (!(await exists(keyFile))) throw new WorkerFailure("failed", "", `${missing}; ${advice}`);
+    const { concurrency, knownHostsFile } = settings;
+    await requireKey(settings);
     const setup = { settings, workers, launcher };
     const living = await keptFolders(knownHostsFile);
     const place = (keeping && (await keptMasters({ ...setup, keeping }, living))) ?? (await ownMasters(setup));

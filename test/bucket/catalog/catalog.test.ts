@@ -65,7 +65,7 @@ function allocation(name: string, host: string, more: Partial<CatalogAllocation>
 }
 
 function save({ db }: TestBucket, built: Partial<BuiltCatalog>): void {
-  const none = { workers: [], jobs: [], allocations: [], startAnew: [], schedules: "{}" };
+  const none = { workers: [], jobs: [], allocations: [], startAnew: [], schedules: "{}", notify: "{}" };
   const all = { ...none, changed: built.allocations ?? [], ...built };
   db.transaction(() => saveCatalog(db, all, new Date(0)));
 }

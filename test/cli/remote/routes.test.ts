@@ -125,7 +125,16 @@ async function notingServer(t: TestContext) {
   const sample: Record<string, string> = {
     ...{ job: "web", jobs: "web", worker: HOST, command: "df", hook: "look", run: run.id, revision, against: revision },
     ...{ namespace: "ops/bucket", key: "bucket_id", path: "rules.yaml", file: key, snapshot: snapshot.name },
-    ...{ bucket: bucket.id, proposal, label: "shop/live", what: "bucket", name: bucket.id, base_url: url },
+    ...{
+      bucket: bucket.id,
+      proposal,
+      target: "slack",
+      message: run.id,
+      label: "shop/live",
+      what: "bucket",
+      name: bucket.id,
+      base_url: url,
+    },
     folder: path.join(cwd, "exported"),
     ...{ token: "ada", session: "" },
   };
@@ -179,7 +188,7 @@ test("each route has a command that uses it, or a reason why no command does", a
       // `ops logs` is about runs without a job, and about a job with one.
       const given = command.name === "logs" && more.length > 0 ? [] : (operands as string[]);
       // Its value comes from stdin.
-      if (command.name === "kv set-secret") await ops(["kv", "set-secret", ...given], { input: "secret" });
+      if (command.name.endsWith(" set-secret")) await ops([...command.name.split(" "), ...given], { input: "secret" });
       else await carryOut(t, command, [...given, ...more]);
     }
   const all = ROUTES.map(routeName);

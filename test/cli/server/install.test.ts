@@ -49,6 +49,43 @@ test("the unit names program, root and flags, and hands over the secrets as cred
   assert.deepEqual({ ...settingsOfUnit(full) }, settings);
 });
 
+test("CP-661 with a user of hooks the unit is root's, with what it takes to run commands as that user, and no more", (t) => {
+  const settings = { "hook-user": "hooks", addr: ":80" };
+  const unit = serviceUnit(settings, PROGRAM);
+  for (const line of [
+    "User=root",
+    "CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_KILL CAP_SETGID CAP_SETPCAP CAP_SETUID",
+    "SystemCallFilter=~@privileged @resources\nSystemCallFilter=@chown @setuid capset",
+    "NoNewPrivileges=yes",
+  ])
+    assert.ok(unit.includes(`${line}\n`), line);
+  assert.match(unit, /^ExecStart=.* --hook-user hooks /m);
+  assert.deepEqual({ ...settingsOfUnit(unit) }, settings);
+  assert.match(
+    serviceUnit({}, PROGRAM),
+    /^CapabilityBoundingSet=\n(?:.*\n)*SystemCallFilter=~@privileged @resources\nSystemCallErrorNumber/m,
+  );
+  const file = path.join(temporaryFolder(t), "ops.service");
+  writeFileSync(file, serviceUnit(settings, [process.execPath, path.join(PROGRAM_ROOT, "bin", "ops.js")]));
+  const verified = spawnSync("systemd-analyze", ["verify", "--man=no", file], { encoding: "utf8" });
+  assert.deepEqual([verified.status, verified.stderr], [0, ""]);
+  assert.throws(() => serviceUnit({ ...settings, user: "ops" }, PROGRAM), { code: "usage", message: /leave --user out/ });
+});
+
+test("CP-661 an installation with a user of hooks makes that user, and leaves it", { skip: !mayMount }, () => {
+  const out = onMachine(`ops server install --hook-user hooks; getent passwd hooks | cut -d: -f 6,7; look /var/lib/ops
+     ops server uninstall | tail -1`);
+  const lines = out.split("\n");
+  assert.equal(lines[0], "made     the system user hooks");
+  assert.equal(lines[3], "made     /var/lib/ops (0700), the buckets; it belongs to root");
+  assert.deepEqual(lines.slice(-4), [
+    "/nonexistent:/usr/sbin/nologin",
+    "drwx------ root:root /var/lib/ops",
+    "kept     the user hooks",
+    "",
+  ]);
+});
+
 test("a setting that systemd would read something else into is refused, and a unit of somebody else has no settings", () => {
   for (const text of ["", "%n", "$HOME", 'a"b', "a\\b", "a\nb"])
     assert.throws(() => serviceUnit({ addr: text }, PROGRAM), { code: "usage", message: /cannot stand in a systemd unit/ });

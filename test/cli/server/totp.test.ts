@@ -186,7 +186,7 @@ test("T-08 CP-067 CP-203 push verifies a code once and keeps its session; withou
   assert.deepEqual([typed.code, typed.stderr], [2, "ops: Cannot use the TOTP code: expected 6 digits\n"]);
 });
 
-test("HUP makes the server show a new certificate; a pair that does not fit is told, and the old one stays", async (t) => {
+test("CP-512 HUP makes the server show a new certificate and take a new token; a pair that does not fit is told, and the old one stays", async (t) => {
   const folder = temporaryFolder(t);
   const [first, second] = [await certificateFor(t), await certificateFor(t)];
   const [cert, key] = [path.join(folder, "cert.pem"), path.join(folder, "key.pem")];
@@ -195,7 +195,9 @@ test("HUP makes the server show a new certificate; a pair that does not fit is t
     copyFileSync(keyFile, key);
   };
   install(first.certFile, first.keyFile);
-  const flags = ["--tls-cert", cert, "--tls-key", key];
+  const tokenFile = path.join(folder, "token");
+  writeFileSync(tokenFile, "token-of-the-first-day", { mode: 0o600 });
+  const flags = ["--tls-cert", cert, "--tls-key", key, "--token-file", tokenFile];
   const server = await LocalServer.start(path.join(folder, "root"), { flags });
   t.after(() => server.stop("SIGKILL"));
   const shows = async ({ certFile }: { certFile: string }) => {
@@ -211,9 +213,11 @@ test("HUP makes the server show a new certificate; a pair that does not fit is t
   await until("the refusal", () => /the certificate in use stays: .* does not belong to/.test(server.log));
   assert.deepEqual([await shows(first), await shows(second)], [200, undefined]);
   install(second.certFile, second.keyFile);
+  writeFileSync(tokenFile, "token-of-the-next-day");
   server.process.kill("SIGHUP");
   await until("the new certificate", () => /the certificate was read again/.test(server.log));
   assert.deepEqual([await shows(first), await shows(second)], [undefined, 200]);
+  await until("the new token", () => /the API token was read again/.test(server.log));
   await server.stop();
   assert.equal(server.process.exitCode, 0);
 });

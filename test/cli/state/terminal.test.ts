@@ -108,6 +108,8 @@ test("the status begins with what is wrong, one line each, and tells what comes 
     },
     next_cert: null,
     freezes: [],
+    messages: { waiting: 1, failed: 0 },
+    key_changes: [{ kind: "kv_rekey", since: soon(-2), left: "not all is sealed", next: "ops kv rekey" }],
     unwell: { items: [], total: 0 },
   };
   const waiting = [{ position: 1, kind: "build", by: { address: "192.0.2.7" }, since: soon(-0.5) }];
@@ -129,6 +131,7 @@ test("the status begins with what is wrong, one line each, and tells what comes 
     text,
     /\nrunning +deploy \(dry run\) since 3 d: ops runs follow \w{8}\nin line +1\. build of 192\.0\.2\.7, for 12 h\n/,
   );
+  assert.match(text, /\nkey change +kv\.key, for 2 d; go on with: ops kv rekey\n +not all is sealed\n/);
   assert.match(text, /\nlast deploy +failed, 24 h ago: ops runs show /);
   assert.match(text, /\ndrift +1 allocation changed by hand, 24 h ago: ops runs show \w{8}\n +web@10\.0\.0\.1: 2 files\n/);
   assert.match(text, /\ncertificates +web@10\.0\.0\.1 tls ends in 3 d\n +web@10\.0\.0\.1 tls has ended 2 d ago\n +and 7 more\n/);

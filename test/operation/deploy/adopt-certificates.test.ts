@@ -94,7 +94,7 @@ test("HR-348 without the earlier authority every certificate differs, and the pl
   assert.doesNotMatch(plan.text + JSON.stringify(plan.result), /PRIVATE KEY/);
 });
 
-test("HR-349 a certificate that ended, is for others, or has no key of its own is not taken over; the others are", async (t) => {
+test("HR-349 a certificate that ended, has not begun, is for others, or has no key of its own is not taken over; the others are", async (t) => {
   const { deploys, authority, folderOf } = await earlierDeploy(t, { isImported: true });
   const why = async () => {
     const plan = await deploys.deploy({ adopt: true, dry_run: true });
@@ -112,6 +112,9 @@ test("HR-349 a certificate that ended, is for others, or has no key of its own i
   t.mock.timers.enable({ apis: ["Date"], now: Date.now() + 40 * 86_400_000 });
   authority.put(folderOf(B), "server", authority.issue("web.example", `IP:${B}`));
   assert.match((await why()) ?? "", /^it ended on .*Z$/);
+  t.mock.timers.reset();
+  t.mock.timers.enable({ apis: ["Date"], now: Date.now() - 2 * 86_400_000 });
+  assert.match((await why()) ?? "", /^it begins on .*Z$/);
   t.mock.timers.reset();
   authority.put(folderOf(B), "server", { ...authority.issue("web.example", `IP:${B}`), key: authority.key });
   const { jobs, error } = await deploys.deploy({ adopt: true });

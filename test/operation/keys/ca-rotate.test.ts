@@ -17,10 +17,16 @@ async function finding({ layout }: Rotations): Promise<string> {
     [],
     db,
   );
-  return found.filter(({ check }) => check === "CA rotation").map(({ message, advice }) => `${message}: ${advice}`)[0] ?? "";
+  return found.filter(({ check }) => check === "key change").map(({ message, advice }) => `${message}: ${advice}`)[0] ?? "";
 }
 
-test("CP-562 CP-563 a rotation of the CA takes three steps with a deploy after each, and at every moment every job trusts every other", async (t) => {
+/** Of which CA each certificate is: that of the CA itself, and those of the job. */
+async function authorities(it: Rotations): Promise<(string | undefined)[]> {
+  const { stdout } = await it.ops("cat", "certs", "--json");
+  return (JSON.parse(stdout) as { authority?: string }[]).map(({ authority }) => authority);
+}
+
+test("CP-277 CP-562 CP-563 CP-568 a rotation of the CA takes three steps with a deploy after each, and at every moment every job trusts every other", async (t) => {
   const it = await Rotations.start(t);
   const old = new X509Certificate(it.file("127.0.0.1", "ca.crt")).serialNumber;
   const serials = () => ["127.0.0.1", "127.0.0.2"].map((host) => new X509Certificate(it.file(host, "server.crt")).serialNumber);
@@ -50,17 +56,20 @@ test("CP-562 CP-563 a rotation of the CA takes three steps with a deploy after e
   );
   assert.match(
     await finding(it),
-    /^in the phase trust since .*: deploy with a build \(2 allocations wait\), then `ops ca rotate`$/,
+    /^the next CA does not sign yet: 2 of 2 running allocations are not deployed .*, since 2.*Z: go on with `ops deploy --build`$/,
   );
   assert.deepEqual(serials(), issued);
   it.checkTrust();
+  assert.deepEqual(await authorities(it), ["old", "old", "old"]);
   await it.deploy();
   it.checkTrust();
   assert.deepEqual(serials(), issued, "no certificate is renewed before all trust the next CA");
 
   assert.equal((await rotate()).code, 0);
   assert.equal(await it.phase(), "issue");
+  assert.deepEqual(await authorities(it), ["old", "old", "old"], "the CA that the last build told to jobs, and theirs");
   assert.equal((await it.ops("build")).code, 0);
+  assert.deepEqual(await authorities(it), ["new", "new", "new"]);
   it.checkTrust();
   const waits = await rotate("--dry-run");
   assert.match(
@@ -73,6 +82,7 @@ test("CP-562 CP-563 a rotation of the CA takes three steps with a deploy after e
 
   assert.equal((await rotate()).code, 0);
   assert.equal(await it.phase(), "none");
+  assert.deepEqual(await authorities(it), [undefined, undefined, undefined]);
   await it.deploy();
   it.checkTrust();
   const [ca = "", ...others] = it

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import { test } from "node:test";
-import { openDatabase } from "../../../lib/bucket/base/database.ts";
+import { openDatabase, openForReading } from "../../../lib/bucket/base/database.ts";
+import { begunKeyChanges, keyChanges } from "../../../lib/bucket/keys/key-changes.ts";
 import { KvStore } from "../../../lib/bucket/kv/kv.ts";
 import { loadKvKey } from "../../../lib/bucket/kv/kv-access.ts";
 import { verifySnapshot } from "../../../lib/bucket/snapshots/restore.ts";
@@ -24,11 +25,12 @@ async function filledBucket(t: Parameters<typeof sealedBucket>[0]): Promise<Test
   return await testBucketIn(t, await sealedBucket(t, SECRETS, SEED));
 }
 
-/** How the doctor grades kv.key. */
+/** How the doctor grades kv.key and a change of it. */
 async function judgement({ layout, db, context }: TestBucket): Promise<string> {
   const { launcher } = context();
   const found = await examineBucket({ layout, launcher, signal: never }, [], db);
-  return found.filter(({ check }) => check === "kv.key").map(({ grade, message }) => `${grade}: ${message}`)[0] ?? "";
+  const own = found.filter(({ check }) => ["kv.key", "key change"].includes(check));
+  return own.map(({ grade, message }) => `${grade}: ${message}`).join("; ");
 }
 
 test("CP-560 a rekey makes a new kv.key and seals everything anew: all versions, deleted ones, private keys, kept contents", async (t) => {
@@ -40,7 +42,7 @@ test("CP-560 a rekey makes a new kv.key and seals everything anew: all versions,
   assert.deepEqual(result, { values: 4 * SECRETS + 1, contents: 7, unreadable: [], resumed: false });
   assert.match(text, /everything opens with the new kv.key alone: the one before is removed/);
   await assertRekeyed(bucket.layout, before, content);
-  assert.match(await judgement(bucket), /^ok: it opens all/);
+  assert.match(await judgement(bucket), /^ok: it opens all \d+ sealed values$/);
 });
 
 test("CP-560 a dry run changes nothing and says how much would be sealed anew", async (t) => {
@@ -56,7 +58,7 @@ test("CP-560 a dry run changes nothing and says how much would be sealed anew", 
 const POINTS = ["key made", "key kept", "key switched", "values sealed", "contents sealed", "compacted"];
 
 for (const point of POINTS)
-  test(`CP-561 a rekey that is killed at "${point}" leaves everything readable, a snapshot whole, and the next one ends it with the same key`, async (t) => {
+  test(`CP-561 CP-568 a rekey that is killed at "${point}" leaves everything readable, a snapshot whole, and the next one ends it with the same key`, async (t) => {
     const bucket = await filledBucket(t);
     const { layout, db } = bucket;
     const [before, content] = [readFileSync(layout.kvKey), await openedAll(layout)];
@@ -66,7 +68,12 @@ for (const point of POINTS)
     const cut = await carryOut(bucket, "kv_rekey", rekey).finally(() => onFaultPoint(() => {}));
     assert.match(cut.error?.message ?? "", /killed here/);
     assert.deepEqual(await openedAll(layout), content);
-    assert.match(await judgement(bucket), /^warning: its change has not ended/);
+    const left = existsSync(layout.kvKeyNew) ? "the new kv.key is not in use yet" : "not everything is sealed anew.*";
+    assert.match(await judgement(bucket), new RegExp(`^ok: .*; warning: ${left}, since 2.*Z$`));
+    assert.deepEqual(
+      keyChanges(db, await begunKeyChanges(layout)).map(({ kind, next }) => `${kind}: ${next}`),
+      ["kv_rekey: ops kv rekey"],
+    );
     const next = readFileSync(existsSync(layout.kvKeyNew) ? layout.kvKeyNew : layout.kvKey);
     const snapshot = await createSnapshot(layout, db, {}, never);
     assert.equal((await verifySnapshot(await findSnapshot(layout, snapshot.name), BELIEVING)).sealed_values, 2 * SECRETS + 6);
@@ -78,6 +85,20 @@ for (const point of POINTS)
     assert.deepEqual(readFileSync(layout.kvKey), next);
     await assertRekeyed(layout, before, content);
   });
+
+test("CP-560 the key before stays while a reader keeps what it has sealed in the log of the database", async (t) => {
+  const bucket = await filledBucket(t);
+  const { layout } = bucket;
+  const before = readFileSync(layout.kvKey);
+  const reader = openForReading(layout.database);
+  reader.script("BEGIN");
+  reader.get("SELECT COUNT(*) FROM kv_version");
+  const { error } = await carryOut(bucket, "kv_rekey", rekey).finally(() => reader.close());
+  assert.match(error?.message ?? "", /Cannot drop the kv.key before: the database is being read/);
+  assert.deepEqual(readFileSync(layout.kvKeyOld), before);
+  assert.equal((await carryOut(bucket, "kv_rekey", rekey)).error, undefined);
+  assert.equal(existsSync(layout.kvKeyOld), false);
+});
 
 test("CP-561 a cancelled rekey is one that was cut off", async (t) => {
   const bucket = await filledBucket(t);

@@ -1,5 +1,15 @@
 import assert from "node:assert/strict";
-import { chmodSync, copyFileSync, existsSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  chownSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { hostname } from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
@@ -13,6 +23,7 @@ import { build } from "../../../lib/operation/build/build.ts";
 import { examine } from "../../../lib/operation/tend/doctor.ts";
 import type { Finding } from "../../../lib/operation/tend/doctor-bucket.ts";
 import { ops } from "../../../scripts/local-server.ts";
+import { NEEDS_ROOT, NOBODY } from "../../helpers/other-user.ts";
 import { SshFleet } from "../../helpers/ssh-fleet.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 import { makeBucket, type TestBucket } from "../../helpers/workspace.ts";
@@ -40,6 +51,31 @@ function bad(findings: readonly Finding[]): string[] {
     .filter(({ grade }) => grade !== "ok")
     .map(({ where, check, grade, message }) => `${where}: ${check}: ${grade}: ${message}`);
 }
+
+test("HR-354 folders of a local worker that the user of hooks cannot write are named, with what to do", {
+  skip: NEEDS_ROOT,
+}, async (t) => {
+  const { bucket: made, worker } = await bucket(t);
+  chmodSync(path.dirname(worker), 0o711);
+  mkdirSync(path.join(worker, "jobs", "web"), { recursive: true });
+  const found = async () => {
+    const context = { layout: made.layout, launcher: new Launcher(process.env), signal: never, hookUser: NOBODY };
+    return (await examine(context)).filter(({ where, grade }) => where === "worker 127.0.0.1" && grade !== "ok");
+  };
+  const [whole] = await found();
+  assert.equal(whole?.check, "reach");
+  assert.match(whole?.message ?? "", new RegExp(`must be a folder of nobody .*; run: chown -R nobody: ${worker}$`));
+  chownSync(worker, NOBODY.uid, NOBODY.gid);
+  assert.deepEqual(await found(), [
+    {
+      where: "worker 127.0.0.1",
+      check: "folder",
+      grade: "problem",
+      message: `its user cannot write in jobs, jobs/web of ${worker}`,
+      advice: `give it to the user that ops signs in as, or of --hook-user: chown -R <user>: ${worker}`,
+    },
+  ]);
+});
 
 test("a bucket in order has no finding but ok, and nothing is written to look at it", async (t) => {
   const { bucket: made, worker } = await bucket(t);
@@ -160,8 +196,8 @@ const HARMS: [name: string, harm: Harm, expected: RegExp[]][] = [
   ],
   [
     "a newer schema",
-    ({ db }) => db.run("UPDATE schema_version SET version = 9"),
-    [new RegExp(`^bucket: schema: problem: the database has schema 9, this program knows ${SCHEMA_VERSION}; use a newer ops$`)],
+    ({ db }) => db.run("UPDATE schema_version SET version = 99"),
+    [new RegExp(`^bucket: schema: problem: the database has schema 99, this program knows ${SCHEMA_VERSION}; use a newer ops$`)],
   ],
   [
     "a large file that is lost",

@@ -1,14 +1,15 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { readdirSync } from "node:fs";
+import { readdirSync, renameSync, writeFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
+import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { newTokenText } from "../../../lib/auth/token.ts";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { readLock } from "../../../lib/bucket/base/lock.ts";
-import { TestServer, TOKEN } from "../../helpers/server.ts";
+import { type CallOptions, TestServer, TOKEN } from "../../helpers/server.ts";
 import { archiveBytes } from "../../helpers/sources.ts";
-import { until } from "../../helpers/temporary.ts";
+import { temporaryFolder, until } from "../../helpers/temporary.ts";
 
 const ENDED = [401, "unauthorized"];
 type Token = Awaited<ReturnType<TestServer["makeToken"]>>;
@@ -47,6 +48,40 @@ for (const [what, end] of ENDS)
     const ended = await server.ended(bucket.path, body.run_id);
     assert.equal(ended.status, "succeeded", "what was started goes on");
   });
+
+/** Puts a file with this content and mode in the place of the one before. */
+function replaceFile(file: string, content: string, mode: number): void {
+  writeFileSync(`${file}.next`, content, { mode });
+  renameSync(`${file}.next`, file);
+}
+
+test("CP-512 another token in the server's file takes over when it is read again, and what the one before had begun ends", async (t) => {
+  const tokenFile = path.join(temporaryFolder(t), "token");
+  const put = (token: string, mode = 0o600) => replaceFile(tokenFile, `${token}\n`, mode);
+  put(TOKEN);
+  const server = await TestServer.start(t, { tokenFile });
+  const { page } = await server.signInWith(`Bearer ${TOKEN}`);
+  const ada = await server.makeToken({ name: "ada" });
+  const { next: after } = (await server.call("GET", "/api/events")).body;
+  const waiting = server.call("GET", `/api/events?after=${after}&timeout=60`);
+  await untilPolling(server, 1);
+  const statuses = async (...calls: CallOptions[]) =>
+    await Promise.all(calls.map(async (call) => (await server.call("GET", "/api/buckets", call)).status));
+  put("next-token-of-the-server", 0o644);
+  await server.reload();
+  assert.match(server.lines.at(-1) ?? "", /^the API token in use stays: .*others/);
+  put(TOKEN);
+  await server.reload();
+  const next = { authorization: "Bearer next-token-of-the-server" };
+  assert.deepEqual(await statuses({}, page, ada, next), [200, 200, 200, 401]);
+  put("next-token-of-the-server");
+  await server.reload();
+  assert.equal((await waiting).status, 401);
+  assert.deepEqual(await statuses({}, page, ada, next), [401, 401, 200, 200]);
+  const { body } = await server.call("GET", "/api/audit?what=token", next);
+  assert.deepEqual(body.items[0].facts, { replaced: "root" });
+  assert.ok(!server.lines.join("\n").includes("next-token"), "no log has it");
+});
 
 test("CP-506 a long-poll of a token is 401 at once when the token expires, and its sessions end with it", async (t) => {
   const server = await TestServer.start(t);

@@ -1,10 +1,14 @@
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
-import { chmod, mkdir, rm, stat, symlink } from "node:fs/promises";
+import { chmod, chown, mkdir, rm, stat, symlink } from "node:fs/promises";
 import { homedir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import { sleep } from "../../../lib/core/async.ts";
+import { localTransport } from "../../../lib/transport/base/local.ts";
+import { NEEDS_ROOT, NOBODY } from "../../helpers/other-user.ts";
+import { BUCKET_ID } from "../../helpers/ssh-fleet.ts";
+import { temporaryFolder } from "../../helpers/temporary.ts";
 import { processesIn, temporaryWorker } from "../../helpers/worker.ts";
 
 test("a script runs in the bucket's folder, which is made with its parents", async (t) => {
@@ -78,4 +82,38 @@ test("where the folder is optional, none is made: the script runs at home; where
   await rm(folder, { recursive: true });
   assert.equal((await transport.script("pwd", { isFolderOptional: true })).stdout, `${homedir()}\n`);
   assert.equal(existsSync(folder), false);
+});
+
+test("as another user, commands run as that user in a folder that the user has made", { skip: NEEDS_ROOT }, async (t) => {
+  const { launcher } = await temporaryWorker(t);
+  const root = path.join(temporaryFolder(t), "root");
+  await mkdir(root);
+  await chmod(path.dirname(root), 0o711);
+  const transport = localTransport({ host: "127.0.0.1", connection: "local", root }, BUCKET_ID, launcher, NOBODY);
+  const refused = { code: "failed", message: new RegExp(`as nobody: .*make it: install -d -o nobody ${transport.folder}$`) };
+  await assert.rejects(transport.script("true"), refused);
+  assert.equal((await transport.script("pwd", { isFolderOptional: true })).stdout, "/\n");
+  await chown(root, NOBODY.uid, NOBODY.gid);
+  const { stdout } = await transport.script("id -u; pwd; echo $HOME $X", { env: { X: "x" } });
+  assert.equal(stdout, `65534\n${transport.folder}\n/ x\n`);
+  const { uid, mode } = await stat(transport.folder);
+  assert.deepEqual([uid, mode & 0o777], [NOBODY.uid, 0o755]);
+  await chown(transport.folder, 0, 0);
+  const advice = new RegExp(`must be a folder of nobody \\(--hook-user\\), .*; run: chown -R nobody: ${transport.folder}$`);
+  await assert.rejects(transport.script("true"), { code: "failed", message: advice });
+});
+
+test("as another user, a link in the place of the folder leads to nothing that the user could not enter", {
+  skip: NEEDS_ROOT,
+}, async (t) => {
+  const { launcher } = await temporaryWorker(t);
+  const [root, closed] = [temporaryFolder(t), temporaryFolder(t)];
+  await mkdir(path.join(closed, "readable"), { mode: 0o755 });
+  await chmod(root, 0o755);
+  const transport = localTransport({ host: "127.0.0.1", connection: "local", root }, BUCKET_ID, launcher, NOBODY);
+  await symlink(path.join(closed, "readable"), transport.folder);
+  await assert.rejects(transport.script("true"), { code: "failed", message: /must be a folder of nobody/ });
+  // The same where the link comes after the look.
+  const outcome = await launcher.run(["ls"], { user: NOBODY, cwd: transport.folder });
+  assert.notEqual(outcome.exitCode, 0);
 });

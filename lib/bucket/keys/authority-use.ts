@@ -1,4 +1,5 @@
 import { hash } from "node:crypto";
+import { countOf, firstOf } from "../../core/plain-text.ts";
 import type { Database } from "../base/database.ts";
 
 /** Which running allocations have a text as their `certs/ca.crt`. */
@@ -11,6 +12,8 @@ export interface AuthorityUse {
   waiting: string[];
 }
 
+/** How many allocations or machines a sentence names. */
+export const MOST_IN_A_SENTENCE = 10;
 const BUILT = "SELECT value FROM key_value WHERE namespace = 'ops/worker' AND key = 'certs/ca.crt' ORDER BY version DESC LIMIT 1";
 // A digest is `<mode>:<SHA-256>`.
 const ALLOCATIONS = `SELECT a.job || '@' || a.worker_ip AS place,
@@ -26,4 +29,11 @@ export function authorityUse(db: Database, text: string): AuthorityUse {
     running: rows.length,
     waiting: rows.filter(({ waits }) => waits === 1).map(({ place }) => place),
   };
+}
+
+/** What is missing until the next step of a rotation of the CA can be taken; undefined where nothing is. */
+export function whatWaits({ isBuilt, waiting, running }: AuthorityUse): string | undefined {
+  if (!isBuilt) return "no build knows the present ca.crt";
+  if (waiting.length === 0) return undefined;
+  return `${countOf(waiting.length, running, "running allocation")} not deployed with the present ca.crt: ${firstOf(waiting, MOST_IN_A_SENTENCE)}`;
 }

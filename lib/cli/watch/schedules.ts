@@ -2,8 +2,8 @@ import type { Answer } from "../../server/routes/shapes.ts";
 import { EXIT, type Parsed, type Target, wantsJson } from "../base/flags.ts";
 import { breakGlassOf, DETACH_FLAG, waitOf } from "../base/start-flags.ts";
 import { ago, jsonText, printJson, printTable, shortId, shownTime, spanOf, toStdout } from "../base/terminal.ts";
-import { namedAnswer, namedAnswers, openRemoteBucket, type RemoteBucket } from "./remote-bucket.ts";
-import { runOnServer } from "./run.ts";
+import { namedAnswer, namedAnswers, openRemoteBucket, type RemoteBucket } from "../remote/remote-bucket.ts";
+import { runOnServer } from "../remote/run.ts";
 
 type Shown = Answer<"Schedule">;
 
