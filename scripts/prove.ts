@@ -7,6 +7,7 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { within } from "../lib/core/async.ts";
 import { LIMITS } from "../lib/http/node-server.ts";
+import { approvalKillRounds } from "../test/helpers/approval-kills.ts";
 import { editAudits } from "../test/helpers/audit-edits.ts";
 import { killAuditWriters } from "../test/helpers/audit-kills.ts";
 import { badWorkers } from "../test/helpers/bad-workers.ts";
@@ -49,6 +50,10 @@ const PROOFS: Record<string, (folder: string) => Promise<string>> = {
     const { killed, confirmed, torn } = await killAuditWriters(path.join(folder, "kills"), kills, SEED);
     const kinds = Object.entries(tally).map(([name, count]) => `${name} ${count}`);
     return `seed ${SEED}: ${edits} random edits of a log (${kinds.join(", ")}): each was found at its first line, and no line behind it was vouched for; ${killed} writers of one chain killed: all ${confirmed} confirmed lines are there, the chain holds, ${torn} lines tell of a write that was cut off`;
+  },
+  async approvals() {
+    const { hits, used, startedLater, without } = await cleanly((t) => approvalKillRounds(t, 200, SEED));
+    return `seed ${SEED}: killed the server ${hits} times while people proposed, approved, rejected and started: every proposal whole, no approval counted twice, none of ${used} used ones used again (${without} of them without a run), and ${startedLater} approved ones started after a kill`;
   },
   async buckets() {
     const most = await cleanly((t) => startsOverBuckets(t, 50, 4));

@@ -25,7 +25,8 @@ export async function hookUserOf(name: string, closed: readonly string[], launch
     const why = tried.stderr.trim().split("\n").at(-1) || "no answer in time";
     throw refused(name, `ops does not run as this user: ${why}; install ops where every user can read it, such as /opt/ops`);
   }
-  const { stdout } = await asked(["sh", "-c", OPEN, "sh", ...closed], user);
+  const { stdout, exitCode, reason } = await asked(["sh", "-c", OPEN, "sh", ...closed], user);
+  if (exitCode !== 0) throw refused(name, `what this user can open cannot be tried: ${exitCode ?? reason}`);
   const [place] = stdout.split("\n").filter(Boolean);
   if (place !== undefined) throw refused(name, `this user can open ${place}: chown root: ${place} && chmod go= ${place}`);
   return Object.freeze(user);

@@ -17,7 +17,7 @@ import { Approvals } from "./approval/approvals.ts";
 import type { AuditRecorder } from "./audit/recorder.ts";
 import { ServerAudit } from "./audit/server-audit.ts";
 import { ReadThread } from "./beside.ts";
-import { readServerToken, readTlsPair, type ServerConfig } from "./config.ts";
+import { readServerToken, readTlsPair, type ServerConfig, tokenWarning } from "./config.ts";
 import { readConsole } from "./console-files.ts";
 import type { ServerRoute, Services } from "./context.ts";
 import { Lines } from "./line.ts";
@@ -74,7 +74,8 @@ export async function startServer(
   taken.use(await takeRoot(root));
   const audit = new ServerAudit({ root, sink, launcher, log, now });
   taken.defer(() => audit.stop());
-  await audit.start({ host, port, tls: !!tls, totp: !!config.totp, sink: !!sink }, supervisor.events);
+  const facts = { host, port, tls: !!tls, totp: !!config.totp, sink: !!sink, hook_user: hookUser?.name ?? null };
+  await audit.start(facts, supervisor.events);
   await settleRoot(root, labels, supervisor, log);
   const { guard, ...signIn } = await signInOf(config, { cookie: surface.cookie, log, now });
   const reading = { readers: new Readers(), beside: new ReadThread(), logReadings: new LogReadings(launcher, { hookUser }) };
@@ -185,9 +186,12 @@ async function replaceToken(
 ): Promise<void> {
   if (tokenFile === undefined) return;
   try {
-    if (!guard.replaceToken(await readServerToken(tokenFile))) return;
+    const token = await readServerToken(tokenFile);
+    if (!guard.replaceToken(token)) return;
     audit.file.later({ what: "token", via: "server", facts: { replaced: ROOT_NAME } });
     log("the API token was read again: another one is in use, and the sessions of the one before have ended");
+    const warning = tokenWarning({ token });
+    if (warning !== undefined) log(warning);
   } catch (error) {
     log(`the API token in use stays: ${messageOf(error)}`);
   }

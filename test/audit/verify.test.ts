@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { publicKeyNamed } from "../../lib/audit/key.ts";
 import { parseAuditLine } from "../../lib/audit/line.ts";
 import { verifyAudit } from "../../lib/audit/verify.ts";
-import { chainFiles, writeMonths } from "../helpers/audit-log.ts";
+import { auditBelow, chainFiles, entryOf, writeMonths } from "../helpers/audit-log.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 async function written(t: Parameters<typeof temporaryFolder>[0]) {
@@ -60,6 +60,24 @@ test("an end that was cut off shows against the head that was noted", async (t) 
   // A head that was noted earlier is still there.
   assert.equal((await verifyAudit(files, { publicKey, head: hashAt(files[1], 0) })).ok, true);
   assert.equal((await verifyAudit(files, { publicKey, head })).ok, true);
+});
+
+test("CP-994 an audit that was written anew with the right key shows against each head that was noted, not against a forged one", async (t) => {
+  const { root, publicKey, files, hashAt } = await written(t);
+  const noted = [hashAt(files[0], 1), hashAt(files[1], 0), hashAt(files[2], 3)];
+  // Who has the key signs other lines in the place of those from the second month on, and forges a head for them.
+  for (const file of files.slice(1)) rmSync(file);
+  let at = Date.UTC(2026, 1, 15);
+  const { log } = auditBelow(root, () => at++);
+  for (let index = 100; index < 112; index++) await log.append(entryOf(index));
+  const forged = (await log.head()).hash;
+  await log.close();
+  const now = await chainFiles(root);
+  const verdicts = await Promise.all([undefined, forged, ...noted].map((head) => verifyAudit(now, { publicKey, head })));
+  assert.deepEqual(
+    verdicts.map(({ ok, finding }) => (ok ? "holds" : finding?.fault)),
+    ["holds", "holds", "holds", "cut off", "cut off"],
+  );
 });
 
 test("files whose first ones are kept elsewhere hold against the hash where those end, and not without it", async (t) => {

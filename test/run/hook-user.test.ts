@@ -70,6 +70,15 @@ test("CP-660 where setpriv is missing, or the user cannot run ops, the start is 
   await assert.rejects(hookUserOf("nobody", [], without), refused(message));
 });
 
+test("CP-660 a start is refused where it cannot be tried what the user can open", options, async (t) => {
+  const folder = temporaryFolder(t);
+  const programs = { getent: 'exec /usr/bin/getent "$@"', setpriv: 'case " $* " in *" version "*) exit 0 ;; esac; exit 3' };
+  for (const [name, line] of Object.entries(programs))
+    writeFileSync(path.join(folder, name), `#!/bin/sh\n${line}\n`, { mode: 0o755 });
+  const tried = hookUserOf("nobody", [folder], new Launcher({ PATH: folder }));
+  await assert.rejects(tried, refused(/^--hook-user "nobody": what this user can open cannot be tried: 3$/));
+});
+
 test("CP-660 only a server that runs as root takes a user of hooks, and ops serve knows no such flag", options, async () => {
   const flags = ["--root", "/srv/no-such-root", "--token", TOKEN, "--hook-user", "nobody"];
   const launcher = new Launcher({ PATH: process.env.PATH });

@@ -7,11 +7,18 @@ import "./runs.ts";
 const ONE_PROPOSAL: Operand = { name: "proposal", help: "Its id, or the beginning or end of it" };
 const REASON: Flag = { name: "reason", value: "TEXT", help: "Why: one line of at most 200 characters" };
 
+type ProposalWork = `${"show" | "start" | "approve" | "reject" | "withdraw"}Proposal` | "listProposals";
+
+/** What a command does on a server; loaded when it is called. */
+function onProposals(work: ProposalWork): NonNullable<Command["remote"]> {
+  return async (input, target) => (await import("../approval/proposals.ts"))[work](input, target);
+}
+
 const LIST_PROPOSALS: Command = {
   name: "proposals list",
   summary: "Show what is proposed in the bucket and waits for approval or for its start, newest first",
   flags: [{ name: "all", help: "Also those that have ended" }, AS_JSON],
-  remote: async (input, target) => (await import("../approval/proposals.ts")).listProposals(input, target),
+  remote: onProposals("listProposals"),
 };
 
 /** Commands about what others have to approve. */
@@ -35,34 +42,34 @@ export const APPROVAL_COMMANDS: readonly Command[] = [
     summary: "Show a proposal: what would run, on which workers, who approved it, and what it lacks",
     operands: [ONE_PROPOSAL],
     flags: [AS_JSON],
-    remote: async (input, target) => (await import("../approval/proposals.ts")).showProposal(input, target),
+    remote: onProposals("showProposal"),
   },
   {
     name: "proposals start",
     summary: "Start what a proposal says, once it is approved",
     operands: [ONE_PROPOSAL],
     flags: [WAIT_FLAG, BREAK_GLASS_FLAG, DETACH_FLAG, RESULT_AS_JSON],
-    remote: async (input, target) => (await import("../approval/proposals.ts")).startProposal(input, target),
+    remote: onProposals("startProposal"),
   },
   {
     name: "approve",
     summary: "Approve what somebody else has proposed, for a day",
     operands: [ONE_PROPOSAL],
     flags: [AS_JSON],
-    remote: async (input, target) => (await import("../approval/proposals.ts")).approveProposal(input, target),
+    remote: onProposals("approveProposal"),
   },
   {
     name: "reject",
     summary: "Reject a proposal, which ends it",
     operands: [ONE_PROPOSAL],
     flags: [{ ...REASON, help: `${REASON.help} (needed)` }, AS_JSON],
-    remote: async (input, target) => (await import("../approval/proposals.ts")).rejectProposal(input, target),
+    remote: onProposals("rejectProposal"),
   },
   {
     name: "withdraw",
     summary: "Withdraw a proposal of one's own, or as an admin any other",
     operands: [ONE_PROPOSAL],
     flags: [AS_JSON],
-    remote: async (input, target) => (await import("../approval/proposals.ts")).withdrawProposal(input, target),
+    remote: onProposals("withdrawProposal"),
   },
 ];

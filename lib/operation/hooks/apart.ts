@@ -62,7 +62,10 @@ export async function openApart(
     throwIfCancelled(signal);
     if (exitCode !== 0) throw new Failure("failed", `Cannot write to ${target} as ${user.name}: ${stderr.trim() || reason}`);
   };
-  await unpack(layout.root, (await packSource(source.root)).archive);
+  const { archive } = await packSource(source.root).catch((cause: unknown) => {
+    throw new Failure("failed", `Cannot copy the source for scripts of hooks: ${messageOf(cause)}`, { cause });
+  });
+  await unpack(layout.root, archive);
   await unpack(layout.tmp, archiveOf([{ path: "workers.json", mode: PRIVATE_FILE, content: Buffer.from(workers) }]));
   const agent = await unlessWithoutSsh(context, async () => {
     const setup = await fleet.sshSetup();

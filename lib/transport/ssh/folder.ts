@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { statSync } from "node:fs";
 import { lstat, mkdtemp, readdir, readFile, readlink, symlink, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { exists, PRIVATE_FILE, remove } from "../../core/files.ts";
@@ -76,6 +77,21 @@ export async function keptFolders(knownHostsFile: string): Promise<KeptFolder[]>
     else if (kept) found.push({ folder, owner });
   }
   return found;
+}
+
+/** What changes with every write to the files that {@link digestIn} reads. */
+export function stampIn(folder: string): string {
+  const files = [SSH_FILES.config, SSH_FILES.key, SSH_FILES.oldKey, SSH_FILES.knownHosts];
+  return files.map((name) => stampOf(path.join(folder, name))).join();
+}
+
+function stampOf(file: string): string {
+  try {
+    const { ino, size, ctimeNs } = statSync(file, { bigint: true });
+    return `${ino} ${size} ${ctimeNs}`;
+  } catch {
+    return "";
+  }
 }
 
 /** A digest of all that decides which connections are opened with the files in this folder. */

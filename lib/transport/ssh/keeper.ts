@@ -4,7 +4,7 @@ import type { Duplex } from "node:stream";
 import { messageOf } from "../../core/errors.ts";
 import { isAlive, type ProcessIdentity } from "../../core/process.ts";
 import type { Launcher } from "../../core/spawn.ts";
-import { digestIn } from "./folder.ts";
+import { digestIn, stampIn } from "./folder.ts";
 import { type Master, OwnMasters } from "./masters.ts";
 import { SSH_FILES } from "./openssh.ts";
 
@@ -85,6 +85,8 @@ class Keeper {
   #server: ProcessIdentity | null = null;
   #keptMs = 0;
   #idleSince = 0;
+  /** Of the files, when their digest was last the right one. */
+  #stamp = "";
   #isEnding = false;
 
   constructor(launcher: Launcher) {
@@ -157,7 +159,15 @@ class Keeper {
     if (this.#runs.size > 0) return;
     const isOverdue = performance.now() - this.#idleSince >= this.#keptMs;
     const isAlone = this.#server !== null && !isAlive(this.#server);
-    if (isOverdue || isAlone || (await digestIn(this.#folder)) !== this.#digest) this.end();
+    if (isOverdue || isAlone || (await this.#isStale())) this.end();
+  }
+
+  /** The files are read only where something has changed: a keeper looks often. */
+  async #isStale(): Promise<boolean> {
+    const stamp = stampIn(this.#folder);
+    if (stamp === this.#stamp) return false;
+    this.#stamp = stamp;
+    return (await digestIn(this.#folder)) !== this.#digest;
   }
 
   async #open(run: Duplex, { id, socket, host }: ToKeeper & { type: "open" }): Promise<void> {

@@ -12,6 +12,7 @@ import type { Finding } from "../../../lib/operation/tend/doctor-bucket.ts";
 import { ops } from "../../../scripts/local-server.ts";
 import { certificateFor } from "../../helpers/http.ts";
 import { mayMount, onMachine } from "../../helpers/machine.ts";
+import { NEEDS_ROOT } from "../../helpers/other-user.ts";
 import { snapshotFile } from "../../helpers/snapshots.ts";
 import { temporaryFolder, until, writeFiles } from "../../helpers/temporary.ts";
 import { SECRET_TEXT } from "../../helpers/totp.ts";
@@ -207,6 +208,19 @@ test("a cancel ends the examination and the program that it waits for", async (t
   stop.abort();
   await examined;
   assert.ok(performance.now() - started < 9_000, "it waited for the limit of the program");
+});
+
+test("CP-660 the user of hooks is tried, and one who can enter the root is a problem", { skip: NEEDS_ROOT }, async (t) => {
+  const { root } = await made(t);
+  const look = async () => {
+    const findings = await examineServer(root, { "hook-user": "nobody" }, host(t));
+    return findings.find(({ check }) => check === "hook user");
+  };
+  assert.deepEqual([(await look())?.grade, (await look())?.message], ["ok", "nobody: scripts can run as it"]);
+  for (const place of [path.dirname(root), root]) chmodSync(place, 0o755);
+  const found = await look();
+  assert.equal(found?.grade, "problem");
+  assert.match(found?.message ?? "", /^--hook-user "nobody": this user can open /);
 });
 
 test("a server at work is named, with its own limits; a bucket of another user is found", async (t) => {

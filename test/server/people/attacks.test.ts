@@ -81,6 +81,9 @@ test("CP-512 another token in the server's file takes over when it is read again
   const { body } = await server.call("GET", "/api/audit?what=token", next);
   assert.deepEqual(body.items[0].facts, { replaced: "root" });
   assert.ok(!server.lines.join("\n").includes("next-token"), "no log has it");
+  put("short");
+  await server.reload();
+  assert.match(server.lines.at(-1) ?? "", /^warning: the API token has under 16 characters/);
 });
 
 test("CP-506 a long-poll of a token is 401 at once when the token expires, and its sessions end with it", async (t) => {
