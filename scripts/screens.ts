@@ -136,7 +136,7 @@ export function screensOf({ fleet, large, fresh, failed, answers, revision }: Pl
     ...{ jobs: "jobs", job: "jobs/kafka", workers: "workers", runs: "runs", audit: "audit", hooks: "hooks" },
     ...{ "deployments-jobs": "deployments", "deployments-rollout": "deployments/rollout" },
     ...{ catalog: "catalog", "catalog-allocations": "catalog/deployments", kv: "catalog/kv", certificates: "catalog/certs" },
-    ...{ source: "source", "source-files": "source/files", "source-settings": "source/settings", "source-key": "source/ssh_key" },
+    ...{ source: "source", "source-files": "source/files", "source-settings": "source/settings", "source-keys": "source/keys" },
     ...{ "source-snapshots": "source/snapshots", "source-revision": `source/${revision}`, command: "command" },
   };
   return [

@@ -14,6 +14,9 @@ import { runView } from "./views/run.js";
 import { runsView } from "./views/runs.js";
 import { sourceView } from "./views/source.js";
 import { workersView } from "./views/workers.js";
+import { incidentsView } from "./watch/messages.js";
+import { schedulesView } from "./watch/schedules.js";
+import { workerView } from "./watch/worker.js";
 
 /**
  * A view of the navigation: its part of the address and what follows there, its function (`one` is the function for one of its
@@ -31,12 +34,23 @@ export const SECTIONS = [
   { name: "deployments", make: deploymentsView, label: "Deployments", key: "d", group: "", icon: "deploy" },
   { name: "runs", make: runsView, one: runView, label: "Runs", key: "r", group: "", icon: "runs", total: "runs" },
   { name: "jobs", make: jobsView, one: jobView, label: "Jobs", key: "j", group: "Fleet", total: "jobs", trouble: "failed" },
-  { name: "workers", make: workersView, label: "Workers", key: "w", group: "Fleet", total: "workers", trouble: "unreachable" },
+  {
+    name: "workers",
+    make: workersView,
+    one: workerView,
+    label: "Workers",
+    key: "w",
+    group: "Fleet",
+    total: "workers",
+    trouble: "unreachable",
+  },
   ofCatalog("certs", { label: "Certificates", key: "t", trouble: "soon" }),
   ofCatalog("kv", { label: "Keys and values", key: "k" }),
   { name: "catalog", make: catalogView, label: "Catalog", key: "l", group: "Fleet" },
   { name: "command", make: commandView, label: "Run command", key: "c", group: "Act" },
   { name: "hooks", make: hooksView, label: "Hooks", key: "h", group: "Act", total: "hooks" },
+  { name: "schedules", make: schedulesView, label: "Schedules", key: "e", group: "Act" },
+  { name: "incidents", make: incidentsView, label: "Incidents", key: "i", group: "Act", trouble: "undelivered" },
   { name: "approvals", make: approvalsView, label: "Approvals", key: "p", group: "Act" },
   { name: "source", make: sourceView, label: "Source", key: "s", group: "History", total: "revisions" },
   { name: "audit", make: auditView, label: "Audit", key: "a", group: "History" },

@@ -235,7 +235,7 @@ test("a run of a server that no worker lets in ends before anything is touched, 
   assert.equal(wrong.run.status, "failed");
   const told = `no worker was touched: Cannot sign in on workers 127.0.0.[1-2] as ${fleet.sshd.user}: the key secrets/fleet.key is not accepted there;`;
   assert.ok(wrong.run.error?.startsWith(told), wrong.run.error ?? "");
-  assert.match(wrong.run.error ?? "", /: `ops ssh-key set`, or SSH key under Source in the console$/);
+  assert.match(wrong.run.error ?? "", /: `ops ssh-key set`, or Keys under Source in the console$/);
   assert.deepEqual(running("base"), [undefined, undefined]);
   await server.call("DELETE", `${base}/secrets/ssh_key`);
   const none = await deploy();

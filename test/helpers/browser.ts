@@ -33,9 +33,22 @@ const AXE = readFileSync(fileURLToPath(import.meta.resolve("axe-core/axe.min.js"
 
 /** The views of a bucket that have an address without a name in it. */
 export const VIEWS = [
-  ...["", "deployments", "deployments/rollout", "jobs", "workers", "runs", "audit", "command", "hooks", "approvals"],
+  ...[
+    "",
+    "deployments",
+    "deployments/rollout",
+    "jobs",
+    "workers",
+    "runs",
+    "audit",
+    "command",
+    "hooks",
+    "schedules",
+    "approvals",
+    "incidents",
+  ],
   ...["catalog", "catalog/deployments", "catalog/kv", "catalog/certs"],
-  ...["source", "source/files", "source/settings", "source/ssh_key", "source/snapshots", "source/schema"],
+  ...["source", "source/files", "source/settings", "source/keys", "source/snapshots", "source/schema"],
 ];
 
 /** A page of the console, and all that it asked for and complained about. */

@@ -64,13 +64,22 @@ test("no view keeps anybody out, in light and dark colours, or is wider than its
   await ui.page.locator("tbody tr, .guide").first().waitFor();
   await check("buckets");
   const ofRun = TABS.map((tab) => `runs/${run}/${tab}`);
-  for (const name of [...VIEWS, "jobs/base", "jobs/base/files", "jobs/base/definition", ...ofRun]) {
+  for (const name of [
+    ...VIEWS,
+    "jobs/base",
+    "jobs/base/files",
+    "jobs/base/definition",
+    "jobs/base/health",
+    "workers/127.0.0.1",
+    "workers/127.0.0.1/known",
+    ...ofRun,
+  ]) {
     await ui.view(bucket, name);
     await check(name);
     await checkWidths(name);
     assert.equal(await ui.page.locator("main script, main img").count(), 0);
   }
-  await ui.view(bucket, "source/ssh_key");
+  await ui.view(bucket, "source/keys");
   await ui.button("Upload a key …").click();
   await ui.page.getByRole("dialog").waitFor();
   await check("a question with fields");

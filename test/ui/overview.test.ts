@@ -36,16 +36,19 @@ const sent = async (act: () => Promise<unknown>) => (await ui.sent(server, bucke
 test("the title says what is the matter, and each cause is one row: what failed, since when, in the worker's own words", async () => {
   await ui.view(bucket, "");
   await main()
-    .getByRole("heading", { name: /^3 problems since \d\d:\d\d$/ })
+    .getByRole("heading", { name: /^4 problems since \d\d:\d\d$/ })
     .waitFor();
   await main()
-    .getByText(/^2 jobs failed and 1 worker is unreachable/)
+    .getByText(/^2 jobs failed, 1 worker is unreachable and 1 job changed by hand/)
     .waitFor();
   await rowOf("kafka").locator(".reason", { hasText: "FATAL" }).waitFor();
   assert.match(await rowOf("kafka").innerText(), /^kafka is down on ams-a-002: it did not restart\s+since \d\d:\d\d/);
   assert.match(await rowOf("search").innerText(), /^search failed its gate on ams-b-003: it was put back\s+since/);
   assert.match(await rowOf("ams-b-004").innerText(), /^ams-b-004 cannot be reached.*3 jobs went on without it/s);
-  assert.equal(await needs().last().locator(".mark.unreachable").count(), 1, "what is unreachable comes after what failed");
+  assert.match(await rowOf("nginx").innerText(), /^nginx was changed by hand on ams-a-001\s+since/);
+  const marks = needs().locator("svg.mark:not(button *)");
+  const kinds = await marks.evaluateAll((all) => all.map((one) => (one as unknown as { ariaLabel: string }).ariaLabel));
+  assert.deepEqual(kinds, ["failed", "failed", "unreachable", "hand"]);
   const reason = await rowOf("kafka").locator(".reason").innerText();
   assert.match(reason, /^FATAL could not open "\/srv\/U\+202Ekafka": No space left on device$/);
   await ui.checkBarriers("a failing overview");
@@ -98,7 +101,7 @@ test("a dismissed row is hidden in this browser until it fails again", async () 
   await menu("Dismiss").click();
   await rowOf("kafka").waitFor({ state: "detached" });
   await main()
-    .getByRole("heading", { name: /^2 problems since/ })
+    .getByRole("heading", { name: /^3 problems since/ })
     .waitFor();
   await ui.page.reload();
   await rowOf("search").waitFor();
@@ -131,7 +134,7 @@ test("the map is one stop of Tab; arrows, Home and End move, and each cell says 
   await press("End", /^search on ams-b-004, unreachable/);
   await press("ArrowDown", /^nginx on ams-b-004, unreachable/);
   await press("Home", /^nginx$/);
-  await press("ArrowRight", /^nginx on ams-a-001, .*changed by hand$/);
+  await press("ArrowRight", /^nginx on ams-a-001, .*changed by hand, since \d\d:\d\d$/);
   assert.equal(await main().locator(".grid [tabindex='0']").count(), 1);
   assert.equal(await main().locator(".grid .trouble").count(), 3, "heads with trouble");
 });
@@ -191,7 +194,7 @@ test("during a deploy the cells follow the run, in their places; no order is the
   assert.equal(await first.evaluate((one) => "kept" in one), true, "the cell is still the same element");
   await rowOf("kafka").waitFor({ state: "detached" });
   await main()
-    .getByRole("heading", { name: /^1 problem since/ })
+    .getByRole("heading", { name: /^2 problems since/ })
     .waitFor();
   assert.equal(await main().locator(".head .primary").textContent(), "Try again");
 });

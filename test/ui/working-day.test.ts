@@ -96,7 +96,7 @@ test("a morning: sign in with a code, create a bucket, give it a key, watch a pu
   await ui.confirm("Create bucket");
   await ui.page.waitForURL(/buckets\/[0-9a-f-]{36}/);
   bucket = /buckets\/([0-9a-f-]{36})/.exec(ui.page.url())?.[1] ?? "";
-  await ui.view(bucket, "source/ssh_key");
+  await ui.view(bucket, "source/keys");
   const key = makeKey(base, "id");
   await ui.button("Upload a key …").click();
   await dialog()

@@ -8,8 +8,11 @@ const ORDERS_OF = {
   read: /^\/api\/sessions\/[^/]+$/,
   operate: /^\/(health_check|drift|jobs\/[^/]+\/\w+|workers\/(facts|uptime|sysstat)|snapshots\/[^/]+\/verify)$/,
   deploy:
-    /^\/(push|build|deploy|hooks|run_command|source\/rollback|schedules\/[^/]+\/(run|pause|resume)|runs\/[^/]+\/cancel|proposals(\/.+)?)$/,
+    /^\/(push|build|deploy|hooks|run_command|source\/rollback|schedules\/[^/]+\/(run|pause|resume)|runs\/[^/]+\/cancel|messages\/(test|[^/]+\/retry)|proposals(\/.+)?)$/,
 };
+
+/** What has a dry run that the role operate may start. */
+const PLANNED = /^\/(deploy|kv\/rekey|ca\/rotate|secrets\/ssh_key\/rotate)$/;
 
 /** Whether the person has this role or a greater one. */
 export function has(role) {
@@ -26,7 +29,7 @@ export function isAdmin() {
  * @param {{ path: string, body?: any }} order
  */
 export function lackedRole({ path, body }) {
-  const isDryRun = path === "/deploy" && body?.dry_run && !body.build && !body.with_hooks;
+  const isDryRun = PLANNED.test(path) && body?.dry_run && !body.build && !body.with_hooks;
   const needed = isDryRun ? "operate" : (Object.keys(ORDERS_OF).find((role) => ORDERS_OF[role].test(path)) ?? "admin");
   return has(needed) ? undefined : needed;
 }

@@ -1,8 +1,10 @@
 import { link } from "../base/api.js";
 import { el, patch } from "../base/dom.js";
-import { number } from "../base/text.js";
+import { number, plain } from "../base/text.js";
 import { item, popupButton } from "../parts/dialog.js";
+import { freezeIn, freezeText } from "../parts/freeze.js";
 import { icon, mark } from "../parts/state.js";
+import { troublesOf } from "../parts/trouble.js";
 import { SECTIONS, sectionAt } from "../routes.js";
 import { activity } from "./activity.js";
 import { showKeys } from "./keys.js";
@@ -59,7 +61,8 @@ function linkTo({ name, rest, label, total, trouble, icon: sign }, bucketId, isC
 function troubleIn(summary, trouble) {
   if (!summary?.problems || !trouble) return 0;
   if (trouble === "soon") return summary.certs.total;
-  const own = summary.problems.items.filter(({ kind }) => kind === trouble);
+  if (trouble === "undelivered") return summary.messages?.failed ?? 0;
+  const own = troublesOf(summary).items.filter(({ kind, job }) => kind === trouble && (trouble === "failed" || !job));
   return trouble === "failed" ? new Set(own.map(({ job }) => job)).size : own.length;
 }
 
@@ -81,7 +84,16 @@ function wayTo({ bucketId, view, rest }, bucket, buckets) {
   switcher.key = `${bucketId} ${name} ${buckets.length} ${view}`;
   const deeper = view === "runs" &&
     rest[0] && [slash(), el("a", { href: link(bucketId, "runs") }, "Runs"), slash(), el("span.code", `…${rest[0].slice(-8)}`)];
-  return [el("a", { href: "#/" }, "Buckets"), slash(), el("span", project), slash(), switcher, deeper];
+  const freeze = freezeIn(bucket);
+  const cold =
+    freeze &&
+    el(
+      "a.badge.soon",
+      { href: link(bucketId, "schedules"), title: plain(freeze.reason), key: "freeze" },
+      mark("soon"),
+      freezeText(freeze),
+    );
+  return [el("a", { href: "#/" }, "Buckets"), slash(), el("span", project), slash(), switcher, deeper, cold];
 }
 
 function slash() {

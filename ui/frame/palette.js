@@ -131,7 +131,7 @@ async function readEntries({ place: { bucketId }, buckets }) {
   if (!bucketId) return known;
   const [jobs, workers, runs] = await Promise.all([read("/cat/jobs"), read("/cat/workers"), read("/runs?limit=500", 500)]);
   const workerOf = ({ worker_ip: worker, hostname: more = "" }) =>
-    paletteEntry("worker", worker, link(bucketId, "workers", [], { q: worker }), { more });
+    paletteEntry("worker", worker, link(bucketId, "workers", [worker]), { more });
   const runOf = ({ id, kind, status }) =>
     paletteEntry("run", `${words(kind)} …${id.slice(-8)}`, link(bucketId, "runs", [id]), { more: id, state: status });
   const jobOf = ({ job }) => paletteEntry("job", job, link(bucketId, "jobs", [job]));

@@ -23,6 +23,9 @@ const SAYS = {
   restored: ["failed on", "it was put back"],
   remove: ["could not be removed from"],
   gc: ["could not be removed from"],
+  unhealthy: ["is unhealthy on"],
+  unreachable: ["could not be asked on"],
+  drifted: ["was changed by hand on"],
 };
 
 /** How the reason of a gate begins; its action is the one that the gate came after. */
@@ -54,7 +57,7 @@ function isLeftBy(one, items) {
 }
 
 function silentFolded(items) {
-  const silent = items.filter(({ kind }) => kind === "unreachable");
+  const silent = items.filter(({ kind, job }) => kind === "unreachable" && !job);
   if (silent.length <= EACH) return items;
   const [first] = silent;
   const together = {
@@ -107,12 +110,17 @@ function problemRow(page, one, { onDismiss, retryOrder, reasonOf, waitingOf, whe
     dismiss(page.bucketId, one);
     onDismiss();
   };
-  const order = kind === "unreachable" ? probeOrder(workers) : retryOrder(job);
-  const again = kind === "unreachable" ? "Try again" : "Retry …";
+  const isRetry = Boolean(job) && !one.aspect;
+  const order = one.incident ? null : isRetry ? retryOrder(job) : askOrder(one);
+  const again = isRetry ? "Retry …" : kind === "unreachable" && !job ? "Try again" : "Check again";
   const command = () => {
     location.hash = page.link("command", [], { workers: workers.join() });
   };
-  const menu = () => [item("Dismiss", hide), item("Run a command there", command), curlItem(page, order)];
+  const show = () => {
+    location.hash = page.link("incidents");
+  };
+  const ofPlace = () => [item("Run a command there", command), curlItem(page, order)];
+  const menu = () => [item("Dismiss", hide), order ? ofPlace() : item("Show the incidents", show)];
   return el(
     "li",
     { key: problemKey(page.bucketId, one) },
@@ -124,38 +132,43 @@ function problemRow(page, one, { onDismiss, retryOrder, reasonOf, waitingOf, whe
     ),
     el(
       "div.controls",
-      orderButton(page, again, order, { style: "small" }),
+      order && orderButton(page, again, order, { style: "small" }),
       one.run_id && button("Log", () => showReason(page, one), { class: "small" }),
       moreMenu(menu, "More orders for this problem"),
     ),
   );
 }
 
-function probeOrder(workers) {
-  return { path: "/workers/uptime", body: { workers } };
+/** Looks again at what could not be reached, or is not well. */
+function askOrder({ job, aspect, workers }) {
+  if (aspect === "files") return { path: "/drift", body: { jobs: [job], workers } };
+  return job ? { path: "/health_check", body: { jobs: [job] } } : { path: "/workers/uptime", body: { workers } };
 }
 
-function sentenceOf(page, { kind, job, action, reason, workers, worker_count: many }) {
+function sentenceOf(page, { kind, job, action, reason, workers, worker_count: many, more, incident }) {
+  if (incident) return el("b", said(incident.subject));
   const named = job && a(page.link("jobs", [job]), el("b", said(job)));
-  const where = namesOf(workers, many);
-  if (kind === "unreachable") return [where, " cannot be reached"];
+  const where = namesOf(page, workers, more ? `${number(many)} or more workers` : many > EACH && count(many, "worker"));
+  if (kind === "unreachable" && !job) return [where, " cannot be reached"];
+  if (kind === "soon") return [where, workers.length === 1 ? " has" : " have", " a high load"];
   if (kind === "unsettled") return [named, " was left half-way on ", where];
   const [before, after] = SAYS[action] ?? [`did not end ${plain(action)} on`];
   if (OF_GATE.test(reason)) return [named, ` ${SAYS.gate} `, where, action === "restored" && `: ${after}`];
   return [named, ` ${before} `, where, after && `: ${after}`];
 }
 
-/** Up to three names; of more the number, with the names as a title. */
-function namesOf(workers, many) {
-  if (many > EACH) return el("b", { title: plain(listed(workers, 20)) }, count(many, "worker"));
+/** Up to three names; of `many` the number, with the names as a title. */
+function namesOf(page, workers, many) {
+  if (many) return el("b", { title: plain(listed(workers, 20)) }, many);
   return workers.map((worker, index) => [
     index === 0 ? "" : index === workers.length - 1 ? " and " : ", ",
-    el("b", said(worker)),
+    a(page.link("workers", [worker]), el("b", said(worker))),
   ]);
 }
 
 /** What follows from it. */
-function thenOf({ kind, job, job_count: jobs }, waitingOf) {
+function thenOf({ kind, job, job_count: jobs, aspect, incident }, waitingOf) {
+  if (aspect || incident) return "";
   if (kind === "unreachable") return jobs > 0 ? `${count(jobs, "job")} went on without it` : "";
   const waiting = waitingOf(job);
   return waiting > 0 ? `${number(waiting)} more wait for a deploy` : "";

@@ -6,6 +6,7 @@ import { has, lackedRole, person } from "../base/person.js";
 import { since, words } from "../base/text.js";
 import { ask, closeDialogs, copying, item, popupButton, toast } from "./dialog.js";
 import { fieldsOf } from "./form.js";
+import { freezeLine, isHeldBack } from "./freeze.js";
 import { icon } from "./state.js";
 
 /**
@@ -258,9 +259,10 @@ async function endOf(bucketId, runId, state) {
 }
 
 function questionOf(page, label, given) {
-  const { action = withoutDots(label), title = `${action}?`, danger, after } = given;
+  const { action = withoutDots(label), title = `${action}?`, danger, after, path, body } = given;
+  const freeze = isHeldBack({ path: valueFor(path), body: valueFor(body) }) && freezeLine(page.bucket?.());
   return {
-    ...{ ...given, title, action: after ? "Queue after it" : action, danger: Boolean(danger) },
+    ...{ ...given, fields: [freeze, given.fields], title, action: after ? "Queue after it" : action, danger: Boolean(danger) },
     foot: copying("Copy as curl", () => commandOf(page, given), { class: "quiet" }),
     word: danger === true ? page.nameOfBucket() : danger,
   };

@@ -1,6 +1,6 @@
 // The head of a run: what it is and how it is, who asked and when, waves, one bar, chips, tabs and what to press.
 import { a, button, el } from "../base/dom.js";
-import { ago, clockTime, count, duration, elapsed, joined, number, plain } from "../base/text.js";
+import { ago, clockTime, count, duration, elapsed, joined, listed, number, plain, said } from "../base/text.js";
 import { shortId } from "../parts/dialog.js";
 import { cancelButton, moreMenu, orderButton } from "../parts/order.js";
 import { tabs } from "../parts/region.js";
@@ -8,7 +8,7 @@ import { byTrouble, chips, mark, progressBar } from "../parts/state.js";
 import { canRetry, retryButton, rollbackOrder, runItems } from "./orders.js";
 import { isPlan, planBadge, planChips, planControls, planTitle } from "./plan.js";
 import { stepper } from "./strip.js";
-import { byOf, nameOf, outcomesOf, wavesOf } from "./words.js";
+import { byOf, nameOf, outcomesOf, repeatsOf, wavesOf } from "./words.js";
 
 const CANCEL_WAIT_MS = 10_000;
 
@@ -28,6 +28,7 @@ export function runHead(view, names, chosen) {
       el("div.controls", controlsOf(view)),
     ),
     el("p.about", aboutLine(view)),
+    run.break_glass && el("p.error", mark("failed"), el("b", " Glass broken: "), said(run.break_glass)),
     (isActive || waves.length > 0) && [
       el("div.second", waves.length > 0 && stepper(waves, isActive), isActive && elapsedOf(view)),
       progressBar(barOf(run, counts)),
@@ -88,7 +89,9 @@ function aboutLine({ page, run }) {
   const workers = sizeOf("worker");
   const parts = [
     `by ${plain(byOf(run))}`,
+    run.approval?.by.length > 0 && `approved by ${plain(listed(run.approval.by))}`,
     [when, ago(end ?? at)],
+    repeatsOf(run),
     revision && ["revision ", shortId(revision)],
     from && a(page.link("runs", [from]), params.plan ? "plan " : "repeats ", el("span.code", `…${from.slice(-8)}`)),
     joined(jobs > 0 && count(jobs, "job"), workers > 0 && count(workers, "worker")),

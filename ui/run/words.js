@@ -1,5 +1,5 @@
 // What a run is called, is about, and came to: one form for lists, heads and tables.
-import { count, listed, words } from "../base/text.js";
+import { count, joined, listed, number, since, words } from "../base/text.js";
 import { commonPrefix } from "../parts/map/model.js";
 
 /** What a run is: `Deploy`, `Dry run`, `Run command`. */
@@ -16,11 +16,17 @@ export function aboutOf({ params: { command, hook, snapshot, note, jobs, workers
 
 const BY = { bearer: "token", session: "browser", cli: "command line" };
 
-/** Who asked: `token from 10.4.0.12`. */
+/** Who asked: `ada, browser from 10.4.0.12`, `schedule nightly`. */
 export function byOf({ origin, audit }) {
-  const { via = origin, address = "" } = audit[0]?.actor ?? {};
+  const { via = origin, address = "", name } = audit[0]?.actor ?? {};
+  if (via === "schedule" && name) return name.replace(":", " ");
   const from = address && via !== "cli" ? ` from ${address}` : "";
-  return `${BY[via] ?? via}${from}`;
+  return joined(name, `${BY[via] ?? via}${from}`);
+}
+
+/** `the same 412 times since 3 Nov 05:30, 3 days`: of a run of a schedule, how often it has ended in this way. */
+export function repeatsOf({ schedule }) {
+  return schedule?.repeats > 0 ? [`the same ${number(schedule.repeats + 1)} times `, since(schedule.since)] : null;
 }
 
 /** Names in one line without what they have in common: `ams-b-001, -004 and 3 more`. */

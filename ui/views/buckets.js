@@ -11,6 +11,7 @@ import { chips, mark, progressBar, runStrip } from "../parts/state.js";
 const STATES_OF_BUCKETS = {
   failed: ["failing", "Needs attention"],
   unreachable: ["unreachable", "Needs attention"],
+  unwell: ["not well", "Needs attention"],
   running: ["running", "Running"],
   ok: ["well", "Well"],
   waiting: ["not deployed", "Not deployed"],
@@ -34,16 +35,22 @@ export function bucketsView(page) {
   return { title: "Buckets", element: buckets.element, refresh: buckets.refresh };
 }
 
-/** failed, unreachable, running, ok or waiting: worked out from the allocations, not from the last run. */
-function stateIn({ problems, problem_count: problemCount, active_run: active, last_deploy: deploy, initialized, unavailable }) {
+/** failed, unreachable, unwell, running, ok or waiting: worked out from the allocations, not from the last run. */
+function stateIn(bucket) {
+  const { problems, problem_count: problemCount, active_run: active, last_deploy: deploy, initialized, unavailable } = bucket;
   if (unavailable || problems.some(({ kind }) => kind !== "unreachable")) return "failed";
   if (problemCount > 0) return "unreachable";
+  if (bucket.unwell_count > 0) return "unwell";
   if (active) return "running";
   return initialized && deploy ? "ok" : "waiting";
 }
 
+function needsAttention({ state }) {
+  return STATES_OF_BUCKETS[state][1] === "Needs attention";
+}
+
 function bucketsHead(page, all) {
-  const broken = all.filter(({ state }) => state === "failed" || state === "unreachable");
+  const broken = all.filter(needsAttention);
   const running = all.filter(({ active_run: active }) => active).length;
   const begins = broken.flatMap(({ problems }) => problems.map(({ since: from }) => from)).filter(Boolean);
   const workers = all.reduce((sum, bucket) => sum + (bucket.workers ?? 0), 0);
@@ -60,10 +67,13 @@ function bucketsHead(page, all) {
 /** How the buckets are: a state, and a sentence. */
 function bucketsTitle(all) {
   const of = (word) => all.filter(({ state }) => state === word).length;
-  const broken = of("failed") + of("unreachable");
+  const broken = all.filter(needsAttention).length;
   const [buckets, waiting] = [count(all.length, "bucket"), of("waiting")];
   if (broken > 0)
-    return [of("failed") > 0 ? "failed" : "unreachable", `${broken} of ${buckets} ${broken === 1 ? "needs" : "need"} attention`];
+    return [
+      Object.keys(STATES_OF_BUCKETS).find((word) => of(word) > 0),
+      `${broken} of ${buckets} ${broken === 1 ? "needs" : "need"} attention`,
+    ];
   const isOne = all.length === 1;
   if (waiting === all.length) return ["waiting", isOne ? "The bucket is not deployed" : `None of ${buckets} is deployed`];
   if (waiting > 0) return ["ok", `${all.length - waiting} of ${buckets} ${all.length - waiting === 1 ? "is" : "are"} well`];
@@ -154,7 +164,10 @@ function healthOf(bucket) {
       active && runningLine(bucket),
     ];
   }
-  if (active) return runningLine(bucket);
+  const { unwell_count: many } = bucket;
+  const unwell = many > 0 && el("b.soon", `${number(many)} found not well when last looked at`);
+  if (active) return [unwell, runningLine(bucket)];
+  if (unwell) return unwell;
   if (state === "waiting")
     return el("span.meta", workers > 0 ? "Not deployed yet." : "Not deployed yet. Nothing has been pushed.");
   return nextOf(bucket);

@@ -2,16 +2,18 @@ import { get, runsOf, unless } from "../base/api.js";
 import { a, el, patch } from "../base/dom.js";
 import { ago, count, elapsed, listed, number, plain, said } from "../base/text.js";
 import { fieldsOf } from "../parts/form.js";
+import { freezeLine } from "../parts/freeze.js";
 import { pushCommand } from "../parts/guide.js";
 import { orderButton } from "../parts/order.js";
 import { empty, head, region, tabs, viewOf } from "../parts/region.js";
 import { mark, progressBar } from "../parts/state.js";
 import { dataTable, listing } from "../parts/table.js";
+import { readAllocations } from "../run/allocations.js";
 import { barOf, countsOf } from "../run/head.js";
 import { canRetry, deployedMap, deployOrder, retryButton } from "../run/orders.js";
 import { isPlan, planInShort, planOrder, staleBy } from "../run/plan.js";
 import { nameOf } from "../run/words.js";
-import { readAllocations, readJobs } from "./jobs.js";
+import { readJobs } from "./jobs.js";
 
 const LOOKED_AT = 20;
 const MOST_ALLOCATIONS = 20_000;
@@ -87,10 +89,11 @@ async function readAbout(page) {
     validity: plan && (await get(page.path(`/runs/${plan.id}/plan`)).catch(() => null)),
     last: deploys.find(({ params, status }) => !params.dry_run && status !== "running"),
     counts: page.bucket()?.summary?.counts,
+    freezes: page.bucket()?.summary?.freezes,
   };
 }
 
-function aboutDeploys(page, { running, plan, validity, last, counts = /** @type {any} */ ({}) }, orders) {
+function aboutDeploys(page, { running, plan, validity, last, counts = /** @type {any} */ ({}), freezes }, orders) {
   const { allocations: all = 0, promoted = 0 } = counts;
   const line = all > 0 && `${number(promoted)} of ${count(all, "allocation")} are as the catalog wants them`;
   const rows = [running && runningRow(page, running), plan && planRow(page, plan, validity), last && lastRow(page, last)].filter(
@@ -98,6 +101,7 @@ function aboutDeploys(page, { running, plan, validity, last, counts = /** @type 
   );
   return [
     head({ title: titleOfDeploys(running, counts), line, controls: orders }),
+    freezeLine({ summary: { freezes } }),
     rows.length > 0 && el("section.panel.last", { key: "last" }, rows),
   ];
 }

@@ -6,10 +6,13 @@ import { fileParts } from "../parts/files.js";
 import { reasonsOf, tellingLine } from "../parts/map/reason.js";
 import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
 import { empty, head, region, tabs } from "../parts/region.js";
-import { mark } from "../parts/state.js";
+import { byTrouble, mark } from "../parts/state.js";
 import { dataTable, listing } from "../parts/table.js";
+import { troublesOf } from "../parts/trouble.js";
+import { readAllocations } from "../run/allocations.js";
 import { placesOfRows, redeployOrder } from "../run/orders.js";
-import { doneOfJob, readAllocations, stateOfJob, troubleOfJob } from "./jobs.js";
+import { healthGlance, healthTab } from "../watch/health.js";
+import { doneOfJob, stateOfJob, troubleOfJob } from "./jobs.js";
 
 const CONTROLS = { start: "Starts", restart: "Restarts", reload: "Reloads the configuration of", stop: "Stops" };
 const FORGET = "What is stopped is forgotten: the next deploy starts it as if it was new.";
@@ -28,7 +31,8 @@ export function jobView(page) {
   const [job, tab = "", ...rest] = page.rest;
   const look = { job, chosen: new Set(), rows: [], counts: {}, definition: null };
   const [top, problem, needs] = [el("div", el("h1", said(job))), alertPlace(), el("div.needs")];
-  const parts = { files: filesOf, definition: definitionOf }[tab]?.(page, look, rest) ?? [allocationsOf(page, look, draw)];
+  const drawn = { files: filesOf, definition: definitionOf, health: () => [healthTab(page, { job })] };
+  const parts = drawn[tab]?.(page, look, rest) ?? [healthGlance(page, { job }), allocationsOf(page, look, draw)];
 
   const reasonOf = reasonsOf(page, draw);
 
@@ -36,8 +40,6 @@ export function jobView(page) {
     const { definition } = look;
     if (!definition) return;
     patch(top, topOfJob(page, look, tab));
-    const { items = [] } = page.bucket()?.summary?.problems ?? {};
-    const own = items.filter((one) => one.job === job);
     const places = placesOfRows(look.rows);
     const options = {
       isOpen: true,
@@ -47,7 +49,7 @@ export function jobView(page) {
       reasonOf,
       waitingOf: () => places.countsOf().w ?? 0,
     };
-    const attention = attentionRows(page.bucketId, { items: own, cut: 0 });
+    const attention = attentionRows(page.bucketId, { items: troublesOfJob(page, job), cut: 0 });
     patch(needs, tab === "" && attentionPanel(page, attention, options));
   }
 
@@ -72,13 +74,19 @@ export function jobView(page) {
   };
 }
 
+function troublesOfJob(page, job) {
+  return troublesOf(page.bucket()?.summary).items.filter((one) => one.job === job);
+}
+
 function topOfJob(page, look, tab) {
+  const own = troublesOfJob(page, look.job);
   const { job, counts, definition, chosen, rows } = look;
-  const state = stateOfJob(counts);
+  const [state] = [own[0]?.kind, stateOfJob(counts)].filter(Boolean).sort(byTrouble);
   const { version, deployment_seq: wave } = definition;
   const line = [said(version), ` · wave ${number(wave)} · ${doneOfJob(counts)} up to date `, troubleOfJob(counts)];
   const names = [
     ["", "Allocations", number(counts.allocations)],
+    ["health", "Health"],
     ["files", "Files"],
     ["definition", "Definition"],
   ];

@@ -1,10 +1,11 @@
-import { listOf, queryOf, unless } from "../base/api.js";
+import { listOf, unless } from "../base/api.js";
 import { el, patch } from "../base/dom.js";
 import { count, number, said } from "../base/text.js";
 import { curlItem, moreMenu, orderButton } from "../parts/order.js";
 import { head } from "../parts/region.js";
-import { mark } from "../parts/state.js";
+import { byTrouble, mark } from "../parts/state.js";
 import { listing } from "../parts/table.js";
+import { troublesOf } from "../parts/trouble.js";
 
 /** What is counted of a job, the worst first, and how each is said. */
 const COUNTS = [
@@ -50,22 +51,10 @@ export function doneOfJob(row) {
 /** The jobs of the catalog with their states, and how much of each is `due` for a deploy. */
 export async function readJobs(page) {
   const jobs = await unless(listOf(page.path("/cat/jobs?limit=500")), []);
-  const rows = jobs.map((one) => ({ ...one, state: stateOfJob(one), due: one.update + one.new }));
+  const unwell = new Map(troublesOf(page.bucket()?.summary).items.map((one) => [one.aspect && one.job, one.action]));
+  const stateIn = (one) => [unwell.get(one.job), stateOfJob(one)].filter(Boolean).sort(byTrouble)[0];
+  const rows = jobs.map((one) => ({ ...one, state: stateIn(one), due: one.update + one.new }));
   return Object.assign(rows, { cut: jobs.cut });
-}
-
-/** The allocations of the catalog, at most `most`, with their states and the names of their workers. */
-export async function readAllocations(page, query = {}, most = 5_000) {
-  const all = await unless(listOf(page.path(`/cat/deployments?${queryOf({ limit: 1000, ...query })}`), most), []);
-  const placed = all.filter(({ rollout }) => rollout !== "removed");
-  const rows = placed.map((one) => ({ ...one, worker: one.worker_ip, state: stateOfAllocation(one) }));
-  return Object.assign(rows, { cut: all.cut });
-}
-
-function stateOfAllocation({ rollout, gate, last_outcome: outcome, disabled }) {
-  if (disabled) return "disabled";
-  if (outcome === "failed" || outcome === "unreachable") return outcome;
-  return rollout === "promoted" && /^(failed|pending)$/.test(gate) ? `health_${gate}` : rollout;
 }
 
 /** The jobs of the catalog: those with trouble first, with the counts that the server has of each. */
@@ -95,6 +84,7 @@ function headOf(page, rows) {
   const waiting = of("waiting");
   const title = isBroken ? `${number(of("failed"))} of ${count(total, "job")} failed` : count(total, "job");
   const told = [
+    of("unhealthy") > 0 && `${number(of("unhealthy"))} unhealthy`,
     of("unreachable") > 0 && `${number(of("unreachable"))} with unreachable workers`,
     waiting > 0 && `${number(waiting)} wait for a deploy`,
     placed < total && `${number(total - placed)} on no worker`,

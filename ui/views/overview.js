@@ -4,12 +4,14 @@ import { ago, clockTime, count, duration, elapsed, listed, number, words } from 
 import { activity } from "../frame/activity.js";
 import { attentionPanel, attentionRows } from "../parts/attention.js";
 import { shortId } from "../parts/dialog.js";
+import { freezeLine } from "../parts/freeze.js";
 import { deleteItem, guide, renameOrder } from "../parts/guide.js";
 import { reasonsOf } from "../parts/map/reason.js";
 import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
 import { railOf } from "../parts/rail.js";
 import { head, region } from "../parts/region.js";
 import { mark } from "../parts/state.js";
+import { troublesOf } from "../parts/trouble.js";
 import { deployedMap, deployOrder, redeployOrder } from "../run/orders.js";
 
 const RUNS = 7;
@@ -19,7 +21,7 @@ const wide = matchMedia("(width >= 2200px)");
 
 /** The bucket at a glance: what is the matter, since when and why, and what to press. */
 export function overviewView(page) {
-  const look = { isOpen: false, withDismissed: false, mapOf: "", readAt: 0, hasMap: false, isLive: false };
+  const look = { isOpen: false, withDismissed: false, mapOf: "", readAt: 0, hasMap: false, isLive: false, incidents: [] };
   const map = deployedMap(page, sinceOf);
   const [top, needs, problem] = [el("div"), el("div"), alertPlace()];
   const rail = region(
@@ -37,8 +39,9 @@ export function overviewView(page) {
   const reasonOf = reasonsOf(page, draw);
 
   function sinceOf(job, worker) {
-    const { items = [] } = page.bucket()?.summary?.problems ?? {};
-    const one = items.find((known) => known.workers.includes(worker) && (known.job === job || known.jobs?.includes(job)));
+    const one = troublesOf(page.bucket()?.summary).items.find(
+      (known) => known.workers.includes(worker) && (known.job === job || known.jobs?.includes(job)),
+    );
     return one ? clockTime(one.since) : "";
   }
 
@@ -54,7 +57,7 @@ export function overviewView(page) {
     const isNew = !summary?.built_at;
     columns.hidden = isNew;
     if (isNew) return patch(top, guide(page, { ...bucket, workers: summary?.workers ?? 0 }));
-    const attention = attentionRows(page.bucketId, summary.problems, look.withDismissed);
+    const attention = attentionRows(page.bucketId, troublesOf(summary, look.incidents), look.withDismissed);
     const show = () => change({ withDismissed: !look.withDismissed });
     patch(top, topOfBucket(page, bucket, attention, { map: look.hasMap ? map : null, show, isShown: look.withDismissed }));
     const options = {
@@ -90,7 +93,11 @@ export function overviewView(page) {
       .then(() => "")
       .catch((error) => `The map: ${error.message}`)
       .then((told) => tell(problem, told));
-    await Promise.all([reading, rail.refresh()]);
+    const open = get(page.path("/incidents?limit=100")).then(
+      ({ items }) => Object.assign(look, { incidents: items.filter(({ over_at: over }) => over === null) }),
+      () => {},
+    );
+    await Promise.all([reading, rail.refresh(), open]);
     draw();
   }
 
@@ -112,7 +119,8 @@ function topOfBucket(page, bucket, attention, { map, show, isShown }) {
     dismissed > 0 && hidden,
   ];
   const line = parts.filter(Boolean).flatMap((part, index) => (index > 0 ? [" · ", part] : part));
-  return head({ title, mark: mark(word, { large: true }), line, controls: overviewControls(page, bucket, attention, map) });
+  const controls = overviewControls(page, bucket, attention, map);
+  return [head({ title, mark: mark(word, { large: true }), line, controls }), freezeLine(bucket)];
 }
 
 function whatGoesOn(run) {
@@ -134,15 +142,21 @@ function overviewTitle({ active_run: runId, last_run: last, summary }, { rows, t
 }
 
 function troubleText(rows) {
-  const of = (kind) => rows.filter((one) => one.kind === kind);
-  const jobs = (kind) => new Set(of(kind).map(({ job }) => job)).size;
-  const silent = of("unreachable").reduce((sum, one) => sum + one.worker_count, 0);
-  const told = [
-    jobs("failed") > 0 && `${count(jobs("failed"), "job")} failed`,
-    silent > 0 && `${count(silent, "worker")} ${silent === 1 ? "is" : "are"} unreachable`,
-    jobs("unsettled") > 0 && `${count(jobs("unsettled"), "job")} half-way`,
+  const of = (kind) => rows.filter((one) => one.kind === kind && !one.incident);
+  const jobs = (own) => new Set(own.map(({ job }) => job)).size;
+  const told = (many, thing, is) => many > 0 && `${count(many, thing)} ${is}`;
+  const [unhealthy, failed] = [true, false].map((found) => jobs(of("failed").filter(({ aspect }) => Boolean(aspect) === found)));
+  const [silent, loaded] = ["unreachable", "soon"].map((kind) => of(kind).reduce((sum, one) => sum + one.worker_count, 0));
+  const parts = [
+    told(failed, "job", "failed"),
+    told(unhealthy, "job", unhealthy === 1 ? "is unhealthy" : "are unhealthy"),
+    told(silent, "worker", silent === 1 ? "is unreachable" : "are unreachable"),
+    told(jobs(of("unsettled")), "job", "half-way"),
+    told(jobs(of("hand")), "job", "changed by hand"),
+    told(loaded, "worker", "with a high load"),
+    told(rows.filter(({ incident }) => incident).length, "incident", "besides"),
   ];
-  return listed(told.filter(Boolean));
+  return listed(parts.filter(Boolean), 6);
 }
 
 function upToDate({ counts, jobs, workers }, map) {
@@ -162,13 +176,17 @@ function lastDeploy({ last_deploy: last, revision }) {
 }
 
 function overviewControls(page, bucket, { rows }, map) {
-  const jobs = [...new Set(rows.filter(({ kind }) => kind !== "unreachable").map(({ job }) => job))];
+  const jobs = [...new Set(rows.filter(({ job, aspect }) => job && !aspect).map(({ job }) => job))];
   const silent = rows.filter(({ kind }) => kind === "unreachable").flatMap(({ workers }) => workers);
+  const unhealthy = [...new Set(rows.filter(({ kind, job }) => kind === "failed" && job).map(({ job }) => job))];
   const options = { style: bucket.active_run ? "" : "primary", again: true };
-  const again = () =>
-    jobs.length > 0
-      ? orderButton(page, "Retry what failed …", () => redeployOrder(jobs, map), options)
-      : orderButton(page, "Try again", { path: "/workers/uptime", body: { workers: silent } }, options);
+  const again = () => {
+    if (jobs.length > 0) return orderButton(page, "Retry what failed …", () => redeployOrder(jobs, map), options);
+    if (silent.length > 0) return orderButton(page, "Try again", { path: "/workers/uptime", body: { workers: silent } }, options);
+    return (
+      unhealthy.length > 0 && orderButton(page, "Check again", { path: "/health_check", body: { jobs: unhealthy } }, options)
+    );
+  };
   const isBroken = rows.length > 0;
   const deploy = orderButton(page, "Deploy …", () => deployOrder({}), { style: isBroken ? "" : options.style });
   const items = () => [

@@ -4,8 +4,8 @@ import { ago, duration, elapsed, number, plain, said, words } from "../base/text
 import { choice } from "../parts/form.js";
 import { cancelButton } from "../parts/order.js";
 import { empty, head, region } from "../parts/region.js";
-import { state, tag } from "../parts/state.js";
-import { aboutOf, byOf, nameOf } from "../run/words.js";
+import { badge, state, tag } from "../parts/state.js";
+import { aboutOf, byOf, nameOf, repeatsOf } from "../run/words.js";
 
 const PAGE_RUNS = 50;
 const RUN_KINDS = (
@@ -75,10 +75,17 @@ function runRow(page, run) {
     "tr",
     { key: id },
     el("td", state(status)),
-    el("th", { scope: "row" }, a(page.link("runs", [id]), nameOf(run)), params.dry_run && [" ", tag("changes nothing")]),
+    el(
+      "th",
+      { scope: "row" },
+      a(page.link("runs", [id]), nameOf(run)),
+      params.dry_run && [" ", tag("changes nothing")],
+      run.break_glass && [" ", badge("failed", "glass broken")],
+    ),
     el(
       "td.about",
       el("span.one-line", said(aboutOf(run))),
+      repeatsOf(run) && el("span.meta", repeatsOf(run)),
       error && el("span.one-line.error", { title: plain(error) }, said(error)),
     ),
     el("td", byOf(run)),

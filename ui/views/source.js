@@ -11,6 +11,7 @@ import { badge, state, tag } from "../parts/state.js";
 import { dataOf, listing } from "../parts/table.js";
 import { fileFold } from "../run/files.js";
 import { rollbackOrder } from "../run/orders.js";
+import { keysTab } from "../watch/keys.js";
 
 /** So many differences are open at first. */
 const FEW_FILES = 10;
@@ -22,12 +23,12 @@ const TABS = /** @type {[string, string, (page: any) => any[]][]} */ ([
   ["revisions", "Revisions", revisions],
   ["files", "Files", sourceFiles],
   ["settings", "Settings", settings],
-  ["ssh_key", "SSH key", sshKey],
+  ["keys", "Keys", keysTab],
   ["snapshots", "Snapshots", snapshots],
   ["schema", "Schema and bucket", schema],
 ]);
 
-/** The source, for reading, and what the server keeps of its own: key, snapshots, schema (control-plane.md, UI). */
+/** The source, for reading, and what the server keeps of its own: keys, snapshots, schema (control-plane.md, UI). */
 export function sourceView(page) {
   const [name, , partsOf] = TABS.find(([one]) => one === page.rest[0]) ?? TABS[0];
   const line = prose("Read only: the source changes with `ops push` and with a rollback.");
@@ -122,52 +123,6 @@ function settingsOf({ path, content, values, problem }) {
     content === "" ? el("p.meta", "There is no such file: the defaults hold.") : scroller(path, said(content), "pre.scroll"),
     values && el("details", el("summary", "Values, with the defaults"), dataOf(values)),
   );
-}
-
-function sshKey(page) {
-  const url = "/secrets/ssh_key";
-  const fill = async ({ target }) => {
-    target.form.elements.private_key.value = await target.files[0].text();
-  };
-  const upload = (present) => ({
-    method: "PUT",
-    path: url,
-    asks: [
-      { name: "file", label: "From a file", type: "file", onchange: fill },
-      { name: "private_key", label: "Private key", hint: "OpenSSH or PEM, without a passphrase", rows: 8, required: true },
-    ],
-    body: (typed) => ({ private_key: `${typed.private_key?.trimEnd()}\n` }),
-    example: { private_key: "…" },
-    danger: present,
-    says: [`${present ? "Replaces" : "Stores"} the private key with which workers are reached. It is never shown again.`],
-    action: present ? "Replace the key" : "Store the key",
-  });
-  const says = ["Workers cannot be reached over ssh any more."];
-  const remove = { method: "DELETE", path: url, says, danger: true, action: "Remove the key" };
-  const items = () => [
-    curlItem(page, { method: "GET", path: url }),
-    el("hr"),
-    orderItem(page, "Remove the key …", remove, { dangerous: true }),
-  ];
-  const draw = (key) => {
-    if (!key.present) {
-      const put = orderButton(page, "Upload a key …", upload(false), { style: "primary", free: true });
-      return empty("There is no key: workers cannot be reached over ssh.", put);
-    }
-    const controls = el("div.controls", orderButton(page, "Replace the key …", upload(true), { free: true }), moreMenu(items));
-    const about = [
-      ["Type", key.type],
-      ["Fingerprint", el("code", key.fingerprint)],
-      ["For authorized_keys", el("code", key.public_key)],
-      ["Stored", ago(key.updated_at)],
-    ];
-    return [
-      el("div.spread", el("h2", "Key for the workers"), controls),
-      !key.type && el("p.error", "ssh cannot use this key."),
-      facts(about),
-    ];
-  };
-  return [region(() => get(page.path(url)), draw, { name: "section.panel.pad", rows: 3 })];
 }
 
 function snapshots(page) {

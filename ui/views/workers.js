@@ -1,11 +1,11 @@
-import { listOf, queryOf, runsOf, unless } from "../base/api.js";
-import { el } from "../base/dom.js";
-import { ago, count, duration, listed, number, said } from "../base/text.js";
+import { listOf, runsOf, unless } from "../base/api.js";
+import { a, el } from "../base/dom.js";
+import { count, duration, listed, number, said, since } from "../base/text.js";
 import { item, popupButton } from "../parts/dialog.js";
 import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
 import { head, viewOf } from "../parts/region.js";
 import { mark, state, tag } from "../parts/state.js";
-import { dataOf, listing } from "../parts/table.js";
+import { listing } from "../parts/table.js";
 import { workerChoice } from "../parts/where.js";
 
 const READINGS = 50;
@@ -17,8 +17,8 @@ export function workersView(page) {
   const list = listing(() => readWorkers(page), {
     caption: "Workers",
     stateColumn: "state",
-    columns: ["worker", "state", "jobs", "behind", "drift", "host_key", "load", "cpu", "memory", "labels", "actions"],
-    labels: { actions: "" },
+    columns: ["worker", "state", "well", "jobs", "behind", "drift", "host_key", "load", "cpu", "memory", "labels", "actions"],
+    labels: { well: "Reachable", actions: "" },
     cells: cellsOf(page),
     keyOf: ({ worker }) => worker,
     none: "There is none in workspace/workers.json. Add workers there, then push.",
@@ -38,7 +38,7 @@ export function workersView(page) {
     orderItem(page, "Trust by force …", () => trustOrder(look, true), { dangerous: true }),
   ]);
   const controls = [orderButton(page, "Read uptime", order("uptime"), { style: "primary" }), trust, which, more];
-  const line = "Definitions come from workspace/workers.json of the pushed source; the rest is what the last readings found.";
+  const line = "Definitions come from workspace/workers.json of the pushed source; the rest is what runs have found.";
   return viewOf("Workers", head({ title: "Workers", line, controls }), list);
 }
 
@@ -60,8 +60,12 @@ function trustOrder({ chosen }, force) {
 
 function cellsOf(page) {
   return {
-    worker: (row) => [el("b", said(row.worker)), row.hostname && el("small", " ", said(row.hostname))],
-    state: ({ state: word, seen_at: at }) => [state(word), at && el("small.meta", " ", ago(at))],
+    worker: (row) => [
+      a(page.link("workers", [row.worker]), said(row.worker)),
+      row.hostname && el("small", " ", said(row.hostname)),
+    ],
+    state: ({ state: word, since: at }) => [state(word), at && el("small.whole", " ", since(at))],
+    well: ({ well }) => (well === "" ? "" : `${well} %`),
     behind: ({ behind }) => (behind > 0 ? number(behind) : ""),
     drift: ({ drift }) => drift && state(drift === "in_sync" ? "ok" : drift, drift.replaceAll("_", " ")),
     host_key: hostKeyOf,
@@ -70,7 +74,7 @@ function cellsOf(page) {
     cpu: ({ cpu }) => chartOf(cpu),
     memory: ({ memory }) => chartOf(memory),
     labels: ({ labels }) => labels.map((label) => tag(label)),
-    actions: (row) => detailsOf(page, row),
+    actions: (row) => askOf(page, row),
   };
 }
 
@@ -86,42 +90,39 @@ function hostKeyOf({ trust }) {
     : state(trust.outcome);
 }
 
-/** What is known of one worker, and what can be asked of it. */
-function detailsOf(page, row) {
-  const one = { workers: [row.worker] };
-  const { root, connection } = row.definition ?? {};
+/** What can be asked of one worker. */
+function askOf(page, { worker }) {
+  const one = { workers: [worker] };
   const items = () => [
     orderItem(page, "Read uptime", { path: "/workers/uptime", body: one }),
     orderItem(page, "Read facts", { path: "/workers/facts", body: one }),
     orderItem(page, "Check for drift", { path: "/drift", body: one }),
-    item("Run a command there", () => (location.hash = page.link("command", [], { workers: row.worker }))),
-    el("hr"),
-    el("div.pad.known", dataOf({ root, connection }), dataOf(row.facts ?? { facts: "not read yet" })),
+    item("Run a command there", () => (location.hash = page.link("command", [], { workers: worker }))),
   ];
-  return moreMenu(items, `Orders for ${row.worker}`);
+  return moreMenu(items, `Orders for ${worker}`);
 }
 
 async function readWorkers(page) {
   const { bucketId, path } = page;
   const lastOf = async (kind) => {
     const [run] = await runsOf(bucketId, { kind });
-    return new Map((run?.result?.workers ?? []).map((one) => [one.worker, { ...one, at: run.finished_at }]));
+    return new Map((run?.result?.workers ?? []).map((one) => [one.worker, one]));
   };
-  const [workers, definitions, found, uptime, trust, drift, sysstat] = await Promise.all([
-    unless(listOf(path("/cat/workers")), []),
-    listOf(path("/workers?limit=500")).catch(() => []),
-    unless(listOf(path(`/workers/facts?${queryOf({ limit: 500 })}`)), []),
+  const workers = await unless(listOf(path("/cat/workers")), []);
+  // Two aspects of each worker come before all of the jobs.
+  const health = unless(listOf(path("/health?limit=500"), 2 * workers.length), []);
+  const [records, uptime, trust, drift, sysstat] = await Promise.all([
+    health,
     ...["worker_uptime", "worker_trust", "drift"].map(lastOf),
     readings(page),
   ]);
-  const defined = new Map(definitions.map((one) => [one.host, one]));
-  const facts = new Map(found.map((one) => [one.worker, one.facts]));
+  const reach = new Map(records.filter(({ job, aspect }) => job === "" && aspect === "reach").map((one) => [one.worker, one]));
   const rows = workers.map(({ worker_ip: worker, hostname, removed, labels, allocations: jobs, behind }) => {
-    const [seen, use] = [uptime.get(worker), sysstat.get(worker) ?? []];
+    const [seen, use, known] = [uptime.get(worker), sysstat.get(worker) ?? [], reach.get(worker)];
     return {
-      ...{ worker, hostname, jobs, behind, trust: trust.get(worker), definition: defined.get(worker), facts: facts.get(worker) },
-      ...{ seen_at: seen?.at, load: seen?.uptime?.load1, uptime_s: seen?.uptime?.uptime_s },
-      state: removed ? "removed" : (seen?.outcome ?? "not_asked"),
+      ...{ worker, hostname, jobs, behind, trust: trust.get(worker), since: known?.at, well: known?.good_percent ?? "" },
+      ...{ load: seen?.uptime?.load1, uptime_s: seen?.uptime?.uptime_s },
+      state: removed ? "removed" : (known?.state ?? "not_asked"),
       drift: drift.get(worker)?.outcome ?? "",
       host_key: trust.get(worker)?.outcome ?? "",
       labels: labels?.split(",").filter(Boolean) ?? [],

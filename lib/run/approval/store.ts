@@ -15,6 +15,8 @@ const MOST_ENDED = 100;
 /** Where the parameters are sealed for; the name is the id of the proposal. */
 const SEALED_PARAMS = "proposals";
 const SUFFIX = ".json";
+/** What a write leaves that is killed before its file has its name. */
+const UNFINISHED = /^\..+\.tmp$/;
 /** Room for the longest command, twice: masked and sealed. */
 const PROPOSAL_BYTES = 4 * 1024 * 1024;
 
@@ -49,8 +51,12 @@ export async function saveProposal(layout: Layout, proposal: Proposal): Promise<
   faultPoint("proposal: saved");
 }
 
-/** Removes all but the newest 100 of those that have ended; answers what is left. */
+/**
+ * Removes all but the newest 100 of those that have ended, and what killed writes have left; answers what stays. To be called
+ * while nobody writes a proposal of the bucket.
+ */
 export async function pruneProposals(layout: Layout): Promise<Proposal[]> {
+  for (const name of await namesIn(layout.proposals)) if (UNFINISHED.test(name)) await remove(path.join(layout.proposals, name));
   const all = await readProposals(layout);
   const old = all.filter((one) => one.ended).slice(MOST_ENDED);
   for (const { id } of old) await remove(proposalFile(layout, id));

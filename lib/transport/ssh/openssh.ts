@@ -296,7 +296,7 @@ function troubleNames(messages: string, worker: WorkerAddress, settings: SshSett
 
 /** What stores a private key. */
 export function storeKey(settings: SshSettings): string {
-  return `\`ops ssh-key set\`${inConsole(settings, "SSH key under Source")}`;
+  return `\`ops ssh-key set\`${inConsole(settings, "Keys under Source")}`;
 }
 
 function inConsole({ isServed }: SshSettings, place: string): string {

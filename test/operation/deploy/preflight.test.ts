@@ -73,8 +73,8 @@ test("where no worker is of use and only a person can change it, a deploy ends b
   const trusting = (file: string) =>
     fleet.hosts.map((host) => `[${host}]:${fleet.sshd.port} ${readFileSync(`${file}.pub`, "utf8")}`).join("");
   const cases: [cause: () => void, sentence: string | RegExp, inConsole: string | undefined, grade: string][] = [
-    [() => rmSync(key), `${missing}, or store yours: \`ops ssh-key set\``, ", or SSH key under Source in the console", "failed"],
-    [() => copyFileSync(stranger, key), refused, ", or SSH key under Source in the console", "unreachable"],
+    [() => rmSync(key), `${missing}, or store yours: \`ops ssh-key set\``, ", or Keys under Source in the console", "failed"],
+    [() => copyFileSync(stranger, key), refused, ", or Keys under Source in the console", "unreachable"],
     [() => writeFileSync(key, "no key"), unusable, undefined, "unreachable"],
     [() => writeFileSync(knownHosts, ""), unknown, ", or Trust under Workers in the console", "unreachable"],
     [

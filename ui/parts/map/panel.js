@@ -37,7 +37,7 @@ export function allocationPanel(page, one, { onClose, controls }) {
         ["Last step", action && [words(action), " ", begun && since(begun)]],
         ["Version", said(versions)],
         ["Wave", wave],
-        ["Changed by hand", one.drift_files?.length > 0 && said(one.drift_files.join(", "))],
+        ["Changed by hand", one.drift_files?.length > 0 && said(one.drift_files.map(({ path }) => path).join(", "))],
       ]),
       reason && el("code.reason", { tabindex: 0 }, said(tellingLine(reason))),
       lines.length > 0 && el("div.evidence", el("ol", { tabindex: 0, "aria-label": "Last lines" }, rows)),

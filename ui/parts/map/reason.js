@@ -53,7 +53,7 @@ export function reasonsOf(page, changed) {
     if (known.has(key)) return known.get(key);
     if (known.size >= MOST_KNOWN) known.clear();
     known.set(key, tellingLine(one.reason));
-    if (one.kind === "failed") read(one, key);
+    if (one.kind === "failed" && one.job && !one.aspect) read(one, key);
     return known.get(key);
   };
 

@@ -1,0 +1,135 @@
+// The keys of a bucket: how far a change of each is, and the runs that change them (docs/keys.md).
+import { get } from "../base/api.js";
+import { el, facts } from "../base/dom.js";
+import { has, person } from "../base/person.js";
+import { ago, said, since } from "../base/text.js";
+import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
+import { region } from "../parts/region.js";
+import { mark } from "../parts/state.js";
+
+/** The runs that change keys, by their kinds: what is changed, the path, the word, and what the run does. */
+const KEY_RUNS = {
+  kv_rekey: {
+    title: "kv.key",
+    about: "Seals secrets, private keys of certificates, and kept contents of files with secrets.",
+    path: "/kv/rekey",
+    word: "Rekey",
+    says: [
+      "Makes a new kv.key and seals everything anew. Until the end both keys open; cut off, the next one goes on.",
+      "No job is deployed. Snapshots keep the key that they were made with.",
+    ],
+  },
+  ca_rotate: {
+    title: "Certificate authority",
+    about: "Issues the certificates of jobs. A rotation has three steps; a deploy with a build comes after each.",
+    path: "/ca/rotate",
+    word: "Rotate",
+    says: [
+      "Takes the next step: begin (the next CA is trusted too), issue (it signs), or drop (the one before goes).",
+      "A step that comes too early is refused, changes nothing, and names what has not been deployed.",
+    ],
+  },
+  ssh_key_rotate: {
+    title: "SSH key",
+    about: "Signs in on workers and jump hosts.",
+    path: "/secrets/ssh_key/rotate",
+    word: "Rotate",
+    says: [
+      "Makes a new key, installs it by the present one, signs in with it everywhere, uses it, and removes the one before.",
+      "For machines that cannot be reached both keys are kept until a later rotation.",
+    ],
+  },
+};
+
+/** @param {import("../routes.js").Page} page */
+export function keysTab(page) {
+  const read = async () => ({
+    changes: page.bucket()?.summary?.key_changes ?? [],
+    ssh: await get(page.path("/secrets/ssh_key")),
+  });
+  const draw = ({ changes, ssh }) => [
+    !has("admin") && el("p.meta", `To change a key needs the role admin; you are ${person.name} and have ${person.role}.`),
+    ...Object.entries(KEY_RUNS).map(([kind, about]) => {
+      const begun = changes.find((one) => one.kind === kind);
+      return keyPanel(page, about, begun, kind === "ssh_key_rotate" ? sshKeyPart(page, ssh) : null);
+    }),
+  ];
+  return [region(read, draw)];
+}
+
+/** A key: what it is for, how far a change of it is, what else is known, and the orders. */
+function keyPanel(page, { title, about, path, word, says }, begun, part) {
+  const done = ({ run_id: id }) => (location.hash = page.link("runs", [id]));
+  const order = {
+    path,
+    says,
+    danger: true,
+    action: begun ? "Go on" : word,
+    title: `${begun ? "Go on with the change of" : word} ${title}?`,
+  };
+  const isThere = part?.isThere ?? true;
+  const controls = isThere && [
+    orderButton(page, "Plan", { path, body: { dry_run: true } }, { done }),
+    orderButton(page, begun ? "Go on …" : `${word} …`, order, { done }),
+    part && moreMenu(part.items, `More orders of the ${title}`),
+  ];
+  return el(
+    "section.panel.pad.stack",
+    { key: title, "aria-label": title },
+    el("div.spread", el("h2", title), el("div.controls", controls)),
+    el("p.meta", about),
+    begun &&
+      el(
+        "p.freeze",
+        mark("soon"),
+        el("b", "A change goes on"),
+        since(begun.since),
+        el("span", said(begun.left)),
+        el("code", said(begun.next)),
+      ),
+    part?.content,
+  );
+}
+
+/** The ssh key itself: stored, replaced and removed by hand. */
+function sshKeyPart(page, key) {
+  const path = "/secrets/ssh_key";
+  const fill = async ({ target }) => {
+    target.form.elements.private_key.value = await target.files[0].text();
+  };
+  const upload = {
+    method: "PUT",
+    path,
+    asks: [
+      { name: "file", label: "From a file", type: "file", onchange: fill },
+      { name: "private_key", label: "Private key", hint: "OpenSSH or PEM, without a passphrase", rows: 8, required: true },
+    ],
+    body: (typed) => ({ private_key: `${typed.private_key?.trimEnd()}\n` }),
+    example: { private_key: "…" },
+    danger: key.present,
+    says: [`${key.present ? "Replaces" : "Stores"} the private key with which workers are reached. It is never shown again.`],
+    action: key.present ? "Replace the key" : "Store the key",
+  };
+  if (!key.present) {
+    const put = orderButton(page, "Upload a key …", upload, { style: "primary", free: true });
+    return {
+      isThere: false,
+      content: [el("p", "There is no key: workers cannot be reached over ssh."), el("div.controls", put)],
+    };
+  }
+  const says = ["Workers cannot be reached over ssh any more."];
+  const remove = { method: "DELETE", path, says, danger: true, action: "Remove the key" };
+  const items = () => [
+    orderItem(page, "Replace the key …", upload),
+    curlItem(page, { method: "GET", path }),
+    el("hr"),
+    orderItem(page, "Remove the key …", remove, { dangerous: true }),
+  ];
+  const known = [
+    ["Type", key.type],
+    ["Fingerprint", el("code", key.fingerprint)],
+    ["For authorized_keys", el("code", key.public_key)],
+    ["Stored", ago(key.updated_at)],
+  ];
+  return { isThere: true, items, content: [!key.type && el("p.error", "ssh cannot use this key."), facts(known)] };
+}

@@ -1,0 +1,112 @@
+// What is or was wrong in a bucket, and who was told of it (docs/messages.md).
+import { get, listOf } from "../base/api.js";
+import { a, el } from "../base/dom.js";
+import { ago, listed, number, plain, said, words } from "../base/text.js";
+import { toast } from "../parts/dialog.js";
+import { orderButton } from "../parts/order.js";
+import { head, tabs, viewOf } from "../parts/region.js";
+import { state } from "../parts/state.js";
+import { listing } from "../parts/table.js";
+
+const MOST_LISTED = 1_000;
+/** The tabs, by their part of the address. */
+const MESSAGE_TABS = { "": ["Incidents", incidentList], messages: ["Messages", messageList], targets: ["Targets", targetList] };
+
+/** Incidents, the messages that tell of them, and the targets that get these. @param {import("../routes.js").Page} page */
+export function incidentsView(page) {
+  const chosen = MESSAGE_TABS[page.rest[0]] ? page.rest[0] : "";
+  const names = Object.entries(MESSAGE_TABS).map(([name, [label]]) => [name, label]);
+  const line = "What runs, schedules, approvals and certificates have brought up, and who was told, by workspace/notify.json.";
+  const choices = tabs(names, chosen, (name) => page.link("incidents", [name]));
+  return viewOf("Incidents", [head({ title: "Incidents", line }), choices], MESSAGE_TABS[chosen][1](page));
+}
+
+function incidentList(page) {
+  const read = async () => {
+    const all = await listOf(page.path("/incidents?limit=500"), MOST_LISTED);
+    const rows = all.map((one) => ({ ...one, state: one.over_at ? "over" : "ongoing" }));
+    return Object.assign(rows, { cut: all.cut });
+  };
+  return listing(read, {
+    caption: "incidents",
+    columns: ["subject", "state", "opened_at", "places", "told", "run_id"],
+    labels: { opened_at: "Since", run_id: "Found by" },
+    cells: {
+      subject: ({ subject, reason }) => [
+        said(subject),
+        reason && el("code.reason", { tabindex: 0, title: plain(reason) }, said(reason)),
+      ],
+      opened_at: ({ opened_at: at, over_at: end }) => [
+        el("span.whole", ago(at)),
+        end && el("span.meta.whole", ", over ", ago(end)),
+      ],
+      places: ({ places, place_count: all, left_count: left }) => [
+        said(all > 3 ? `${places.slice(0, 2).join(", ")} and ${number(all - 2)} more` : listed(places)),
+        left > 0 && left < all && el("span.meta", `, ${number(all - left)} well again`),
+      ],
+      told: ({ told }) => (told.length > 0 ? said(listed(told)) : el("span.meta", "nobody")),
+    },
+    stateColumn: "state",
+    none: "Nothing was wrong.",
+    keyOf: ({ id }) => id,
+  });
+}
+
+function messageList(page) {
+  return listing(() => listOf(page.path("/messages?limit=500"), MOST_LISTED), {
+    caption: "messages",
+    columns: ["subject", "state", "target", "at", "attempts", "next_at", "actions"],
+    labels: { at: "Made", next_at: "Next attempt", actions: "" },
+    cells: {
+      state: ({ state: word, sent_at: at }) => [state(word), at && el("span.meta", " ", ago(at))],
+      subject: ({ subject, error }) => [said(subject), error && el("p.small.error", said(error))],
+      next_at: ({ next_at: at }) => at && ago(at),
+      actions: (one) => one.state !== "sent" && retryOf(page, one),
+    },
+    stateColumn: "state",
+    none: "No message was made.",
+    keyOf: ({ id }) => id,
+  });
+}
+
+function retryOf(page, { id, state: word }) {
+  const done = () => {
+    toast("The message is sent now, or tried for another day.");
+    page.refresh();
+  };
+  const order = { path: `/messages/${encodeURIComponent(id)}/retry` };
+  return orderButton(page, word === "failed" ? "Retry" : "Send now", order, { style: "small", free: true, done });
+}
+
+function targetList(page) {
+  return listing(async () => (await get(page.path("/messages/targets"))).items, {
+    caption: "targets",
+    columns: ["name", "kind", "address", "body", "events", "waiting", "failed", "last_sent_at", "actions"],
+    labels: { events: "Is told of", last_sent_at: "Last sent", actions: "" },
+    cells: {
+      address: ({ address }) => el("code", said(address)),
+      events: ({ events }) =>
+        events.length > 0
+          ? listed(
+              events.map((one) => words(one).toLowerCase()),
+              4,
+            )
+          : "nothing: no rule names it",
+      failed: ({ failed }) =>
+        failed > 0 ? a(page.link("incidents", ["messages"], { state: "failed" }), state("failed", String(failed))) : "0",
+      last_sent_at: ({ last_sent_at: at }) => (at ? ago(at) : "never"),
+      actions: ({ name }) => testOf(page, name),
+    },
+    none: "Nobody is told: name targets and rules in workspace/notify.json, then push it.",
+    keyOf: ({ name }) => name,
+  });
+}
+
+/** Sends a test now, and says what became of it. */
+function testOf(page, name) {
+  const done = ({ error }) => {
+    toast(error ? `${name} did not take the test: ${error}` : `${name} has taken the test.`, { error: Boolean(error) });
+    page.refresh();
+  };
+  return orderButton(page, "Test", { path: "/messages/test", body: { target: name } }, { style: "small", free: true, done });
+}
