@@ -9,8 +9,21 @@ import { push } from "./push.ts";
 import { scale } from "./scale.ts";
 import { start } from "./start.ts";
 import { ui } from "./ui.ts";
+import { watch } from "./watch.ts";
 
-const BENCHMARKS: Record<string, () => Promise<void>> = { start, build, deploy, drift, fleet, hooks, http, push, scale, ui };
+const BENCHMARKS: Record<string, () => Promise<void>> = {
+  start,
+  build,
+  deploy,
+  drift,
+  fleet,
+  hooks,
+  http,
+  push,
+  scale,
+  ui,
+  watch,
+};
 
 const names = process.argv.slice(2).filter((argument) => argument !== "--");
 for (const name of names.length > 0 ? names : Object.keys(BENCHMARKS)) {
