@@ -87,7 +87,7 @@ export async function startServer(
   const runs = new LockedRuns({ supervisor, lines, beside, access, audit: audit.recorder, signal: watch.signal });
   const pulse = new Pulse({ root, heartbeatUrl: config.heartbeatUrl, log });
   const scheduler = new Scheduler({ root, labels, readers, runs, log, now });
-  const messenger = messengerOf({ root, labels, lines, log, now, supervisor, approvals, readers, launcher });
+  const messenger = messengerOf({ root, labels, lines, log, now, supervisor, approvals, readers, launcher, hookUser });
   // No request is answered before the server listens.
   const load = () => listener.load();
   const own = { load, root, labels, supervisor, lines, approvals, launcher, scheduler, messenger, audit: audit.file };

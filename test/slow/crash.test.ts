@@ -71,7 +71,9 @@ async function assertNoOrphans(layout: Layout): Promise<void> {
   assert.equal(await readLock(layout), undefined);
   assert.deepEqual(readdirSync(layout.uploads), []);
   assert.deepEqual(
-    readdirSync(layout.internal).filter((name) => !["revisions", "revisions.json", "uploads", "snapshots"].includes(name)),
+    readdirSync(layout.internal).filter(
+      (name) => !["messages", "revisions", "revisions.json", "uploads", "snapshots"].includes(name),
+    ),
     [],
   );
 }

@@ -2,7 +2,7 @@ import { realpath, stat } from "node:fs/promises";
 import path from "node:path";
 import { messageOf } from "../../core/errors.ts";
 import { plainLine } from "../../core/plain-text.ts";
-import type { Argv, Launcher } from "../../core/spawn.ts";
+import type { Argv, Launcher, OtherUser } from "../../core/spawn.ts";
 
 const COMMAND_LIMIT_MS = 30_000;
 const KEPT_BYTES = 16 * 1024;
@@ -11,9 +11,15 @@ const OTHERS_WRITE = 0o002;
 
 /**
  * Gives a command a message on its standard input; resolves once the command has ended with exit code 0. It has a process
- * group of its own, 30 seconds, and of the environment only PATH. Throws a sentence that may quote its last line.
+ * group of its own, 30 seconds, and of the environment only PATH. Like hooks it runs as the user that the server has for
+ * what is pushed, where it has one. Throws a sentence that may quote its last line.
  */
-export async function runMessageCommand(launcher: Launcher, command: Argv, input: string, signal: AbortSignal): Promise<void> {
+export async function runMessageCommand(
+  { launcher, hookUser: user }: { launcher: Launcher; hookUser?: OtherUser | undefined },
+  command: Argv,
+  input: string,
+  signal: AbortSignal,
+): Promise<void> {
   await requireOwn(command[0]);
   const {
     reason,
@@ -25,6 +31,7 @@ export async function runMessageCommand(launcher: Launcher, command: Argv, input
     cwd: "/",
     environment: { PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" },
     input,
+    user,
     keepBytes: KEPT_BYTES,
     signal,
     timeoutMs: COMMAND_LIMIT_MS,

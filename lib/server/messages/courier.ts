@@ -7,7 +7,7 @@ import { addressProblem, type Notify, type NotifyTarget, type TextOrSecret } fro
 import { Redactor } from "../../core/redact.ts";
 import { programVersion } from "../../core/self.ts";
 import { parsedJson, quote } from "../../core/shape.ts";
-import type { Argv, Launcher } from "../../core/spawn.ts";
+import type { Argv, Launcher, OtherUser } from "../../core/spawn.ts";
 import type { Readers } from "../reading.ts";
 import { runMessageCommand } from "./command.ts";
 import { type LookupAll, type Post, sendPost } from "./webhook.ts";
@@ -30,11 +30,21 @@ interface Secrets {
   open(text: TextOrSecret): string;
 }
 
+interface CourierMeans {
+  readers: Pick<Readers, "read">;
+  launcher: Launcher;
+  /** Whom commands run as; undefined for the user of the server. */
+  hookUser?: OtherUser | undefined;
+  now: () => number;
+  /** For tests. */
+  lookUp?: LookupAll;
+}
+
 /** Brings messages to their targets. */
 export class Courier {
-  readonly #own: { readers: Pick<Readers, "read">; launcher: Launcher; now: () => number; lookUp?: LookupAll };
+  readonly #own: CourierMeans;
 
-  constructor(own: { readers: Pick<Readers, "read">; launcher: Launcher; now: () => number; lookUp?: LookupAll }) {
+  constructor(own: CourierMeans) {
     this.#own = own;
   }
 
@@ -46,7 +56,7 @@ export class Courier {
     try {
       const body = redactor.apply(renderBody(target.body, notify.templates, maskedFields(fields, redactor)));
       if (Buffer.byteLength(body) > BODY_BYTES) throw new Error(`the body has more than ${BODY_BYTES} bytes`);
-      if (target.command) await runMessageCommand(this.#own.launcher, target.command as unknown as Argv, body, signal);
+      if (target.command) await runMessageCommand(this.#own, target.command as unknown as Argv, body, signal);
       else await sendPost(this.#postOf(target, { id: fields.ID, event: fields.Event, body, open }), signal, this.#own.lookUp);
     } catch (error) {
       throw new Error(redactor.apply(error instanceof Error ? error.message : String(error)));

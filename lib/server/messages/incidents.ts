@@ -68,20 +68,19 @@ export function noteFindings(state: MessageState, { found, complete, checks }: S
   const open = new Map<string, Incident>();
   for (const one of state.incidents)
     if (one.over_at === null) for (const place of one.left) open.set(placeKey(one.event, place), one);
-  const groups = new Map<string, Map<string, Sighting>>();
+  // What was found together and has not begun yet, by place.
+  const fresh = new Map<string, Sighting>();
   const beginAll = () => {
-    for (const group of groups.values()) begin(state, [...group.values()], { open, at });
-    groups.clear();
+    for (const group of Map.groupBy(fresh.values(), (one) => `${one.event} ${one.group}`).values())
+      begin(state, group, { open, at });
+    fresh.clear();
   };
   for (const finding of found) {
     const key = placeKey(finding.event, finding.place);
     // What was bad and is good again was an incident.
-    if (!finding.isBad && groups.size > 0) beginAll();
+    if (!finding.isBad && fresh.has(key)) beginAll();
     if (!finding.isBad) open.delete(key);
-    else if (!open.has(key) && !isKnownMoment(state, finding)) {
-      const name = `${finding.event} ${finding.group}`;
-      groups.set(name, (groups.get(name) ?? new Map()).set(key, finding));
-    }
+    else if (!open.has(key) && !fresh.has(key) && !isKnownMoment(state, finding)) fresh.set(key, finding);
   }
   beginAll();
   const goingOn = (one: Incident) => one.left.filter((place) => open.get(placeKey(one.event, place)) === one);

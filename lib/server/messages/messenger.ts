@@ -6,8 +6,8 @@ import { uuidV7 } from "../../codec/uuid.ts";
 import { sleep } from "../../core/async.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
 import { exists } from "../../core/files.ts";
+import { faultPoint } from "../../core/self.ts";
 import { quote } from "../../core/shape.ts";
-import type { Launcher } from "../../core/spawn.ts";
 import { isQuiet } from "../../plan/quiet.ts";
 import type { Lines } from "../line.ts";
 import { Courier } from "./courier.ts";
@@ -56,7 +56,9 @@ interface MessengerMeans {
 
 /** The messenger of a server. */
 export function messengerOf(
-  own: Omit<MessengerMeans, "sources" | "courier"> & ConstructorParameters<typeof BucketSources>[0] & { launcher: Launcher },
+  own: Omit<MessengerMeans, "sources" | "courier"> &
+    ConstructorParameters<typeof BucketSources>[0] &
+    ConstructorParameters<typeof Courier>[0],
 ): Messenger {
   return new Messenger({ ...own, sources: new BucketSources(own), courier: new Courier(own) });
 }
@@ -216,6 +218,7 @@ export class Messenger {
     const fields = incident && fieldsOf(message, incident, bucket);
     const gone = "what it tells of is not known any more";
     const error = fields ? await this.#try(bucket, { notify, target: message.target, fields }, signal) : gone;
+    faultPoint("message: tried");
     // What a stop has cut short was no attempt.
     if (error !== null && signal.aborted) return;
     try {
