@@ -138,6 +138,7 @@ export function screensOf({ fleet, large, fresh, failed, answers, revision }: Pl
     ...{ catalog: "catalog", "catalog-allocations": "catalog/deployments", kv: "catalog/kv", certificates: "catalog/certs" },
     ...{ source: "source", "source-files": "source/files", "source-settings": "source/settings", "source-keys": "source/keys" },
     ...{ "source-snapshots": "source/snapshots", "source-revision": `source/${revision}`, command: "command" },
+    ...{ schedules: "schedules", incidents: "incidents", worker: "workers/ams-b-007", "job-health": "jobs/kafka/health" },
   };
   return [
     { name: "buckets", at: "#/" },

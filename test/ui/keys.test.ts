@@ -31,7 +31,7 @@ test("CP-889 a key is changed as a run: its plan first, then the change by the b
   await ui.checkBarriers("keys");
   const planned = await ui.sent(server, bucket, () => panel("kv.key").getByRole("button", { name: "Plan" }).click());
   assert.deepEqual(planned, ["POST", "kv/rekey", { dry_run: true }]);
-  await ui.heading("Dry run done").waitFor();
+  await ui.heading("Dry run of kv rekey done").waitFor();
   await ui.page.getByRole("main").getByText("Values").waitFor();
   await ui.view(bucket, "source/keys");
   const changed = await ui.sent(server, bucket, async () => {

@@ -2,9 +2,10 @@
 import { count, joined, listed, number, since, words } from "../base/text.js";
 import { commonPrefix } from "../parts/map/model.js";
 
-/** What a run is: `Deploy`, `Dry run`, `Run command`. */
+/** What a run is: `Deploy`, `Dry run`, `Dry run of ca rotate`, `Run command`. */
 export function nameOf({ kind, params }) {
-  return params.dry_run ? "Dry run" : words(kind);
+  if (params.dry_run) return kind === "deploy" ? "Dry run" : `Dry run of ${words(kind).toLowerCase()}`;
+  return words(kind);
 }
 
 /** What a run is about, in a word. */

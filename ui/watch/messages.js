@@ -36,10 +36,7 @@ function incidentList(page) {
         said(subject),
         reason && el("code.reason", { tabindex: 0, title: plain(reason) }, said(reason)),
       ],
-      opened_at: ({ opened_at: at, over_at: end }) => [
-        el("span.whole", ago(at)),
-        end && el("span.meta.whole", ", over ", ago(end)),
-      ],
+      opened_at: ({ opened_at: at, over_at: end }) => [ago(at), end && el("p.small.whole", "over ", ago(end))],
       places: ({ places, place_count: all, left_count: left }) => [
         said(all > 3 ? `${places.slice(0, 2).join(", ")} and ${number(all - 2)} more` : listed(places)),
         left > 0 && left < all && el("span.meta", `, ${number(all - left)} well again`),
