@@ -132,6 +132,7 @@ const TEXT_FILES: [file: string, code: string][] = [
   ["workspace/workers.json", "ErrInvalidWorkerJSON"],
   ["workspace/disabled.json", "ErrInvalidDisabledJSON"],
   ["workspace/schedules.json", "ErrInvalidSchedules"],
+  ["workspace/notify.json", "ErrInvalidNotify"],
   ["workspace/jobs/web/manifest.json", "ErrInvalidManifest"],
   ["workspace/jobs/web/vars.toml", "ErrInvalidJobVars"],
 ];
