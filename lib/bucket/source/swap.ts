@@ -111,7 +111,7 @@ export async function finishInterrupted(layout: Layout): Promise<void> {
 
 /** Removes all that no journal speaks of: uploads, restores, staging, unlisted revisions, files that were being written. */
 export async function discardLeftovers(layout: Layout): Promise<void> {
-  const unfinished = /^\.(journal|revisions|schedules)\.json\.[0-9a-f]+\.tmp$/;
+  const unfinished = /^\.(journal|revisions)\.json\.[0-9a-f]+\.tmp$/;
   for (const name of await namesIn(layout.internal)) if (unfinished.test(name)) await remove(path.join(layout.internal, name));
   for (const name of await namesIn(layout.uploads)) await remove(path.join(layout.uploads, name));
   for (const name of await namesIn(layout.snapshots)) if (name.startsWith(".")) await remove(path.join(layout.snapshots, name));

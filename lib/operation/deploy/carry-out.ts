@@ -8,6 +8,7 @@ import {
   setGate,
   setStopped,
 } from "../../bucket/catalog/promotions.ts";
+import { noteInSync } from "../../bucket/health/health-history.ts";
 import { runAll } from "../../core/async.ts";
 import { throwIfCancelled } from "../../core/errors.ts";
 import type { Action } from "../../plan/changes.ts";
@@ -210,7 +211,7 @@ async function runTarget({ context, effects, options }: Work, { plan: { job } }:
  * what `before` does.
  */
 function promoteAll(
-  { db, kv }: OperationContext,
+  { db, kv, run }: OperationContext,
   { rollout, states, gate }: About<"promote">,
   before: (plan: AllocationPlan) => void = () => {},
 ): void {
@@ -231,6 +232,12 @@ function promoteAll(
     kv.discard(name);
     throw error;
   }
+  noteInSync(
+    db,
+    run.id,
+    name,
+    states.map(({ plan }) => plan.allocation.worker),
+  );
   for (const state of states) state.done = true;
 }
 

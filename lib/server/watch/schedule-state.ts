@@ -1,6 +1,7 @@
+import path from "node:path";
 import type { Layout } from "../../bucket/base/layout.ts";
 import { Failure, hasErrno } from "../../core/errors.ts";
-import { readRegularSync, writeAtomic } from "../../core/files.ts";
+import { namesIn, readRegularSync, remove, writeAtomic } from "../../core/files.ts";
 import { described, type Infer, nullable, object, oneOf, record, string, valueIn } from "../../core/shape.ts";
 import { TIME } from "../../run/progress.ts";
 import { RUN_STATUS } from "../../run/protocol.ts";
@@ -34,6 +35,7 @@ const SCHEDULE_STATE = object({
 export type ScheduleState = Infer<typeof SCHEDULE_STATE>;
 
 const STATES = record(SCHEDULE_STATE);
+const UNFINISHED = /^\.schedules\.json\.[0-9a-f]+\.tmp$/;
 
 /**
  * What a server keeps of the schedules of a bucket, by name: on the disk, and written as a whole. A file that cannot be
@@ -48,7 +50,11 @@ export function readStates({ scheduleStates }: Layout): Map<string, ScheduleStat
   }
 }
 
-/** Writes what {@link readStates} reads. */
-export async function writeStates({ scheduleStates }: Layout, states: ReadonlyMap<string, ScheduleState>): Promise<void> {
+/** Writes what {@link readStates} reads, one call after the other. What a killed server left half-written is removed. */
+export async function writeStates(
+  { scheduleStates, internal }: Layout,
+  states: ReadonlyMap<string, ScheduleState>,
+): Promise<void> {
+  for (const name of await namesIn(internal)) if (UNFINISHED.test(name)) await remove(path.join(internal, name));
   await writeAtomic(scheduleStates, `${JSON.stringify(Object.fromEntries(states), null, 2)}\n`);
 }
