@@ -35,7 +35,7 @@ const SCHEDULE_STATE = object({
 export type ScheduleState = Infer<typeof SCHEDULE_STATE>;
 
 const STATES = record(SCHEDULE_STATE);
-const UNFINISHED = /^\.schedules\.json\.[0-9a-f]+\.tmp$/;
+const HALF_WRITTEN = /^\.schedules\.json\.[0-9a-f]+\.tmp$/;
 
 /**
  * What a server keeps of the schedules of a bucket, by name: on the disk, and written as a whole. A file that cannot be
@@ -55,6 +55,6 @@ export async function writeStates(
   { scheduleStates, internal }: Layout,
   states: ReadonlyMap<string, ScheduleState>,
 ): Promise<void> {
-  for (const name of await namesIn(internal)) if (UNFINISHED.test(name)) await remove(path.join(internal, name));
+  for (const name of await namesIn(internal)) if (HALF_WRITTEN.test(name)) await remove(path.join(internal, name));
   await writeAtomic(scheduleStates, `${JSON.stringify(Object.fromEntries(states), null, 2)}\n`);
 }
