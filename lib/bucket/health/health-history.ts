@@ -48,17 +48,6 @@ export function noteHealth(db: Database, runId: string, observations: readonly O
   });
 }
 
-/** Keeps that the files of a job's allocations are as promoted again, on those of the workers where they were not. */
-export function noteInSync(db: Database, runId: string, job: string, workers: readonly string[]): void {
-  const isDrifted = (worker: string) => db.get<{ state: string }>(LAST, job, worker, "files")?.state === "drifted";
-  const mended = workers.filter(isDrifted);
-  noteHealth(
-    db,
-    runId,
-    mended.map((worker): Observation => ({ job, worker, aspect: "files", state: "in_sync", reason: "" })),
-  );
-}
-
 /** One change. */
 export interface HealthChange extends Observation {
   at: string;

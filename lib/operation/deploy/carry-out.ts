@@ -8,7 +8,6 @@ import {
   setGate,
   setStopped,
 } from "../../bucket/catalog/promotions.ts";
-import { noteInSync } from "../../bucket/health/health-history.ts";
 import { runAll } from "../../core/async.ts";
 import { throwIfCancelled } from "../../core/errors.ts";
 import type { Action } from "../../plan/changes.ts";
@@ -211,7 +210,7 @@ async function runTarget({ context, effects, options }: Work, { plan: { job } }:
  * what `before` does.
  */
 function promoteAll(
-  { db, kv, run }: OperationContext,
+  { db, kv }: OperationContext,
   { rollout, states, gate }: About<"promote">,
   before: (plan: AllocationPlan) => void = () => {},
 ): void {
@@ -232,12 +231,6 @@ function promoteAll(
     kv.discard(name);
     throw error;
   }
-  noteInSync(
-    db,
-    run.id,
-    name,
-    states.map(({ plan }) => plan.allocation.worker),
-  );
   for (const state of states) state.done = true;
 }
 
