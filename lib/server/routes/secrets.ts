@@ -18,7 +18,7 @@ const VALUE = {
   value: described(secret(string({ min: 1 })), "The secret; less than 1 MiB with the rest of the body"),
   ttl: optional(described(integer({ min: 0, max: LONGEST_TTL }), "Seconds until the secret is deleted; 0, the default: never")),
 };
-const OF_JOB_SECRET: readonly FailureCode[] = [...READ_FAILURES, "not_found", "bucket_busy"];
+const OF_KV_SECRET: readonly FailureCode[] = [...READ_FAILURES, "not_found", "bucket_busy"];
 /** Room for an RSA key of 16,384 bits. */
 const KEY_CHARACTERS = 16 * 1024;
 
@@ -73,61 +73,60 @@ export const SECRET_ROUTES = [
       return { status: 204 };
     },
   }),
-  bucketRoute({
-    method: "PUT",
-    role: "admin",
-    path: JOB_SECRET,
-    summary: "Store a secret of a job",
-    description:
-      "Sealed with the bucket's key, for the job's templates and hooks, in the namespace `secrets/job/<job>`. It is never " +
-      "sent back; `cat/kv` shows its fingerprint and age. Not while a run is active.",
-    body: object(VALUE),
-    answer: { status: 204, description: "The secret is stored" },
-    failures: [...OF_JOB_SECRET],
-    async handle({ params, body: { value, ttl }, bucket }, services) {
-      return await changeSecret(bucket, services, { ...secretOf(params), value, ttlSeconds: ttl });
-    },
+  ...kvSecretRoutes(JOB_SECRET, {
+    store: "Store a secret of a job",
+    remove: "Remove a secret of a job",
+    use: "for the job's templates and hooks, in the namespace `secrets/job/<job>`",
+    hasOwner: true,
   }),
-  bucketRoute({
-    method: "DELETE",
-    role: "admin",
-    path: JOB_SECRET,
-    summary: "Remove a secret of a job",
-    description: "Not while a run is active.",
-    answer: { status: 204, description: "The job has no such secret any more" },
-    failures: [...OF_JOB_SECRET],
-    async handle({ params, bucket }, services) {
-      return await changeSecret(bucket, services, secretOf(params));
-    },
-  }),
-  bucketRoute({
-    method: "PUT",
-    role: "admin",
-    path: NOTIFY_SECRET,
-    summary: "Store a secret that workspace/notify.json may name",
-    description:
-      "Sealed with the bucket's key, in the namespace `secrets/notify`, which no template and no hook reads. It is never " +
-      "sent back; `cat/kv` shows its fingerprint and age. Not while a run is active.",
-    body: object(VALUE),
-    answer: { status: 204, description: "The secret is stored" },
-    failures: [...READ_FAILURES, "bucket_busy"],
-    async handle({ params, body: { value, ttl }, bucket }, services) {
-      return await changeSecret(bucket, services, { ...secretOf(params), value, ttlSeconds: ttl });
-    },
-  }),
-  bucketRoute({
-    method: "DELETE",
-    role: "admin",
-    path: NOTIFY_SECRET,
-    summary: "Remove a secret that workspace/notify.json may name",
-    description: "Not while a run is active.",
-    answer: { status: 204, description: "There is no such secret any more" },
-    failures: [...OF_JOB_SECRET],
-    async handle({ params, bucket }, services) {
-      return await changeSecret(bucket, services, secretOf(params));
-    },
+  ...kvSecretRoutes(NOTIFY_SECRET, {
+    store: "Store a secret that workspace/notify.json may name",
+    remove: "Remove a secret that workspace/notify.json may name",
+    use: "in the namespace `secrets/notify`, which no template and no hook reads",
+    hasOwner: false,
   }),
 ];
+
+/** The texts about a kind of secret: `use` says what reads it. A secret of a job has an owner, which may be unknown. */
+interface KvSecretKind {
+  store: string;
+  remove: string;
+  use: string;
+  hasOwner: boolean;
+}
+
+/** The routes that store and remove a secret of the key-value store. */
+function kvSecretRoutes(path: string, { store, remove, use, hasOwner }: KvSecretKind) {
+  return [
+    bucketRoute({
+      method: "PUT",
+      role: "admin",
+      path,
+      summary: store,
+      description:
+        `Sealed with the bucket's key, ${use}. It is never sent back; \`cat/kv\` shows its fingerprint and age. ` +
+        "Not while a run is active.",
+      body: object(VALUE),
+      answer: { status: 204, description: "The secret is stored" },
+      failures: hasOwner ? OF_KV_SECRET : OF_KV_SECRET.filter((code) => code !== "not_found"),
+      async handle({ params, body: { value, ttl }, bucket }, services) {
+        return await changeSecret(bucket, services, { ...secretOf(params), value, ttlSeconds: ttl });
+      },
+    }),
+    bucketRoute({
+      method: "DELETE",
+      role: "admin",
+      path,
+      summary: remove,
+      description: "Not while a run is active.",
+      answer: { status: 204, description: "There is no such secret any more" },
+      failures: OF_KV_SECRET,
+      async handle({ params, bucket }, services) {
+        return await changeSecret(bucket, services, secretOf(params));
+      },
+    }),
+  ];
+}
 
 function secretOf({ job, key = "" }: Readonly<Record<string, string>>): JobSecret {
   if (SECRET_KEY.test(key)) return { job: job ?? null, key };
