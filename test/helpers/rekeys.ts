@@ -6,6 +6,7 @@ import type { TestContext } from "node:test";
 import { digestOf, sealedPieces } from "../../lib/bucket/base/contents.ts";
 import { type Database, openDatabase, openForReading } from "../../lib/bucket/base/database.ts";
 import { type Layout, layoutOf } from "../../lib/bucket/base/layout.ts";
+import { readLock } from "../../lib/bucket/base/lock.ts";
 import { keepContents } from "../../lib/bucket/catalog/contents.ts";
 import { KvStore } from "../../lib/bucket/kv/kv.ts";
 import { loadKvKey, SEALED_CONTENTS, sealedValues, tryUnseal } from "../../lib/bucket/kv/kv-access.ts";
@@ -84,14 +85,12 @@ export async function assertRekeyed(layout: Layout, before: Buffer, content: Rea
   assert.equal(sealedValues(db, before).unreadable.length, sealedValues(db, key).sealed);
 }
 
-/** Kills that come before so many milliseconds, of those that the command takes, meet no work. */
-const EARLIEST_MS = 150;
 const MISSES_PER_HIT = 6;
-const SLOWER = 1.3;
+const LOOK_MS = 3;
 
 /**
- * Starts commands in a bucket and kills each of them at a random moment of the time that the same command took last. Counts
- * the kills that have met a command at work, which is one that holds the bucket's lock.
+ * Starts commands in a bucket and kills each of them at a random moment of its work, which is while it holds the bucket's
+ * lock; the work is taken to be as long as the last time. Counts the kills that have met a command at work.
  */
 export class CommandKills {
   readonly #layout: Layout;
@@ -128,23 +127,25 @@ export class CommandKills {
   async kill(args: readonly string[], check: () => Promise<void>): Promise<void> {
     this.#rounds++;
     const latestMs = this.#tookMs.get(args.join(" ")) ?? Math.max(...this.#tookMs.values());
-    const afterMs = EARLIEST_MS + this.#random() * Math.max(1, latestMs - EARLIEST_MS);
+    const afterMs = this.#random() * latestMs;
     const command = [PROGRAM, ...args, "--bucket-dir", this.#layout.root];
     const child: ChildProcess = spawn(process.execPath, command, { stdio: "ignore", detached: true });
     const ended = once(child, "exit") as Promise<[number | null, NodeJS.Signals | null]>;
-    const started = performance.now();
+    const isAtWork = async () => {
+      const lock = await readLock(this.#layout);
+      return typeof lock === "object" && lock.holders[0]?.pid === child.pid;
+    };
+    while (child.exitCode === null && !(await isAtWork())) await sleep(LOOK_MS);
+    const began = performance.now();
     await Promise.race([ended, sleep(afterMs)]);
     if (child.exitCode === null) child.kill("SIGKILL");
-    const tookMs = performance.now() - started;
     const [, signal] = await ended;
-    const isHit = signal === "SIGKILL" && existsSync(this.#layout.lock);
-    if (isHit) this.hits++;
-    // A kill that met a program which was still starting: on a machine that is busier now, the command takes longer.
-    else this.#tookMs.set(args.join(" "), signal === "SIGKILL" ? latestMs * SLOWER : tookMs);
+    if (signal === "SIGKILL" && (await isAtWork())) this.hits++;
+    else this.#tookMs.set(args.join(" "), Math.max(1, performance.now() - began));
     try {
       await check();
     } catch (error) {
-      const what = `seed ${this.#seed}, round ${this.#rounds}: ${args.join(" ")} killed after ${afterMs.toFixed(0)} ms`;
+      const what = `seed ${this.#seed}, round ${this.#rounds}: ${args.join(" ")} killed after ${afterMs.toFixed(0)} ms of work`;
       throw new Error(`${what}: ${(error as Error).message}`, { cause: error });
     }
   }
