@@ -115,9 +115,10 @@ export class Scheduler {
     return next;
   }
 
-  /** Waits until no run is being started and all that was decided is written. */
-  async idle(): Promise<void> {
-    for (const { starting } of this.#watched.values()) await Promise.all(starting.values());
+  /** Waits until no run is being started, but for those of schedules that are known to wait in line, and all is written. */
+  async idle(waiting: ReadonlyMap<string, unknown> = new Map()): Promise<void> {
+    for (const { starting } of this.#watched.values())
+      await Promise.all([...starting].filter(([name]) => !waiting.has(name)).map(([, started]) => started));
     for (const { saved } of this.#watched.values()) await saved;
   }
 
@@ -205,8 +206,7 @@ export class Scheduler {
     const found = dueNow(calendar, schedule.catchUp, { decided, now });
     if (found?.verdict === "missed") this.#decide(watched, schedule, found.due, { outcome: "missed", reason: MISSED });
     else if (found && state.last?.status === "running") {
-      const reason = `its run of ${state.last.due} has not ended`;
-      this.#decide(watched, schedule, found.due, { outcome: "skipped", reason, run_id: state.last.run_id, status: "running" });
+      this.#decide(watched, schedule, found.due, { outcome: "skipped", reason: "its last run has not ended" });
     } else if (found) this.#begin(watched, schedule, found.due);
     return nextDue(calendar, decided, now) ?? Number.POSITIVE_INFINITY;
   }
@@ -237,17 +237,19 @@ export class Scheduler {
   #skipPassed(watched: Watched, schedule: Schedule, due: number): void {
     const passed = calendarIn(watched, schedule).by(this.#now()) ?? due;
     if (passed <= due) return;
-    const { run_id = null, status = null } = this.#stateOf(watched, schedule).last ?? {};
     const reason = `its start of ${new Date(due).toISOString()} waited in line`;
-    this.#decide(watched, schedule, passed, { outcome: "skipped", reason, run_id, status });
+    this.#decide(watched, schedule, passed, { outcome: "skipped", reason });
   }
 
-  #decide(watched: Watched, schedule: Schedule, due: number, last: Partial<LastDue>): void {
+  /** Notes what became of a due time. The run of an earlier one stays known while it goes on. */
+  #decide(watched: Watched, schedule: Schedule, due: number, became: Pick<LastDue, "outcome"> & Partial<LastDue>): void {
     const at = new Date(due).toISOString();
+    const { decided, last } = this.#stateOf(watched, schedule);
+    const { run_id, status } = last?.status === "running" ? last : NOT_STARTED;
     // A schedule that was resumed while its run waited in line has dealt with later times.
-    const { decided } = this.#stateOf(watched, schedule);
-    this.#note(watched, schedule, { decided: at > decided ? at : decided, last: { ...NOT_STARTED, ...last, due: at } });
-    const { outcome, reason } = { ...NOT_STARTED, ...last };
+    const until = at > decided ? at : decided;
+    this.#note(watched, schedule, { decided: until, last: { ...NOT_STARTED, run_id, status, ...became, due: at } });
+    const { outcome, reason = null } = became;
     if (outcome !== "started")
       this.#log(`bucket ${watched.bucket.id}: schedule ${schedule.name} of ${at} is ${outcome}: ${reason}`);
   }

@@ -166,6 +166,14 @@ class Ruling {
   /** The due times whose starts wait in line. */
   readonly #waiting = new Map<string, number>();
 
+  /** A server starts: what has a run on record is dealt with, even if a clock that was set back comes to it again. */
+  begin(records: readonly Started[]): void {
+    for (const { name, due } of records) {
+      const decided = this.#decided.get(name);
+      if (decided !== undefined) this.#decided.set(name, Math.max(decided, due));
+    }
+  }
+
   /** The server looks at its clock. */
   look(now: number, { running, unbegun, isBusy }: { running: Set<string>; unbegun: Set<string>; isBusy: boolean }): void {
     for (const schedule of SCHEDULES) {
@@ -235,11 +243,8 @@ for (const [month, begin] of [
       };
       const own = { root, labels: "bucket.json", readers, runs: world.runs(life), log, now: () => world.now } as const;
       const scheduler = new Scheduler(own);
-      // While a start waits in line it is not idle.
-      const settled = async () => {
-        if (world.line.size === 0) await scheduler.idle();
-        else for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
-      };
+      ruling.begin(world.records);
+      const settled = () => scheduler.idle(world.line);
       // A server lives for some hours, then it is killed, or ends and is away for a while.
       const until = world.elapsed + random() * 30 * HOUR_MS;
       const diesAt = random() < 0.6 ? world.elapsed + random() * (until - world.elapsed) : Number.POSITIVE_INFINITY;

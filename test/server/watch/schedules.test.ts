@@ -169,13 +169,13 @@ test("CP-969 what is due while an earlier start of the schedule waits in line is
 });
 
 test("CP-965 never two runs of one schedule: what is due while its run goes on is skipped", async (t) => {
-  const { server, bucket, clock, last, at } = await scheduled(t, UPTIME);
+  const { server, bucket, clock, last } = await scheduled(t, UPTIME);
   server.hold();
   clock(0);
   const { run_id } = await last("uptime", 0);
   clock(60);
   const { outcome, reason } = await last("uptime", 60);
-  assert.deepEqual([outcome, reason], ["skipped", `its run of ${at(0)} has not ended`]);
+  assert.deepEqual([outcome, reason], ["skipped", "its last run has not ended"]);
   server.release();
   await server.ended(bucket.path, run_id);
 });
