@@ -3,7 +3,7 @@
 
 import { parentPort } from "node:worker_threads";
 import { type Layout, layoutOf } from "../bucket/base/layout.ts";
-import { builtSchedules, knownFacts, validPlan } from "../bucket/catalog/info.ts";
+import { knownFacts, validPlan } from "../bucket/catalog/info.ts";
 import { jobMap, mapCell } from "../bucket/catalog/map.ts";
 import { cursorOf, type PageOf } from "../bucket/catalog/pages.ts";
 import { bucketNumbers, bucketSummary, fitting } from "../bucket/catalog/summary.ts";
@@ -14,6 +14,7 @@ import { KvStore } from "../bucket/kv/kv.ts";
 import { loadKvKey } from "../bucket/kv/kv-access.ts";
 import { prometheusRows, scrapeConfigs } from "../bucket/prometheus/scrape.ts";
 import { listRevisions, type Revision } from "../bucket/source/revisions.ts";
+import { builtSchedules } from "../bucket/workspace/schedules.ts";
 import { Failure } from "../core/errors.ts";
 import { catalogBasis } from "../run/approval/hosts.ts";
 import { readEvidence, readFailures } from "../run/log/log-evidence.ts";

@@ -5,7 +5,7 @@ import type { LinePlace } from "../../lib/bucket/base/line-place.ts";
 import { RunLog } from "../../lib/bucket/base/logs.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { Redactor } from "../../lib/core/redact.ts";
-import { ActivityWriter } from "../../lib/run/activity.ts";
+import { ActivityWriter } from "../../lib/run/activity-writer.ts";
 import { createRecord, saveRecord, settle } from "../../lib/run/record.ts";
 import { temporaryFolder } from "./temporary.ts";
 

@@ -6,7 +6,7 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import type { LinePlace } from "../../lib/bucket/base/line-place.ts";
 import { PROGRAM_ROOT } from "../../lib/core/self.ts";
-import { ActivityWriter } from "../../lib/run/activity.ts";
+import { ActivityWriter } from "../../lib/run/activity-writer.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
 
 const OPS: LinePlace = { stream: "ops" };
@@ -51,7 +51,7 @@ test("whenever a run's process is killed, each whole line of the times and of th
   const { log, times, places } = setUp(t);
   const program = `
     import { openSync } from "node:fs";
-    import { ActivityWriter } from ${JSON.stringify(path.join(PROGRAM_ROOT, "lib/run/activity.ts"))};
+    import { ActivityWriter } from ${JSON.stringify(path.join(PROGRAM_ROOT, "lib/run/activity-writer.ts"))};
     let now = 0;
     const files = ${JSON.stringify({ activityTimes: times, activityPlaces: places })};
     const writer = new ActivityWriter(openSync(${JSON.stringify(log)}, "a"), files, () => (now += 125));

@@ -5,8 +5,6 @@ import { readRegularSync } from "../../core/files.ts";
 import { firstOf } from "../../core/plain-text.ts";
 import type { Database, Row } from "../base/database.ts";
 import { type Layout, runLayout } from "../base/layout.ts";
-import { type Notify, storedNotify } from "../notify/notify.ts";
-import { type Schedules, storedSchedules } from "../workspace/schedules.ts";
 import { catalogAllocations } from "./catalog.ts";
 import { type Listing, type PageKey, type PageOf, readPage } from "./pages.ts";
 import { promotionsOf } from "./promotions.ts";
@@ -35,16 +33,6 @@ export function bucketInfo(db: Database): BucketInfo {
       (SELECT version FROM schema_version) AS schema_version FROM bucket`,
   );
   return { ...(info as BucketInfo) };
-}
-
-/** What the last build found in schedules.json. */
-export function builtSchedules(db: Database): Schedules {
-  return storedSchedules(db.get<{ schedules: string }>("SELECT schedules FROM bucket")?.schedules ?? "{}");
-}
-
-/** What the last build found in notify.json. */
-export function builtNotify(db: Database): Notify {
-  return storedNotify(db.get<{ notify: string }>("SELECT notify FROM bucket")?.notify ?? "{}");
 }
 
 // Each column for itself: to look for duplicates over all columns takes twice the time.

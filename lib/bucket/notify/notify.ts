@@ -24,6 +24,7 @@ import {
   string,
   withDefault,
 } from "../../core/shape.ts";
+import type { Database } from "../base/database.ts";
 import type { Layout } from "../base/layout.ts";
 import { fileName, NAME, NAME_RULE, SCHEMA_KEY } from "../base/names.ts";
 import type { FileProblems, Problems } from "../base/problems.ts";
@@ -167,6 +168,11 @@ export function storedNotify(text: string): Notify {
   if (!isObject(stored) || !isObject(stored.templates)) return NO_NOTIFY;
   const checked = check(NOTIFY_FILE, stored.file);
   return checked.ok ? { ...checked.value, templates: stored.templates as Record<string, string> } : NO_NOTIFY;
+}
+
+/** What the last build found in notify.json. */
+export function builtNotify(db: Database): Notify {
+  return storedNotify(db.get<{ notify: string }>("SELECT notify FROM bucket")?.notify ?? "{}");
 }
 
 async function readTemplate(layout: Layout, name: string, problems: Problems): Promise<string> {

@@ -93,8 +93,7 @@ export async function prepareRoot(root: string): Promise<void> {
 export async function bucketIds(root: string, labels: LabelFile = "bucket.json"): Promise<string[]> {
   const entries = await readdir(root, { withFileTypes: true });
   const names = entries.filter((entry) => entry.isDirectory() && isUuid(entry.name)).map((entry) => entry.name);
-  const found = await Promise.all(names.map((name) => exists(path.join(root, name, labels))));
-  return names.filter((_, index) => found[index]).sort();
+  return names.filter((name) => lookAt(path.join(root, name, labels))).sort();
 }
 
 /** The bucket with this id, in whatever case; throws `bucket_not_found`. */

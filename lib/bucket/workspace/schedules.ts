@@ -21,6 +21,7 @@ import {
   string,
   withDefault,
 } from "../../core/shape.ts";
+import type { Database } from "../base/database.ts";
 import type { Layout } from "../base/layout.ts";
 import { line, name, SCHEMA_KEY } from "../base/names.ts";
 import type { Problems } from "../base/problems.ts";
@@ -116,6 +117,11 @@ export async function readSchedules(layout: Layout, problems: Problems): Promise
 export function storedSchedules(text: string): Schedules {
   const checked = check(FILE, parsedJson(text));
   return checked.ok ? checked.value : NO_SCHEDULES;
+}
+
+/** What the last build found in schedules.json. */
+export function builtSchedules(db: Database): Schedules {
+  return storedSchedules(db.get<{ schedules: string }>("SELECT schedules FROM bucket")?.schedules ?? "{}");
 }
 
 type Given = { [K in keyof typeof SCHEDULE_FIELDS]: Infer<(typeof SCHEDULE_FIELDS)[K]> };

@@ -10,7 +10,7 @@ import { writeAtomic } from "../../core/files.ts";
 import { identify } from "../../core/process.ts";
 import { Launcher } from "../../core/spawn.ts";
 import type { WantedJobLogs } from "../../operation/tend/job-logs.ts";
-import { ActivityWriter } from "../../run/activity.ts";
+import { ActivityWriter } from "../../run/activity-writer.ts";
 import {
   CANCEL_WAIT_MS,
   type FromWorker,

@@ -1,7 +1,8 @@
 import { runLayout } from "../../bucket/base/layout.ts";
 import type { CatalogAllocation, CatalogJob, HookEvent } from "../../bucket/base/model.ts";
-import { builtSchedules, planBasis, validPlan } from "../../bucket/catalog/info.ts";
+import { planBasis, validPlan } from "../../bucket/catalog/info.ts";
 import { promotionsOf } from "../../bucket/catalog/promotions.ts";
+import { builtSchedules } from "../../bucket/workspace/schedules.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
 import { writeAtomic } from "../../core/files.ts";
 import type { ChangeOptions, FileDigests } from "../../plan/changes.ts";

@@ -9,7 +9,7 @@ import type { OperationContext } from "../base/context.ts";
 import type { Evidence } from "../base/evidence.ts";
 import { type Trouble, troubleOf } from "../base/outcome.ts";
 import { hooksOn, scriptErrors } from "../hooks/hooks.ts";
-import type { Effects } from "../reach/effects.ts";
+import type { GateEffects } from "../reach/gate-effects.ts";
 import { healthOf, keepHealth } from "./history.ts";
 
 /** The characters of a probe's evidence that are shown. */
@@ -35,9 +35,6 @@ export interface AllocationHealth {
   /** What was found on the worker after the allocation failed. */
   evidence: Evidence | null;
 }
-
-/** The effects that a gate needs. */
-type GateEffects = Pick<Effects, "probe" | "hooks" | "evidence">;
 
 /** What a health check of a job is about. */
 export interface HealthQuestion {

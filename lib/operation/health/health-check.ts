@@ -8,7 +8,7 @@ import type { Operation, OperationContext } from "../base/context.ts";
 import { type Fleet, JOBS_AT_ONCE, WORKERS_AT_ONCE } from "../base/fleet.ts";
 import { concluded } from "../base/outcome.ts";
 import { withHooks } from "../hooks/hooks.ts";
-import { effectsOf } from "../reach/effects.ts";
+import { gateEffects } from "../reach/gate-effects.ts";
 import { type AllocationHealth, checkHealth, type HealthQuestion, hasGate } from "./gate.ts";
 import { healthOf, keepHealth, reachOf } from "./history.ts";
 
@@ -63,7 +63,7 @@ export const healthCheck: Operation = async (context, params) => {
     const reach = (host: string) => reachWorker(context, fleet, host, wait ? REACH_ATTEMPTS : 1);
     const workers = await mapAll(hosts, WORKERS_AT_ONCE, reach, context.signal);
     const lost = new Map(workers.filter(({ outcome }) => outcome !== "ok").map((one) => [one.worker, one]));
-    const effects = effectsOf(context, fleet, hooks, allocations);
+    const effects = gateEffects(context, fleet, hooks);
     const check = { context, effects, allocations, lost, wait, verbose };
     let done = 0;
     const look = async (job: CatalogJob) => {

@@ -12,9 +12,7 @@ import { parametersOf } from "../../run/protocol.ts";
 import { RUNNER_PATH } from "../../transport/ask/runner.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
 import { Fleet } from "../base/fleet.ts";
-import { runHookCommand } from "./hook-command.ts";
-import { attemptScript, type Script, type ScriptHost, upstreamOf } from "./hook-script.ts";
-import { openPlace } from "./place.ts";
+import type { Script, ScriptHost } from "./hook-script.ts";
 
 /** A request to run the hooks that a job has for an event. */
 export interface HookPass {
@@ -124,6 +122,7 @@ export class HookSession {
   /** Runs a script until it succeeds or has had all its attempts. */
   async #runScript(host: ScriptHost, script: Script, pass: HookPass): Promise<ScriptResult> {
     const { log, progress, signal } = this.#context;
+    const { attemptScript } = await import("./hook-script.ts");
     const { attempts, intervalSeconds } = pass.wait ?? { attempts: 1, intervalSeconds: 0 };
     const { hook } = script;
     const { job, worker } = script.allocation;
@@ -145,17 +144,20 @@ export class HookSession {
     }
   }
 
+  /** Loads what scripts need: most health checks have none. */
   async #open(): Promise<ScriptHost> {
     const { hookUser, kv, layout, log, signal } = this.#context;
     const { settings } = await loadOpsConf(layout);
     const { startHookRuntime } = await import("../../hook/runtime.ts");
+    const { runHookCommand } = await import("./hook-command.ts");
+    const { upstreamOf } = await import("./hook-script.ts");
     const host = { context: this.#context, fleet: this.#fleet, outputLimit: settings.runOutputLimit };
     const jobs = new Map(this.#jobs.map((job) => [job.name, job]));
     const allocations = new Map(this.#allocations.map((allocation) => [allocation.id, allocation]));
     const workers = this.#workersFile(settings);
     const place = hookUser
       ? await (await import("./apart.ts")).openApart({ ...this.#context, hookUser }, this.#fleet, workers)
-      : await openPlace(this.#context, this.#fleet, workers);
+      : await (await import("./place.ts")).openPlace(this.#context, this.#fleet, workers);
     const runtime = await startHookRuntime({
       kv,
       user: place.user?.uid,

@@ -1,18 +1,16 @@
 import { createHash } from "node:crypto";
 import { type Content, piecesOf } from "../../bucket/base/contents.ts";
-import type { CatalogAllocation, CatalogJob, CatalogWorker } from "../../bucket/base/model.ts";
+import type { CatalogAllocation, CatalogWorker } from "../../bucket/base/model.ts";
 import { keptContent } from "../../bucket/catalog/contents.ts";
 import { type Promotion, recordSynced, type SyncedTree } from "../../bucket/catalog/promotions.ts";
 import { type StagedFile, type StagedTree, stagingFolder, writeStaging } from "../../bucket/catalog/staging.ts";
-import { mapAll } from "../../core/async.ts";
 import type { FileDigests } from "../../plan/changes.ts";
-import { type ProbeResult, probe } from "../../transport/ask/probes.ts";
 import { jobsJson, type LastTarget, lastTarget, RUNNER_PATH, runnerText, workerJson } from "../../transport/ask/runner.ts";
 import { adoptTree, type SyncFile, type SyncResult, syncTree, WORKER_TREE } from "../../transport/files/sync.ts";
 import type { OperationContext } from "../base/context.ts";
-import { collectEvidence, type Evidence } from "../base/evidence.ts";
 import type { Fleet } from "../base/fleet.ts";
-import type { HookPass, HookSession, ScriptResult } from "../hooks/hooks.ts";
+import type { HookSession } from "../hooks/hooks.ts";
+import { type GateEffects, gateEffects } from "./gate-effects.ts";
 import { makeTarget, type WantedTarget } from "./target.ts";
 import { type DriftEffects, driftEffects, driftIgnored, isOfOps, type Place } from "./tree-drift.ts";
 
@@ -23,7 +21,7 @@ const SYNC_LIMIT_MS = 900_000;
  * All that a deploy does outside the bucket's database. Each effect throws where it did not succeed: `unreachable` where
  * the worker cannot be reached, `cancelled` once the run is cancelled and what the effect had begun has ended.
  */
-export interface Effects extends DriftEffects {
+export interface Effects extends DriftEffects, GateEffects {
   /** Opens the way to a worker and looks for the tools there. */
   reach(host: string): Promise<void>;
   /** Brings `worker.json`, `jobs.json` and `bin/` of a worker up to date (hook-runtime.md, Deploy order 3). */
@@ -41,12 +39,6 @@ export interface Effects extends DriftEffects {
   lastTarget(place: Place): Promise<LastTarget | undefined>;
   /** Runs a target to its end; throws when it fails. */
   run(target: WantedTarget): Promise<void>;
-  /** Carries out the checks of a job's health check on a worker, once. */
-  probe(job: CatalogJob, worker: string): Promise<ProbeResult[]>;
-  /** Looks at a job on a worker after its health check failed; see {@link collectEvidence}. */
-  evidence(job: CatalogJob, worker: string): Promise<Evidence>;
-  /** Runs scripts on the control host. Throws `ErrHookFailed` when one fails. */
-  hooks(pass: HookPass): Promise<ScriptResult[]>;
 }
 
 /** The effects of a real deploy. Each of their waits shows in the run's progress. */
@@ -102,42 +94,13 @@ export function effectsOf(
       await progress.during(wait, target.limitSeconds * 1000, work);
       if (isRestart || target.target === "start") down.delete(placeName(target));
     },
-    probe: (job, worker) => probeOnce(context, fleet, job, worker),
-    evidence: (job, worker) => collectEvidence(context, fleet, job.name, worker),
-    hooks: (pass) => hooks.run(pass),
+    ...gateEffects(context, fleet, hooks),
   };
 }
 
 /** A job on a worker as people read it. */
 function placeName({ job, worker }: Place): string {
   return job === "" ? worker : `${job}@${worker}`;
-}
-
-async function probeOnce(context: OperationContext, fleet: Fleet, job: CatalogJob, host: string): Promise<ProbeResult[]> {
-  const { kv, run, signal, progress } = context;
-  const checks = job.healthCheck?.checks ?? [];
-  // A health check has asked whether the worker answers and asks little else: more questions, and a session for each
-  // probe, would be most of its work.
-  const isCheck = run.kind === "health_check";
-  return await mapAll(checks, checks.length, async (check) => {
-    const timeoutMs = check.timeoutSeconds * 1000;
-    const carryOut = async (onBegin: () => void) => {
-      if (check.type === "ssh") {
-        const transport = await (isCheck ? fleet.open(host) : fleet.reach(host));
-        return await probe({ ...check, transport, timeoutMs, onBegin, ...(isCheck && { isShort: "where_free" }) }, signal);
-      }
-      const port = job.ports[check.port] as number;
-      const ca = kv.get("ops/worker", "certs/ca.crt");
-      const trust = check.type === "http" && ca !== undefined ? { ca } : {};
-      onBegin();
-      return await probe({ ...check, ...trust, host, port, timeoutMs }, signal);
-    };
-    return await progress.during(
-      { reason: "gate", job: job.name, worker: host, detail: `${check.type} probe` },
-      timeoutMs,
-      carryOut,
-    );
-  });
 }
 
 /** The promoted files of an allocation. Throws `failed` where the content of a file is no longer kept. */

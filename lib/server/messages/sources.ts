@@ -1,9 +1,8 @@
 import { statSync } from "node:fs";
 import type { Layout } from "../../bucket/base/layout.ts";
-import { builtNotify } from "../../bucket/catalog/info.ts";
 import { certificatesEndingBy, type EndingCert } from "../../bucket/catalog/summary.ts";
 import { type HealthChange, healthChangesAfter, notWellNow } from "../../bucket/health/health-history.ts";
-import type { Notify } from "../../bucket/notify/notify.ts";
+import { builtNotify, type Notify } from "../../bucket/notify/notify.ts";
 import type { RootBucket } from "../../bucket/source/root.ts";
 import { MINUTE_IN_MS } from "../../codec/calendar/zone.ts";
 import { Failure } from "../../core/errors.ts";

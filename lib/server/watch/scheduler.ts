@@ -1,8 +1,7 @@
 import path from "node:path";
 import { type LabelFile, layoutOf } from "../../bucket/base/layout.ts";
-import { builtSchedules } from "../../bucket/catalog/info.ts";
 import { bucketIds, findBucket, type RootBucket } from "../../bucket/source/root.ts";
-import { NO_SCHEDULES, type Schedule, type Schedules } from "../../bucket/workspace/schedules.ts";
+import { builtSchedules, NO_SCHEDULES, type Schedule, type Schedules } from "../../bucket/workspace/schedules.ts";
 import { sleep } from "../../core/async.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
 import { quote } from "../../core/shape.ts";
@@ -16,7 +15,7 @@ import type { Pulse } from "./pulse.ts";
 import { type LastDue, readStates, type ScheduleState, writeStates } from "./schedule-state.ts";
 
 /** How often buckets are looked at for a push that has changed their schedules, and for a clock that was changed. */
-const LOOK_MS = 2_000;
+const LOOK_MS = 5_000;
 
 /** How a scheduler starts runs and learns of them. */
 export interface ScheduledRuns {
