@@ -21,6 +21,8 @@ interface SinkOptions {
 const LONGEST_PAUSE_MS = 60_000;
 const HANDED_BYTES = 64 * 1024;
 const END_GRACE_MS = 2_000;
+/** A command that has failed works again once it has lines and has not ended for so long: a pipe takes lines for anybody. */
+const PROOF_MS = 1_000;
 
 /**
  * Gives each line of the audit, once it is on the disk, to a command that keeps a copy elsewhere. The lines are read from
@@ -102,7 +104,7 @@ export class AuditSink {
         const seen = this.#events;
         const piece = await this.#next();
         if (piece === undefined) isDone = this.#stop.signal.aborted || (await this.#woken(seen));
-        else if (await isTaken(companion.stdin, piece, ended)) handed = this.#works(piece.length);
+        else if (await isTaken(companion.stdin, piece, ended)) handed = await this.#works(piece.length, ended);
         else if (!(await within(ended, END_GRACE_MS))) {
           await companion.end(0);
           throw new Failure("failed", "it has closed its standard input");
@@ -145,9 +147,12 @@ export class AuditSink {
     return spot.size < (await handle.stat()).size;
   }
 
-  #works(bytes: number): true {
+  /** The command has these lines; answers whether it works. */
+  async #works(bytes: number, ended: Promise<unknown>): Promise<boolean> {
     this.#spot = { ...this.#spot, size: this.#spot.size + bytes };
-    if (this.#hasFailed) this.#say("done", "the command of --audit-sink takes lines again");
+    if (!this.#hasFailed) return true;
+    if (await within(ended, PROOF_MS)) return false;
+    this.#say("done", "the command of --audit-sink takes lines again");
     this.#hasFailed = false;
     return true;
   }
