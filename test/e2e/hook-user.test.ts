@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { chmodSync, chownSync, copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
+import { layoutOf } from "../../lib/bucket/base/layout.ts";
 import { LocalServer, type Run } from "../../scripts/local-server.ts";
 import { NEEDS_ROOT, NOBODY } from "../helpers/other-user.ts";
 import { commandOf, SshFleet } from "../helpers/ssh-fleet.ts";
@@ -129,8 +130,19 @@ async function setUp(t: TestContext, flags = ["--hook-user", NOBODY.name]) {
     agents: () => processes().filter((pid) => commandOf(pid).includes(`ssh-agent -D -a ${temporary}`)).length,
     /** The processes of scripts. */
     scripts: () => processesIn(temporary).length,
+    /** Those whose group the lock does not name yet. */
+    unnamed() {
+      const { groups = [] } = JSON.parse(readFileSync(layoutOf(at()).lock, "utf8")) as { groups?: { pgid: number }[] };
+      const named = groups.map(({ pgid }) => pgid);
+      return processesIn(temporary).filter((pid) => !named.includes(groupOf(pid))).length;
+    },
   };
   return { fleet, start, server, bucket, at, local, places, run, left };
+}
+
+/** The group of a process: the third field behind its name. */
+function groupOf(pid: number): number {
+  return Number(readFileSync(`/proc/${pid}/stat`, "latin1").split(") ").at(-1)?.split(" ")[2]);
 }
 
 function processes(): number[] {
@@ -206,6 +218,7 @@ test("HR-355 a cancel ends all processes of a script; what a killed server and r
   assert.equal((await server.follow(bucket, id)).status, "cancelled");
   assert.deepEqual([left.scripts(), left.folders(), left.agents()], [0, 0, 0]);
   await hanging();
+  await until("the lock to name what runs", () => left.unnamed() === 0);
   // The server first stands still: it would tidy up for a run that was killed.
   process.kill(server.process.pid as number, "SIGSTOP");
   process.kill(runnerOf(server), "SIGKILL");
