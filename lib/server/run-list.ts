@@ -26,7 +26,7 @@ export interface ShownRun extends RunRecord {
 /** What is known of a run without its result. */
 export interface RunInShort extends Pick<ShownRun, "id" | "kind" | "status" | "created_at" | "finished_at" | "duration_ms"> {
   dry_run: boolean;
-  /** A deploy of all jobs. */
+  /** A deploy or a drift run of all jobs and workers. */
   whole: boolean;
   /** The dry run whose plan a deploy carries out. */
   plan: string | null;
@@ -151,7 +151,8 @@ export class RunList {
 function shortOf(record: RunRecord): RunInShort {
   const { id, kind, status, created_at, finished_at } = record;
   // Nobody has checked the file.
-  const { dry_run, jobs, plan, sync_only } = record.params ?? {};
+  const { dry_run, jobs, workers, plan, sync_only } = record.params ?? {};
+  const isOfAll = jobs === undefined && workers === undefined && sync_only !== true;
   return {
     id,
     kind,
@@ -160,7 +161,7 @@ function shortOf(record: RunRecord): RunInShort {
     finished_at,
     duration_ms: durationOf(record),
     dry_run: dry_run === true,
-    whole: kind === "deploy" && jobs === undefined && sync_only !== true,
+    whole: (kind === "deploy" || kind === "drift") && isOfAll,
     plan: typeof plan === "string" ? plan : null,
   };
 }

@@ -241,6 +241,7 @@ test("CP-383 CP-433 CP-435 CP-436 the overview, the map, the list of buckets and
   const chosen = await run("deploy", { jobs: ["web"] });
   writeFileSync(place(a, "jobs/web/Makefile"), "changed by hand");
   const drift = await run("drift");
+  await run("drift", { workers: [b] });
   write("2.0.0");
   await run("build");
   writeFileSync(place(b, "sick"), "");
@@ -264,7 +265,7 @@ test("CP-383 CP-433 CP-435 CP-436 the overview, the map, the list of buckets and
   ]);
   assert.match(metrics, /^ops_allocations_in_trouble\{.*outcome="failed"\} 1$/m);
   const { runs, workers, jobs, certs, hooks, revisions, snapshots, kv } = body.totals;
-  assert.deepEqual([runs, workers, jobs, certs, hooks, revisions, snapshots], [7, 2, 1, 1, 0, 0, 0]);
+  assert.deepEqual([runs, workers, jobs, certs, hooks, revisions, snapshots], [8, 2, 1, 1, 0, 0, 0]);
   assert.equal(kv, (await get("cat/kv?limit=5000")).items.length);
   assert.deepEqual([body.next_cert.cert, body.next_cert.status], [(await get("cat/certs")).items[0].cert, "ok"]);
   const [problem] = body.problems.items;

@@ -147,7 +147,7 @@ export const BUCKET_SUMMARY = object({
   key_changes: described(list(KEY_CHANGE), "Changes of the bucket's keys that have begun and have not ended"),
   messages: described(object({ waiting: COUNT, failed: COUNT }), "How many wait, and how many were given up"),
   ...RUNS,
-  drift: described(nullable(DRIFT), "The last drift run that has ended"),
+  drift: described(nullable(DRIFT), "The last drift run of all jobs and workers that has ended"),
   revision: described(
     nullable(
       object({ id: ID, created_at: TIME, build_status: oneOf("pending", "succeeded", "failed"), last_successful: boolean() }),
@@ -173,7 +173,7 @@ export const BUCKET_GLANCES = object({
       unwell_count: described(COUNT, "What was found in no good state when it was last looked at"),
       certs_soon: described(COUNT, "Certificates that have ended or are near their end"),
       next_cert: nullable(object({ ...CERT, status: oneOf("expired", "expiring", "ok") })),
-      drifted: described(COUNT, "Allocations with changed files in the last drift run"),
+      drifted: described(COUNT, "Allocations with changed files in the last drift run of all jobs and workers"),
       freezes: FREEZES,
       last_run: RUN,
       ...RUNS,
@@ -222,6 +222,6 @@ export const MAP_CELL = object({
   wave: COUNT,
   drift_files: described(
     list(object({ path: string(), state: string() })),
-    "The first 20 files that the last drift run found changed by hand",
+    "The first 20 files that the last drift run of all jobs and workers found changed by hand",
   ),
 });
