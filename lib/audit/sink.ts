@@ -21,7 +21,7 @@ interface SinkOptions {
 const LONGEST_PAUSE_MS = 60_000;
 const HANDED_BYTES = 64 * 1024;
 const END_GRACE_MS = 2_000;
-/** A command that has failed works again once it has lines and has not ended for so long: a pipe takes lines for anybody. */
+/** A pipe takes lines for any command: one that has failed works again only once it lives for so long with its lines. */
 const PROOF_MS = 1_000;
 
 /**
@@ -147,7 +147,7 @@ export class AuditSink {
     return spot.size < (await handle.stat()).size;
   }
 
-  /** The command has these lines; answers whether it works. */
+  /** Goes on behind the lines that the command has taken. Answers whether the command works, within a second. */
   async #works(bytes: number, ended: Promise<unknown>): Promise<boolean> {
     this.#spot = { ...this.#spot, size: this.#spot.size + bytes };
     if (!this.#hasFailed) return true;

@@ -21,7 +21,7 @@ export async function recentRuns(runList: RunList, layout: Layout) {
   const partial = new Set<string>();
   for await (const run of runList.inShort(layout)) {
     newest ??= run;
-    // What a look at some workers has found says nothing of the others.
+    // A drift run of some workers says nothing of the others.
     if (run.kind === "drift" && run.whole && run.status !== "running") drift ??= run;
     if (run.kind === "deploy" && run.dry_run && !run.whole) partial.add(run.id);
     if (run.kind === "deploy" && !run.dry_run) found.deploys.push(run);

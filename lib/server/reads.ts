@@ -38,7 +38,7 @@ const drifts = new Drifts();
 /** What the metrics of a bucket tell. Times are RFC 3339. */
 export interface BucketNumbers extends ReturnType<typeof bucketNumbers> {
   is_active: boolean;
-  /** What the last drift run found; null where there was none. */
+  /** What the last drift run of all jobs and workers found; null where there was none. */
   drifted: number | null;
   last_drift: string | null;
   last_deploy: string | null;

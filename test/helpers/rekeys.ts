@@ -89,8 +89,8 @@ const MISSES_PER_HIT = 6;
 const LOOK_MS = 3;
 
 /**
- * Starts commands in a bucket and kills each of them at a random moment of its work, which is while it holds the bucket's
- * lock; the work is taken to be as long as the last time. Counts the kills that have met a command at work.
+ * Starts commands in a bucket and kills each of them at a random moment of its work: while the command holds the bucket's
+ * lock. The work is taken to be as long as the last time. Counts the kills that have met a command at work.
  */
 export class CommandKills {
   readonly #layout: Layout;
@@ -135,10 +135,11 @@ export class CommandKills {
       const lock = await readLock(this.#layout);
       return typeof lock === "object" && lock.holders[0]?.pid === child.pid;
     };
-    while (child.exitCode === null && !(await isAtWork())) await sleep(LOOK_MS);
+    const isOver = () => child.exitCode !== null || child.signalCode !== null;
+    while (!isOver() && !(await isAtWork())) await sleep(LOOK_MS);
     const began = performance.now();
     await Promise.race([ended, sleep(afterMs)]);
-    if (child.exitCode === null) child.kill("SIGKILL");
+    if (!isOver()) child.kill("SIGKILL");
     const [, signal] = await ended;
     if (signal === "SIGKILL" && (await isAtWork())) this.hits++;
     else this.#tookMs.set(args.join(" "), Math.max(1, performance.now() - began));

@@ -131,7 +131,7 @@ async function newRuns(
   const active = records.filter(({ status }) => status === "running");
   const isNew = ({ finished_at }: RunRecord) => state !== undefined || Date.parse(finished_at ?? "") >= begun;
   const fresh = records.filter((one) => one.status !== "running" && isNew(one));
-  // A run whose folder is there before its record is to be looked at again, like one that goes on.
+  // Between the folder of a run and its record a run is not known yet: the next look has to read it, like one that goes on.
   const ended = new Set(records.filter((one) => !active.includes(one)).map(({ id }) => id));
   return { fresh, active, runs: ids.filter((id) => known.has(id) || ended.has(id)).slice(-MOST_RUNS) };
 }

@@ -108,10 +108,14 @@ const OF_BUCKET: readonly (readonly [name: string, help: string, told: Told])[] 
   ["ops_allocations_in_trouble", "Allocations by the outcome of the last action", ({ outcomes }) => counts("outcome", outcomes)],
   [
     "ops_drifted_allocations",
-    "Allocations whose files the last drift run found changed",
+    "Allocations whose files the last drift run of all jobs and workers found changed",
     ({ drifted }) => (drifted === null ? [] : [[drifted]]),
   ],
-  ["ops_last_drift_timestamp_seconds", "When the last drift run began", ({ last_drift }) => time(last_drift)],
+  [
+    "ops_last_drift_timestamp_seconds",
+    "When the last drift run of all jobs and workers began",
+    ({ last_drift }) => time(last_drift),
+  ],
   [
     "ops_last_deploy_success_timestamp_seconds",
     "When the last deploy that succeeded has ended",

@@ -114,7 +114,7 @@ export class Scheduler {
     return next;
   }
 
-  /** Waits until no run is being started, but for those of schedules that are known to wait in line, and all is written. */
+  /** Waits until no run is being started and all that was decided is written. Starts of the `waiting` schedules may go on. */
   async idle(waiting: ReadonlyMap<string, unknown> = new Map()): Promise<void> {
     for (const { starting } of this.#watched.values())
       await Promise.all([...starting].filter(([name]) => !waiting.has(name)).map(([, started]) => started));
