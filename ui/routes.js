@@ -6,17 +6,15 @@ import { catalogView } from "./views/catalog.js";
 import { commandView } from "./views/command.js";
 import { deploymentsView } from "./views/deployments.js";
 import { hooksView } from "./views/hooks.js";
-import { jobView } from "./views/job.js";
-import { jobsView } from "./views/jobs.js";
+import { jobsView, jobView } from "./views/jobs.js";
 import { overviewView } from "./views/overview.js";
 import { peopleView } from "./views/people.js";
 import { runView } from "./views/run.js";
 import { runsView } from "./views/runs.js";
 import { sourceView } from "./views/source.js";
-import { workersView } from "./views/workers.js";
+import { workersView, workerView } from "./views/workers.js";
 import { incidentsView } from "./watch/messages.js";
 import { schedulesView } from "./watch/schedules.js";
-import { workerView } from "./watch/worker.js";
 
 /**
  * A view of the navigation: its part of the address and what follows there, its function (`one` is the function for one of its

@@ -1,9 +1,9 @@
 import { keepQuery, listOf, queryOf, unless } from "../base/api.js";
-import { ago, words } from "../base/text.js";
+import { words } from "../base/text.js";
 import { tickBox } from "../parts/form.js";
 import { orderButton } from "../parts/order.js";
 import { head, tabs, viewOf } from "../parts/region.js";
-import { state, tag } from "../parts/state.js";
+import { tag } from "../parts/state.js";
 import { listing } from "../parts/table.js";
 
 /** More rows than this are not read: the table says that it is cut. */
@@ -19,10 +19,7 @@ const CATALOG_LISTS = [
   ["certs", "Certificates"],
 ];
 const STATE_COLUMNS = { allocations: "state", deployments: "rollout", certs: "status" };
-const CELLS = {
-  kv: { key: ({ key, secret }) => [key, secret && tag("secret")] },
-  certs: { not_after: ({ not_after: at }) => ago(at), status: ({ status }) => state(status) },
-};
+const CELLS = { kv: { key: ({ key, secret }) => [key, secret && tag("secret")] } };
 const TITLES = { kv: "Keys and values", certs: "Certificates" };
 const NONE = {
   kv: "There is no key yet. A build, hooks and ops kv set-secret write them.",

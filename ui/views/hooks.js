@@ -11,7 +11,6 @@ export function hooksView(page) {
   const list = listing(() => readHooks(page), {
     caption: "Hooks",
     columns: ["hook", "job", "last_run", "demands", "actions"],
-    labels: { actions: "" },
     cells: {
       hook: ({ hook }) => el("b", said(hook)),
       last_run: ({ last }) => last && a(page.link("runs", [last.id]), state(last.status), " ", ago(last.created_at)),

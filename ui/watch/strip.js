@@ -1,5 +1,5 @@
 // A strip: how something was over time, as bars, with a sentence for those who cannot see them.
-import { el, svg } from "../base/dom.js";
+import { svg } from "../base/dom.js";
 import { clockTime, count, plain } from "../base/text.js";
 import { markOf } from "../parts/state.js";
 import { percentText, RANGES, stripOf } from "./history.js";
@@ -43,9 +43,4 @@ function column(index, y, height) {
 export function stripText({ good, changes }, range) {
   if (good === null) return "nothing is known";
   return `well ${percentText(good)} of the last ${RANGES[range].label}, ${changes === 0 ? "no change" : count(changes, "change")}`;
-}
-
-/** The same as an element, beside a strip. */
-export function stripLine(places, range) {
-  return el("span.meta", stripText(stripOf(places, range, Date.now()), range));
 }
