@@ -22,6 +22,7 @@ import { icon } from "./state.js";
  * @property {string} [title] the question
  * @property {string} [action] the word on its button
  * @property {any} [example] the body for curl, where the body holds a secret
+ * @property {number} [limitMs] how long the answer may take
  */
 
 /** The run in the way of starts: `{ bucketId, runId, kind, created_at }`, or null. */
@@ -133,10 +134,10 @@ function withoutDots(label) {
 }
 
 /** The function that sends an order. */
-function starter(page, { method = "POST", path, body = {}, headers = undefined }, done = page.refresh) {
+function starter(page, { method = "POST", path, body = {}, headers = undefined, limitMs = undefined }, done = page.refresh) {
   return async () => {
     const sent = method === "DELETE" ? undefined : valueFor(body);
-    const answer = await call(method, page.path(valueFor(path)), { body: sent, headers: valueFor(headers) });
+    const answer = await call(method, page.path(valueFor(path)), { body: sent, headers: valueFor(headers), limitMs });
     if (answer.run_id) onStart(page.bucketId, answer.run_id);
     done?.(answer);
   };

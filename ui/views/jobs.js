@@ -26,13 +26,7 @@ const LISTS = {
 const NAMED = 8;
 
 /** What is counted of a job, the worst first, and how each is said. */
-const COUNTS = [
-  ["failed", "failed"],
-  ["unreachable", "unreachable"],
-  ["unsettled", "half-way"],
-  ["waiting", "waiting"],
-  ["disabled", "disabled"],
-];
+const COUNTS = { failed: "failed", unreachable: "unreachable", unsettled: "half-way", waiting: "waiting", disabled: "disabled" };
 
 /**
  * The counts of a job as they are said: `waiting` for a deploy, and how many are `due` to be up to date.
@@ -46,7 +40,7 @@ function saidCounts({ new: fresh, update, disabled, allocations, ...counts }) {
 /** The state of a job by the counts of its allocations: the worst of them. */
 export function stateOfJob(row) {
   const counts = saidCounts(row);
-  const [word] = COUNTS.find(([name]) => counts[name] > 0) ?? [];
+  const word = Object.keys(COUNTS).find((name) => counts[name] > 0);
   if (word && word !== "disabled") return word;
   if (counts.promoted > 0) return "ok";
   return word ?? "not_placed";
@@ -55,9 +49,8 @@ export function stateOfJob(row) {
 /** The trouble of a job in words, each with its mark. */
 export function troubleOfJob(row) {
   const counts = saidCounts(row);
-  return COUNTS.filter(([name]) => counts[name] > 0).map(([name, text]) =>
-    el("span.state.told", mark(name), `${number(counts[name])} ${text}`),
-  );
+  const found = Object.entries(COUNTS).filter(([name]) => counts[name] > 0);
+  return found.map(([name, text]) => el("span.state.told", mark(name), `${number(counts[name])} ${text}`));
 }
 
 /** `38 of 39`: how many allocations are up to date. */

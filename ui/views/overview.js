@@ -57,9 +57,10 @@ export function overviewView(page) {
     const isNew = !summary?.built_at;
     columns.hidden = isNew;
     if (isNew) return patch(top, guide(page, { ...bucket, workers: summary?.workers ?? 0 }));
-    const attention = attentionRows(page.bucketId, troublesOf(summary, look.incidents), look.withDismissed);
-    const show = () => change({ withDismissed: !look.withDismissed });
-    patch(top, topOfBucket(page, bucket, attention, { map: look.hasMap ? map : null, show, isShown: look.withDismissed }));
+    const { withDismissed, incidents, hasMap } = look;
+    const attention = attentionRows(page.bucketId, troublesOf(summary, incidents), withDismissed);
+    const show = () => change({ withDismissed: !withDismissed });
+    patch(top, topOfBucket(page, bucket, attention, { map: hasMap ? map : null, show, isShown: withDismissed }));
     const options = {
       isOpen: look.isOpen,
       onOpen: () => change({ isOpen: true }),
@@ -89,15 +90,13 @@ export function overviewView(page) {
   async function refresh() {
     draw();
     if (!page.bucket()?.summary?.built_at) return;
-    const reading = readMap()
-      .then(() => "")
-      .catch((error) => `The map: ${error.message}`)
-      .then((told) => tell(problem, told));
-    const open = get(page.path("/incidents?limit=100")).then(
-      ({ items }) => Object.assign(look, { incidents: items.filter(({ over_at: over }) => over === null) }),
-      () => {},
+    const reading = readMap().then(
+      () => tell(problem),
+      (error) => tell(problem, `The map: ${error.message}`),
     );
-    await Promise.all([reading, rail.refresh(), open]);
+    const incidents = get(page.path("/incidents?limit=100")).catch(() => null);
+    const [found] = await Promise.all([incidents, reading, rail.refresh()]);
+    if (found) look.incidents = found.items.filter(({ over_at: over }) => over === null);
     draw();
   }
 
@@ -183,9 +182,8 @@ function overviewControls(page, bucket, { rows }, map) {
   const again = () => {
     if (jobs.length > 0) return orderButton(page, "Retry what failed …", () => redeployOrder(jobs, map), options);
     if (silent.length > 0) return orderButton(page, "Try again", { path: "/workers/uptime", body: { workers: silent } }, options);
-    return (
-      unhealthy.length > 0 && orderButton(page, "Check again", { path: "/health_check", body: { jobs: unhealthy } }, options)
-    );
+    const check = { path: "/health_check", body: { jobs: unhealthy } };
+    return unhealthy.length > 0 && orderButton(page, "Check again", check, options);
   };
   const isBroken = rows.length > 0;
   const deploy = orderButton(page, "Deploy …", () => deployOrder({}), { style: isBroken ? "" : options.style });
