@@ -26,7 +26,7 @@ export function catalogView(page) {
     return unless(listOf(page.path(`/cat/${name}?${on}`), MOST_ENTRIES), []);
   };
   const list = listing(read, {
-    caption: titleOf(name),
+    caption: catalogTitle(name),
     stateColumn: STATE_COLUMNS[name],
     cells: CELLS[name],
     none: NONE[name] ?? "The catalog has none. Push a source; a push builds it.",
@@ -35,14 +35,14 @@ export function catalogView(page) {
   const controls = name === "kv" && [secretButton(page, "Set a secret …", SET), secretButton(page, "Remove a secret …", REMOVE)];
   const top = head({ title, line: "What the last build made; for reading.", controls });
   const choices = tabs(
-    CATALOG_LISTS.map((one) => [one, titleOf(one)]),
+    CATALOG_LISTS.map((one) => [one, catalogTitle(one)]),
     name,
     (one) => page.link("catalog", [one]),
   );
   return viewOf(title, [top, !TITLES[name] && choices], list);
 }
 
-function titleOf(name) {
+function catalogTitle(name) {
   return TITLES[name] ?? words(name);
 }
 

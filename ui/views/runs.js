@@ -20,7 +20,7 @@ export function runsView(page) {
   const read = async (most) => {
     const { kind, status } = Object.fromEntries(address().query);
     const runs = await listOf(page.path(`/runs?${queryOf({ kind, status, limit: Math.min(most, 500) })}`), most);
-    return Object.assign(runs.map(rowOf), { cut: runs.cut });
+    return Object.assign(runs.map(runInList), { cut: runs.cut });
   };
   const list = newest(PAGE_RUNS, read, {
     caption: "Runs",
@@ -49,7 +49,7 @@ export function runsView(page) {
   return { ...viewOf("Runs", region(readTop, drawTop, { name: "div", rows: 1 }), list), fast: true };
 }
 
-function rowOf(run) {
+function runInList(run) {
   return { ...run, what: nameOf(run), about: aboutOf(run), by: byOf(run) };
 }
 
