@@ -135,11 +135,8 @@ function membersOf(schema) {
   const { properties, required = [] } = inner(schema);
   const items = Object.entries(properties ?? {}).map(([name, field]) => {
     const head = named(name, typeText(field), required.includes(name), field.description);
-    if (!inner(field).properties) return el("li", head);
-    return el(
-      "li",
-      unfolding(el("summary", head), () => [membersOf(field)]),
-    );
+    const content = () => [membersOf(field)];
+    return el("li", inner(field).properties ? unfolding(el("summary", head), content) : head);
   });
   return properties && el("ul", items);
 }

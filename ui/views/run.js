@@ -127,11 +127,7 @@ const DRAWN = {
 /** Tabs with their labels, and how many workers there are. @returns {any[]} */
 function tabsOfRun(run) {
   const isActive = run.status === "running";
-  const workers = new Set(
-    outcomesOf(run)
-      .map(({ worker }) => worker)
-      .filter(Boolean),
-  ).size;
+  const workers = new Set(outcomesOf(run).flatMap(({ worker }) => worker || [])).size;
   return [
     ["summary", isActive ? "Progress" : isPlan(run) ? "Plan" : "Summary"],
     (isActive || workers > 0) && ["workers", "Workers", workers > 0 ? number(workers) : undefined],

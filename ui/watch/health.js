@@ -1,13 +1,12 @@
 // How jobs and workers were over time, as the runs have found them (operate.md, Health over time).
 import { keepQuery, listOf, queryOf, unless } from "../base/api.js";
-import { a, el } from "../base/dom.js";
-import { number, said, since } from "../base/text.js";
+import { a, el, svg } from "../base/dom.js";
+import { clockTime, count, number, plain, said, since } from "../base/text.js";
 import { choice } from "../parts/form.js";
 import { region } from "../parts/region.js";
-import { state } from "../parts/state.js";
+import { markOf, state } from "../parts/state.js";
 import { dataTable } from "../parts/table.js";
 import { isGood, percentText, RANGES, segmentsOf, stripOf } from "./history.js";
-import { strip, stripText } from "./strip.js";
 
 /** Changes that are read at most. */
 const MOST_CHANGES = 5_000;
@@ -121,4 +120,45 @@ function stateCell(page, { state: word, at, reason, run_id: id }) {
   const from = [" ", el("span.meta.whole", since(at))];
   if (isGood(word)) return [state(word), from];
   return [a(page.link("runs", [id]), state(word)), from, reason && el("p.small", said(reason))];
+}
+
+/** Of a bar with its gap, and of a strip. */
+const [PITCH, HEIGHT, LEAST_BAR] = [5, 18, 5];
+
+/**
+ * Bars from the past to now: pale where all was well, coloured from below for the share of the time that it was not, low
+ * where nothing is known.
+ * @param {string} name of what it is about
+ * @param {Parameters<typeof stripOf>[0]} places
+ * @param {keyof typeof RANGES} range
+ */
+function strip(name, places, range) {
+  const found = stripOf(places, range, Date.now());
+  const width = PITCH * found.bars.length;
+  const good = found.bars.map(({ isKnown }, index) => isKnown && column(index, 0, HEIGHT)).filter(Boolean);
+  const unknown = found.bars.map(({ isKnown }, index) => !isKnown && column(index, HEIGHT - 2, 2)).filter(Boolean);
+  const bad = found.bars.map(({ state, bad: share, from, to }, index) => {
+    if (state === "") return null;
+    const height = Math.max(LEAST_BAR, share * HEIGHT);
+    const says = `${clockTime(from)} to ${clockTime(to)}: ${state.replaceAll("_", " ")} ${percentText(share)} of the time`;
+    return svg("path", { class: markOf(state), d: column(index, HEIGHT - height, height) }, svg("title", plain(says)));
+  });
+  const spoken = { role: "img", "aria-label": `${plain(name)}, ${stripText(found, range)}` };
+  return svg(
+    "svg.bars",
+    { viewBox: `0 0 ${width} ${HEIGHT}`, preserveAspectRatio: "none", ...spoken },
+    svg("path.ok", { d: good.join("") }),
+    svg("path.unknown", { d: unknown.join("") }),
+    bad,
+  );
+}
+
+function column(index, y, height) {
+  return `M${index * PITCH} ${y}h${PITCH - 1}v${height}h-${PITCH - 1}z`;
+}
+
+/** `well 99.2 % of the last 7 days, 3 changes`. */
+function stripText({ good, changes }, range) {
+  if (good === null) return "nothing is known";
+  return `well ${percentText(good)} of the last ${RANGES[range].label}, ${changes === 0 ? "no change" : count(changes, "change")}`;
 }
