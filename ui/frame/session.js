@@ -103,7 +103,7 @@ function ended() {
   if (!signing.signedIn || signing.wanted) return;
   signing.signedIn = false;
   signing.onEnd();
-  document.getElementById("live").replaceChildren(el("span.live.gone", "signed out"));
+  document.getElementById("live").replaceChildren(el("span.live.failed", "signed out"));
   const form = signInForm((answer) => {
     dialog.close();
     begin(answer);
