@@ -79,6 +79,8 @@ export function sectionAt({ bucketId, view, rest = [] }) {
  * @property {URLSearchParams} query
  * @property {AbortSignal} signal aborts when the view is left
  * @property {(rest?: string) => string} path of the API, below the bucket
+ * @property {(rest?: string, options?: import("./base/api.js").Options) => Promise<any>} get reads such a path
+ * @property {(rest?: string, most?: number) => Promise<any[] & { cut: boolean }>} list reads the items of such a path
  * @property {(view?: string, rest?: string[], query?: object) => string} link
  * @property {() => any} bucket the bucket and its summary, as read last; null before the first answer
  * @property {() => Promise<any>} refresh

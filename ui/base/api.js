@@ -157,9 +157,11 @@ export function link(bucketId, view = "", rest = [], query = {}) {
  * @param {{ bucketId: string, view?: string, rest?: string[], query?: URLSearchParams }} place
  */
 export function pageAt({ bucketId, view = "", rest = [], query = new URLSearchParams() }) {
+  const path = (rest = "") => (bucketId ? bucketPath(bucketId, rest) : rest);
   return {
-    ...{ bucketId, view, rest, query },
-    path: (path = "") => (bucketId ? bucketPath(bucketId, path) : path),
+    ...{ bucketId, view, rest, query, path },
+    get: (rest = "", options = {}) => get(path(rest), options),
+    list: (rest = "", most = undefined) => listOf(path(rest), most),
     link: (name, ...more) => link(bucketId, name, ...more),
   };
 }

@@ -1,4 +1,3 @@
-import { get, listOf } from "../base/api.js";
 import { el } from "../base/dom.js";
 import { has, person } from "../base/person.js";
 import { ago, count, listed, said, words } from "../base/text.js";
@@ -26,7 +25,7 @@ export function approvalsView(page) {
     labels: { what: "Run", hosts: "On" },
     none: "Nothing is proposed. Where a run needs approval, its question offers to propose it.",
   });
-  const read = () => Promise.all([listOf(page.path("/proposals?limit=200"), 200), get(page.path())]);
+  const read = () => Promise.all([page.list("/proposals?limit=200", 200), page.get()]);
   const list = region(read, ([proposals, { approvals: required }]) => [
     el("p", { key: "rule" }, ruleOf(required), " ", numberButton(page, required)),
     table.with(proposals),

@@ -1,4 +1,4 @@
-import { keepQuery, listOf, queryOf, unless } from "../base/api.js";
+import { keepQuery, queryOf, unless } from "../base/api.js";
 import { words } from "../base/text.js";
 import { tickBox } from "../parts/form.js";
 import { orderButton } from "../parts/order.js";
@@ -23,7 +23,7 @@ export function catalogView(page) {
   const title = TITLES[name] ?? "Catalog";
   const read = () => {
     const on = queryOf({ active: page.query.get("active"), deleted: page.query.get("deleted") });
-    return unless(listOf(page.path(`/cat/${name}?${on}`), MOST_ENTRIES), []);
+    return unless(page.list(`/cat/${name}?${on}`, MOST_ENTRIES), []);
   };
   const list = listing(read, {
     caption: catalogTitle(name),

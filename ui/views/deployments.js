@@ -1,4 +1,4 @@
-import { get, runsOf, unless } from "../base/api.js";
+import { runsOf, unless } from "../base/api.js";
 import { a, el } from "../base/dom.js";
 import { ago, count, elapsed, listed, number, said } from "../base/text.js";
 import { fieldsOf } from "../parts/form.js";
@@ -75,9 +75,9 @@ async function readAbout(page) {
   const running = deploys.find(({ status }) => status === "running");
   const plan = deploys.find((run) => isPlan(run) && run.status === "succeeded");
   return {
-    running: running && (await get(page.path(`/runs/${running.id}`))),
+    running: running && (await page.get(`/runs/${running.id}`)),
     plan,
-    validity: plan && (await get(page.path(`/runs/${plan.id}/plan`)).catch(() => null)),
+    validity: plan && (await page.get(`/runs/${plan.id}/plan`).catch(() => null)),
     last: deploys.find(({ params, status }) => !params.dry_run && status !== "running"),
     counts: page.bucket()?.summary?.counts,
     freezes: page.bucket()?.summary?.freezes,
@@ -143,7 +143,7 @@ function rolloutTab(page, choices) {
   };
   const about = region(() => page.bucket()?.summary?.counts ?? {}, draw, { rows: 1 });
   const readMap = async () => {
-    const found = await unless(get(page.path("/map")), null);
+    const found = await unless(page.get("/map"), null);
     if (found?.jobs.length > 0) map.show(found);
   };
   // A table of many is read when somebody wants to see it.

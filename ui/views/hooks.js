@@ -1,4 +1,4 @@
-import { listOf, runsOf, unless } from "../base/api.js";
+import { runsOf, unless } from "../base/api.js";
 import { a, el } from "../base/dom.js";
 import { ago, listed, said } from "../base/text.js";
 import { curlItem, moreMenu, orderButton } from "../parts/order.js";
@@ -26,7 +26,7 @@ export function hooksView(page) {
 
 async function readHooks(page) {
   const [rows, runs] = await Promise.all([
-    unless(listOf(page.path("/cat/hooks")), []),
+    unless(page.list("/cat/hooks"), []),
     runsOf(page.bucketId, { kind: "hooks", limit: 50 }),
   ]);
   const own = rows.filter(({ executed_on: events }) => events.split(",").includes("cli"));

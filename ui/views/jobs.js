@@ -1,4 +1,4 @@
-import { listOf, unless } from "../base/api.js";
+import { unless } from "../base/api.js";
 import { a, el, facts } from "../base/dom.js";
 import { count, listed, number, plain, said, words } from "../base/text.js";
 import { attentionPanel, attentionRows } from "../parts/attention.js";
@@ -61,7 +61,7 @@ export function doneOfJob(row) {
 
 /** The jobs of the catalog with their states, and how much of each is `due` for a deploy. */
 export async function readJobs(page) {
-  const jobs = await unless(listOf(page.path("/cat/jobs?limit=500")), []);
+  const jobs = await unless(page.list("/cat/jobs?limit=500"), []);
   const unwell = new Map(troublesOf(page.bucket()?.summary).items.map((one) => [one.aspect && one.job, one.action]));
   const stateIn = (one) => [unwell.get(one.job), stateOfJob(one)].filter(Boolean).sort(byTrouble)[0];
   const rows = jobs.map((one) => ({ ...one, state: stateIn(one), due: one.update + one.new }));
@@ -118,7 +118,7 @@ export function jobView(page) {
   const table = allocationsTable(page, look, () => top.draw());
   const reasonOf = reasonsOf(page, () => top.draw());
   const read = async () => {
-    const about = unless(listOf(page.path(`/cat/jobs?jobs=${encodeURIComponent(job)}`)), []);
+    const about = unless(page.list(`/cat/jobs?jobs=${encodeURIComponent(job)}`), []);
     const [[counts], rows] = await Promise.all([about, readAllocations(page, { jobs: job })]);
     return { counts, rows, items: troublesOf(page.bucket()?.summary).items.filter((one) => one.job === job) };
   };
@@ -252,7 +252,7 @@ function filesOf(page, job, chosen) {
 
 function definitionOf(page, job) {
   const names = ["jobs", ...Object.keys(LISTS)];
-  const read = () => Promise.all(names.map((name) => listOf(page.path(`/cat/${name}?jobs=${encodeURIComponent(job)}`))));
+  const read = () => Promise.all(names.map((name) => page.list(`/cat/${name}?jobs=${encodeURIComponent(job)}`)));
   const draw = ([[about], ...lists]) =>
     about && [manifestOf(about), Object.entries(LISTS).map(([name, columns], index) => sectionOf(name, columns, lists[index]))];
   return region(read, draw, { name: "section.panel.pad" });

@@ -1,4 +1,4 @@
-import { get, runsOf } from "../base/api.js";
+import { runsOf } from "../base/api.js";
 import { a, alertPlace, button, el, patch, tell } from "../base/dom.js";
 import { ago, clockTime, count, duration, elapsed, listed, number, words } from "../base/text.js";
 import { activity } from "../frame/activity.js";
@@ -78,12 +78,12 @@ export function overviewView(page) {
   async function readMap() {
     const { active_run: runId, last_run: last, summary } = page.bucket() ?? {};
     if (!summary?.built_at) return;
-    const run = runId && (await get(page.path(`/runs/${runId}`)));
+    const run = runId && (await page.get(`/runs/${runId}`));
     if (run || look.isLive) map.follow(run ? (run.progress?.rollouts ?? []) : null);
     look.isLive = Boolean(run);
     const mapOf = JSON.stringify([runId, last?.id, last?.status, summary.built_at, runId ? "" : summary.counts]);
     if (mapOf === look.mapOf && Date.now() - look.readAt < MAP_MS) return;
-    map.show(await get(page.path("/map")));
+    map.show(await page.get("/map"));
     Object.assign(look, { mapOf, readAt: Date.now(), hasMap: true });
   }
 
@@ -94,7 +94,7 @@ export function overviewView(page) {
       () => tell(problem),
       (error) => tell(problem, `The map: ${error.message}`),
     );
-    const incidents = get(page.path("/incidents?limit=100")).catch(() => null);
+    const incidents = page.get("/incidents?limit=100").catch(() => null);
     const [found] = await Promise.all([incidents, reading, rail.refresh()]);
     if (found) look.incidents = found.items.filter(({ over_at: over }) => over === null);
     draw();

@@ -1,4 +1,4 @@
-import { address, get, keepQuery, listOf, queryOf } from "../base/api.js";
+import { address, keepQuery, queryOf } from "../base/api.js";
 import { a, el } from "../base/dom.js";
 import { duration, elapsed, number, plain, said, words } from "../base/text.js";
 import { choice } from "../parts/form.js";
@@ -19,7 +19,7 @@ const FILTERS = { kind: RUN_KINDS, status: ["running", "succeeded", "failed", "c
 export function runsView(page) {
   const read = async (most) => {
     const { kind, status } = Object.fromEntries(address().query);
-    const runs = await listOf(page.path(`/runs?${queryOf({ kind, status, limit: Math.min(most, 500) })}`), most);
+    const runs = await page.list(`/runs?${queryOf({ kind, status, limit: Math.min(most, 500) })}`, most);
     return Object.assign(runs.map(runInList), { cut: runs.cut });
   };
   const list = newest(PAGE_RUNS, read, {
@@ -41,7 +41,7 @@ export function runsView(page) {
       return choice(words(name), options, page.query.get(name) ?? "", choose);
     }),
   });
-  const readTop = async () => ({ total: page.bucket()?.summary?.totals?.runs, queue: (await get(page.path("/queue"))).items });
+  const readTop = async () => ({ total: page.bucket()?.summary?.totals?.runs, queue: (await page.get("/queue")).items });
   const drawTop = ({ total, queue }) => [
     head({ title: "Runs", line: total !== undefined && `${number(total)} in all` }),
     queue.length > 0 && el("p.meta", { key: "queue" }, "In line: ", queue.flatMap(inLine)),

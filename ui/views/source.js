@@ -1,4 +1,4 @@
-import { encoded, get, listOf, queryOf, unless } from "../base/api.js";
+import { encoded, queryOf, unless } from "../base/api.js";
 import { a, el, facts, prose, scroller } from "../base/dom.js";
 import { ago, count, joined, localTime, said, size } from "../base/text.js";
 import { shortId, toast } from "../parts/dialog.js";
@@ -39,7 +39,7 @@ export function sourceView(page) {
 
 function revisions(page) {
   const [chosen] = page.rest;
-  const read = () => listOf(page.path("/source/revisions?limit=500"));
+  const read = () => page.list("/source/revisions?limit=500");
   const list = listing(read, {
     caption: "Revisions",
     stateColumn: "build_status",
@@ -79,7 +79,7 @@ function comparison(page, id) {
       folds.length > 0 && el("div.panel", folds),
     ];
   };
-  const part = region(() => Promise.all(paths.map((path) => get(page.path(path)))), draw);
+  const part = region(() => Promise.all(paths.map((path) => page.get(path))), draw);
   return part;
 }
 
@@ -94,10 +94,10 @@ function sourceFiles(page) {
 
 function settings(page) {
   const read = async () => {
-    const sources = await listOf(page.path("/files?limit=500"));
+    const sources = await page.list("/files?limit=500");
     const own = sources.map(({ path }) => JOB_SETTINGS.exec(path)).filter(Boolean);
     const resources = own.map(([, selector = "default"]) => `/settings/job_resources/${encoded(selector)}`);
-    return await Promise.all(["/settings/maand", "/settings/bucket", ...resources].map((rest) => get(page.path(rest))));
+    return await Promise.all(["/settings/maand", "/settings/bucket", ...resources].map((rest) => page.get(rest)));
   };
   return [
     el("p.meta", "To change a setting, edit the file in your folder and push it: ", pushCommand(page)),
@@ -135,7 +135,7 @@ function snapshots(page) {
     none: "There is no snapshot yet.",
     tools: orderButton(page, "Create a snapshot …", create, { style: "primary" }),
   };
-  return listing(() => listOf(page.path("/snapshots?limit=500")), table);
+  return listing(() => page.list("/snapshots?limit=500"), table);
 }
 
 function snapshotOrders(page, row) {
@@ -188,7 +188,7 @@ function tellFound(found) {
 function schema(page) {
   const says = ["Makes or upgrades the database; an older server cannot read it then."];
   const upgrade = { path: "/init", says, danger: true, action: "Initialise or upgrade" };
-  const read = () => Promise.all([get(page.path()), unless(get(page.path("/info")), null)]);
+  const read = () => Promise.all([page.get(), unless(page.get("/info"), null)]);
   const draw = ([bucket, info]) => {
     const about = [
       ["Bucket", said(`${bucket.project}/${bucket.name}`)],

@@ -1,4 +1,4 @@
-import { listOf, queryOf, runsOf, unless } from "../base/api.js";
+import { queryOf, runsOf, unless } from "../base/api.js";
 import { a, el } from "../base/dom.js";
 import { count, duration, listed, number, plain, said, since } from "../base/text.js";
 import { item, popupButton } from "../parts/dialog.js";
@@ -107,9 +107,9 @@ async function readWorkers(page) {
     const [run] = await runsOf(page.bucketId, { kind });
     return new Map((run?.result?.workers ?? []).map((one) => [one.worker, one]));
   };
-  const workers = await unless(listOf(page.path("/cat/workers")), []);
+  const workers = await unless(page.list("/cat/workers"), []);
   // Two aspects of each worker come before all of the jobs.
-  const health = unless(listOf(page.path("/health?limit=500"), 2 * workers.length), []);
+  const health = unless(page.list("/health?limit=500", 2 * workers.length), []);
   const [records, readings, ...found] = await Promise.all([health, readReadings(page), ...FOUND_BY.map(lastOf)]);
   const rows = workers.map(({ worker_ip: worker, hostname, removed, labels, allocations: jobs, behind }) => {
     const [uptime, trust, drift] = found.map((one) => one.get(worker));
@@ -162,8 +162,8 @@ export function workerView(page) {
   const [worker, tab = ""] = page.rest;
   const read = async () => {
     const [rows, records] = await Promise.all([
-      unless(listOf(page.path(`/cat/workers?${queryOf({ workers: worker })}`)), []),
-      unless(listOf(page.path(`/health?${queryOf({ worker, limit: 500 })}`)), []),
+      unless(page.list(`/cat/workers?${queryOf({ workers: worker })}`), []),
+      unless(page.list(`/health?${queryOf({ worker, limit: 500 })}`), []),
     ]);
     return { row: rows.find(({ worker_ip: one }) => one === worker), reach: reachOf(records, worker) };
   };
@@ -216,8 +216,8 @@ function allocationsOn(page, worker) {
 function knownOf(page, worker) {
   const read = async () => {
     const [definitions, found] = await Promise.all([
-      listOf(page.path("/workers?limit=500")).catch(() => []),
-      unless(listOf(page.path("/workers/facts?limit=500")), []),
+      page.list("/workers?limit=500").catch(() => []),
+      unless(page.list("/workers/facts?limit=500"), []),
     ]);
     const { host: _, ...definition } = definitions.find((one) => one.host === worker) ?? {};
     return { definition, facts: found.find((one) => one.worker === worker)?.facts };

@@ -1,5 +1,5 @@
 // How jobs and workers were over time, as the runs have found them (operate.md, Health over time).
-import { keepQuery, listOf, queryOf, unless } from "../base/api.js";
+import { keepQuery, queryOf, unless } from "../base/api.js";
 import { a, el, svg } from "../base/dom.js";
 import { clockTime, count, number, plain, said, since } from "../base/text.js";
 import { choice } from "../parts/form.js";
@@ -17,7 +17,7 @@ const NOTHING_KNOWN = "Nothing is known yet: health checks, drift runs and readi
 
 /** The records of a job or a worker, and its changes. @param {any} page @param {{ job?: string, worker?: string }} of */
 async function readHealth(page, of) {
-  const read = (path, most) => unless(listOf(page.path(`${path}?${queryOf({ ...of, limit: 500 })}`), most), []);
+  const read = (path, most) => unless(page.list(`${path}?${queryOf({ ...of, limit: 500 })}`, most), []);
   const [records, changes] = await Promise.all([read("/health"), read("/health/changes", MOST_CHANGES)]);
   // What the server counts of 90 days moves with the clock, and is counted here for the chosen time.
   const all = records.map(({ good_percent: _, ...one }) => one);

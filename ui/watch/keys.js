@@ -1,5 +1,4 @@
 // The keys of a bucket: how far a change of each is, and the runs that change them (docs/keys.md).
-import { get } from "../base/api.js";
 import { el, facts } from "../base/dom.js";
 import { has, needsRole } from "../base/person.js";
 import { ago, said, since } from "../base/text.js";
@@ -43,10 +42,7 @@ const KEY_RUNS = {
 
 /** @param {import("../routes.js").Page} page */
 export function keysTab(page) {
-  const read = async () => ({
-    changes: page.bucket()?.summary?.key_changes ?? [],
-    ssh: await get(page.path("/secrets/ssh_key")),
-  });
+  const read = async () => ({ changes: page.bucket()?.summary?.key_changes ?? [], ssh: await page.get("/secrets/ssh_key") });
   const draw = ({ changes, ssh }) => [
     !has("admin") && el("p.meta", needsRole("To change a key", "admin")),
     Object.entries(KEY_RUNS).map(([kind, about]) => {

@@ -1,5 +1,4 @@
 // What is or was wrong in a bucket, and who was told of it (docs/messages.md).
-import { get, listOf } from "../base/api.js";
 import { a, el } from "../base/dom.js";
 import { ago, listed, number, said } from "../base/text.js";
 import { toast } from "../parts/dialog.js";
@@ -23,7 +22,7 @@ export function incidentsView(page) {
 
 function incidentList(page) {
   const read = async () => {
-    const all = await listOf(page.path("/incidents?limit=500"), MOST_LISTED);
+    const all = await page.list("/incidents?limit=500", MOST_LISTED);
     for (const one of all) one.state = one.over_at ? "over" : "ongoing";
     return all;
   };
@@ -45,7 +44,7 @@ function incidentList(page) {
 }
 
 function messageList(page) {
-  return listing(() => listOf(page.path("/messages?limit=500"), MOST_LISTED), {
+  return listing(() => page.list("/messages?limit=500", MOST_LISTED), {
     caption: "messages",
     columns: ["subject", "state", "target", "at", "attempts", "next_at", "actions"],
     labels: { at: "Made", next_at: "Next attempt" },
@@ -68,7 +67,7 @@ function retryOf(page, { id, state: word }) {
 }
 
 function targetList(page) {
-  return listing(async () => (await get(page.path("/messages/targets"))).items, {
+  return listing(async () => (await page.get("/messages/targets")).items, {
     caption: "targets",
     columns: ["name", "kind", "address", "body", "events", "waiting", "failed", "last_sent_at", "actions"],
     labels: { events: "Is told of", last_sent_at: "Last sent" },

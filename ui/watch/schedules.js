@@ -1,4 +1,4 @@
-import { get, unless } from "../base/api.js";
+import { unless } from "../base/api.js";
 import { a, el } from "../base/dom.js";
 import { has, lackedRole, needsRole } from "../base/person.js";
 import { ago, clockTime, said, words } from "../base/text.js";
@@ -33,7 +33,7 @@ export function schedulesView(page) {
   });
   const repeats = repeatsRead(page);
   const read = async () => {
-    const { items } = await unless(get(page.path("/schedules")), { items: [] });
+    const { items } = await unless(page.get("/schedules"), { items: [] });
     const rows = items.map(async (one) => ({ ...one, rhythm: rhythmText(one), what: one.kind, of: await repeats(one.last) }));
     return { rows: await Promise.all(rows), freezes: page.bucket()?.summary?.freezes ?? [] };
   };
@@ -51,7 +51,7 @@ function repeatsRead(page) {
   return async (last) => {
     const { run_id: id = null, status } = last ?? {};
     if (id === null || status === "running") return null;
-    if (!known.has(id)) known.set(id, (await unless(get(page.path(`/runs/${id}`)), {})).schedule ?? null);
+    if (!known.has(id)) known.set(id, (await unless(page.get(`/runs/${id}`), {})).schedule ?? null);
     return known.get(id);
   };
 }
