@@ -3,8 +3,8 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { RUNS } from "../../../lib/run/protocol.ts";
-import { ops } from "../../../scripts/local-server.ts";
 import { Going } from "../../helpers/client.ts";
+import { ops } from "../../helpers/command-line.ts";
 import { storedRuns } from "../../helpers/runs.ts";
 import { TestServer, TOKEN } from "../../helpers/server.ts";
 import { temporaryFolder, until } from "../../helpers/temporary.ts";
@@ -39,7 +39,7 @@ async function setUp(t: TestContext) {
   const remote = (...args: string[]) => new Going(args, env);
   const local = (...args: string[]) => new Going([...args, "--local", "--bucket-dir", here], env);
   const both = async (...args: string[]) => {
-    const ended = await Promise.all([local(...args).ended, remote(...args).ended]);
+    const ended = await Promise.all([ops([...args, "--local", "--bucket-dir", here], { env }), ops(args, { env })]);
     const [a, b] = ended.map((one) => ({ code: one.code, stdout: sorted(one.stdout), stderr: sorted(one.stderr) }));
     assert.deepEqual(b, a, args.join(" "));
     return ended[1];

@@ -7,7 +7,8 @@ import { acquireLock } from "../../../lib/bucket/base/lock.ts";
 import { setLastOutcome } from "../../../lib/bucket/catalog/info.ts";
 import { uuidV7 } from "../../../lib/codec/uuid.ts";
 import { build } from "../../../lib/operation/build/build.ts";
-import { ops, PROGRAM } from "../../../scripts/local-server.ts";
+import { PROGRAM } from "../../../scripts/local-server.ts";
+import { ops } from "../../helpers/command-line.ts";
 import { makeBucket } from "../../helpers/workspace.ts";
 
 async function built(t: TestContext) {
