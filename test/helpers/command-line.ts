@@ -10,11 +10,11 @@ export interface Asked {
   args: string[];
   env: Record<string, string>;
   cwd: string | undefined;
-  input: string | undefined;
+  input: string | Uint8Array | undefined;
 }
 
-/** What such a process tells: what the command prints, in base64, and at last its exit code. */
-export type Told = { name: "stdout" | "stderr"; text: string } | { code: number };
+/** What such a process tells: what the command prints, and at last its exit code. */
+export type Told = { name: "stdout" | "stderr"; bytes: Uint8Array } | { code: number };
 
 const FIXTURE = path.join(import.meta.dirname, "../fixtures/command-line.ts");
 /** The processes that have nothing to do. They end with this one. */
@@ -23,7 +23,8 @@ const idle: ChildProcess[] = [];
 function processForOne(): ChildProcess {
   const kept = idle.pop();
   if (kept?.connected) return kept;
-  const started = fork(FIXTURE, { stdio: ["ignore", "inherit", "inherit", "ipc"], execArgv: [] });
+  const stdio: ["ignore", "inherit", "inherit", "ipc"] = ["ignore", "inherit", "inherit", "ipc"];
+  const started = fork(FIXTURE, { stdio, serialization: "advanced", execArgv: [] });
   started.setMaxListeners(0);
   return started;
 }
@@ -38,7 +39,7 @@ function hold(child: ChildProcess, isHeld: boolean): void {
  */
 export async function ops(
   args: string[],
-  options: { cwd?: string; env?: Record<string, string>; input?: string; onText?: (text: string) => void } = {},
+  options: { cwd?: string; env?: Record<string, string>; input?: string | Uint8Array; onText?: (text: string) => void } = {},
 ): Promise<Ended> {
   if (process.env.OPS_PROGRAM) return await opsProcess(args, options);
   const child = processForOne();
@@ -48,7 +49,7 @@ export async function ops(
   const told = Promise.withResolvers<number>();
   const listen = (one: Told) => {
     if ("code" in one) return told.resolve(one.code);
-    const text = Buffer.from(one.text, "base64").toString();
+    const text = Buffer.from(one.bytes).toString();
     said[one.name] += text;
     onText?.(text);
   };
