@@ -3,14 +3,7 @@ import { countOf, firstOf } from "../../core/plain-text.ts";
 import type { Database } from "../base/database.ts";
 
 /** Which running allocations have a text as their `certs/ca.crt`. */
-export interface AuthorityUse {
-  /** The last build knows the text, and tells it to jobs. */
-  isBuilt: boolean;
-  /** How many allocations run, the removed ones left out: those are only to be stopped. */
-  running: number;
-  /** `<job>@<worker>` of those that have another text, or whose files are not whole. */
-  waiting: string[];
-}
+export type AuthorityUse = ReturnType<typeof authorityUse>;
 
 /** How many allocations or machines a sentence names. */
 export const MOST_IN_A_SENTENCE = 10;
@@ -22,11 +15,14 @@ const ALLOCATIONS = `SELECT a.job || '@' || a.worker_ip AS place,
   WHERE a.runs AND NOT a.removed ORDER BY a.job, a.position, a.worker_ip`;
 
 /** How far the text of ca.crt has come: built, and deployed to which allocations. */
-export function authorityUse(db: Database, text: string): AuthorityUse {
+export function authorityUse(db: Database, text: string) {
   const rows = db.all<{ place: string; waits: number }>(ALLOCATIONS, hash("sha256", text));
   return {
+    /** The last build knows the text, and tells it to jobs. */
     isBuilt: db.get<{ value: string }>(BUILT)?.value === text,
+    /** How many allocations run, the removed ones left out: those are only to be stopped. */
     running: rows.length,
+    /** `<job>@<worker>` of those that have another text, or whose files are not whole. */
     waiting: rows.filter(({ waits }) => waits === 1).map(({ place }) => place),
   };
 }

@@ -1,6 +1,6 @@
 import { X509Certificate } from "node:crypto";
 import { firstOf } from "../../core/plain-text.ts";
-import { type Rotation, readRotation } from "../base/authority-change.ts";
+import { readRotation } from "../base/authority-change.ts";
 import { loadAuthority, readPair } from "../base/certificates.ts";
 import type { Database } from "../base/database.ts";
 import type { Layout } from "../base/layout.ts";
@@ -25,18 +25,18 @@ export interface KeyChange {
 }
 
 /** What the files of a bucket tell of changes of its keys. */
-interface BegunChanges {
-  /** The changes that are known without the database. */
-  known: KeyChange[];
-  authority?: { rotation: Rotation; pem: string };
-}
+type BegunChanges = Awaited<ReturnType<typeof begunKeyChanges>>;
 
 /** Reads from the files in `secrets/` how far changes of keys are. */
-export async function begunKeyChanges(layout: Layout): Promise<BegunChanges> {
+export async function begunKeyChanges(layout: Layout) {
   const known = [await rekeying(layout), await rotatingSshKey(layout)].filter((one) => one !== undefined);
   const rotation = await readRotation(layout);
-  if (!rotation) return { known };
-  return { known, authority: { rotation, pem: (await readPair(layout)).certificate ?? "" } };
+  const authority = rotation && { rotation, pem: (await readPair(layout)).certificate ?? "" };
+  return {
+    /** The changes that are known without the database. */
+    known,
+    authority,
+  };
 }
 
 /** The changes of keys that have not ended, with what the database tells of them. */

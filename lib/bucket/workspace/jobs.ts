@@ -29,12 +29,6 @@ export interface JobSource {
   vars: Map<string, string>;
 }
 
-/** The jobs of a workspace, and the names of those whose manifest cannot be used. */
-interface JobSources {
-  jobs: JobSource[];
-  broken: Set<string>;
-}
-
 const EXECUTABLE_MODE = 0o755;
 const PLAIN_MODE = 0o644;
 const RESERVED = ["data", "logs", "bin"];
@@ -45,8 +39,8 @@ const OLD_HOOKS = "_modules/";
  * Reads every folder of `workspace/jobs/` that has a manifest.json, by name. Errors: `ErrInvalidJob`,
  * `ErrInvalidJobVars`, `ErrInvalidTemplate`, `ErrHookFileNotFound` and those of {@link checkManifest}.
  */
-export function readJobs(layout: Layout, tree: SourceTree, problems: Problems, signal: AbortSignal): JobSources {
-  const result: JobSources = { jobs: [], broken: new Set() };
+export function readJobs(layout: Layout, tree: SourceTree, problems: Problems, signal: AbortSignal) {
+  const result = { jobs: [] as JobSource[], broken: new Set<string>() };
   for (const [entry, inFolder] of tree.jobs) {
     throwIfCancelled(signal);
     if (!inFolder.some((file) => file.path === "manifest.json")) continue;

@@ -27,11 +27,7 @@ import type { OpsConf } from "./settings.ts";
 export type Worker = ReturnType<typeof workerOf>;
 
 /** What `workspace/disabled.json` takes out of service. */
-export interface Disabled {
-  workers: Set<string>;
-  /** By job: the hosts, or all of them. */
-  jobs: Map<string, ReadonlySet<string> | "all">;
-}
+export type Disabled = Awaited<ReturnType<typeof readDisabled>>;
 
 const WORKER_SHAPE = fields({
   host: described(host, "IPv4 or IPv6 address or host name; unique in the file"),
@@ -167,10 +163,11 @@ function tags(): Shape<Map<string, string>> {
 }
 
 /** Reads `workspace/disabled.json`; nothing is disabled where there is none (`ErrInvalidDisabledJSON`). */
-export async function readDisabled(layout: Layout, problems: Problems): Promise<Disabled> {
+export async function readDisabled(layout: Layout, problems: Problems) {
   const found = problems.in(relative(layout, layout.disabledJson), "ErrInvalidDisabledJSON");
   const given = found.take(check(DISABLED, (await readSource(parseSourceJson, layout, found)) ?? {}));
-  const jobs: Disabled["jobs"] = new Map();
+  /** The hosts, or all of them. */
+  const jobs = new Map<string, ReadonlySet<string> | "all">();
   for (const [written, { allocations }] of Object.entries(given?.jobs ?? {})) {
     const job = written.trim().toLowerCase();
     if (jobs.has(job)) found.error(join("jobs", written), "is there twice, in other capitals");

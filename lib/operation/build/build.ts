@@ -23,14 +23,8 @@ import { type Certificates, issueCertificates, writeCertificates } from "./certi
 
 const PHASES = ["read", "check", "store", "post_build"] as const;
 
-/** The result of a build; `allocations` counts those that are not removed. */
-export interface BuildResult {
-  jobs: number;
-  workers: number;
-  allocations: number;
-  removed_allocations: number;
-  warnings: string[];
-}
+/** The result of a build. */
+export type BuildResult = ReturnType<typeof buildResult>;
 
 /**
  * Reads the workspace and makes the catalog and the build's part of the KV store equal to it, in one transaction: a
@@ -142,11 +136,12 @@ function beginPhase(phase: (typeof PHASES)[number], { progress, signal }: Operat
   progress.report({ phase, done: PHASES.indexOf(phase), total: PHASES.length });
 }
 
-function buildResult(built: Built, problems: Problems): BuildResult {
+function buildResult(built: Built, problems: Problems) {
   const removed = built.allocations.filter((allocation) => allocation.removed).length;
   return {
     jobs: built.jobs.length,
     workers: built.workers.length,
+    /** Those that are not removed. */
     allocations: built.allocations.length - removed,
     removed_allocations: removed,
     warnings: problems.warnings.map(sentenceOf),

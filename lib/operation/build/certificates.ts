@@ -31,23 +31,7 @@ import { counted } from "../../core/plain-text.ts";
 import type { OperationContext } from "../base/context.ts";
 
 /** The certificates of a build, for {@link writeCertificates}. */
-export interface Certificates {
-  /** The text of the CA's certificate. */
-  pem: string;
-  ca: IssuedCert;
-  issued: IssuedPair[];
-  /** Kept certificates whose rows an earlier version has written. */
-  restated: IssuedCert[];
-  /** No longer wanted. */
-  dropped: IssuedCert[];
-}
-
-/** A certificate and its key, in PEM, and for which allocations they are. */
-interface IssuedPair {
-  certificate: string;
-  key: string;
-  certs: IssuedCert[];
-}
+export type Certificates = Awaited<ReturnType<typeof issueCertificates>>;
 
 /** A pair that the workspace wants: for one allocation of a job, or the same for all of them. */
 interface WantedPair {
@@ -77,7 +61,7 @@ export async function issueCertificates(
   { jobs, settings }: { jobs: readonly JobSource[]; settings: OpsConf },
   allocations: readonly CatalogAllocation[],
   problems: Problems,
-): Promise<Certificates> {
+) {
   const authority = await loadAuthority(layout);
   const ca = authorityCert(authority);
   const now = Date.now();
@@ -98,7 +82,16 @@ export async function issueCertificates(
   const restated = keptCerts.flatMap(({ pair, certs }) => restatedCerts(pair, certs));
   // The certificates that stay in `last` are no longer wanted.
   for (const cert of [ca, ...wanted.flatMap((pair) => pair.certs)]) last.delete(certKey(cert));
-  return { pem: authority.pem, ca, issued, restated, dropped: [...last.values()] };
+  return {
+    /** The text of the CA's certificate. */
+    pem: authority.pem,
+    ca,
+    issued,
+    /** Kept certificates whose rows an earlier version has written. */
+    restated,
+    /** No longer wanted. */
+    dropped: [...last.values()],
+  };
 }
 
 /** Stores the answer of {@link issueCertificates} in the build's transaction, the keys and values at the next flush. */
@@ -205,7 +198,7 @@ function ended(ca: IssuedCert): Failure {
   );
 }
 
-async function issue({ request, certs }: WantedPair, { issuer }: Authority, now: number): Promise<IssuedPair> {
+async function issue({ request, certs }: WantedPair, { issuer }: Authority, now: number) {
   const { publicKey, privateKey } =
     request.key === "rsa" ? await generate("rsa", { modulusLength: RSA_BITS }) : await generate("ec", { namedCurve: "P-256" });
   const own = [...certs.map((cert) => cert.worker), request.commonName].filter(isAltName);

@@ -10,8 +10,8 @@ import { isClosing } from "../../core/trouble-lines.ts";
 import { type ControlKind, parametersOf } from "../../run/protocol.ts";
 import { makeStatus, readWorkerJson } from "../../transport/ask/inspect.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
-import { type CancelReceipts, type Fleet, JOBS_AT_ONCE, WORKERS_AT_ONCE } from "../base/fleet.ts";
-import { concluded, countGrades, describeGrades, endCancelled, type Grade, troubleOf, worstOf } from "../base/outcome.ts";
+import { type Fleet, JOBS_AT_ONCE, WORKERS_AT_ONCE } from "../base/fleet.ts";
+import { concluded, countGrades, describeGrades, endCancelled, troubleOf, worstOf } from "../base/outcome.ts";
 import { withHooks } from "../hooks/hooks.ts";
 import { effectsOf } from "../reach/effects.ts";
 import {
@@ -28,13 +28,7 @@ import {
 /** The targets that every job has by contract; any other is one of its own Makefile. */
 const BUILT_IN: readonly string[] = ["start", "stop", "restart", "reload", "status"];
 
-interface ControlResult {
-  target: string;
-  jobs: { job: string; outcome: Grade; allocations: object[] }[];
-  /** A sentence for each service that may be stopped and was not started again; absent where there is none. */
-  left_down?: string[];
-  cancelled?: CancelReceipts;
-}
+type ControlResult = ReturnType<typeof controlResult>;
 
 /**
  * Runs a target of jobs on their workers (hook-runtime.md, Events: job_control of a job-control command). Jobs are in
@@ -53,7 +47,7 @@ export function control(kind: ControlKind): Operation {
       const target = builtIn(given.target);
       const { health_check: healthCheck, forget } = given;
       const all = { context, fleet, effects, present, target, healthCheck, forget };
-      const resultNow = () => ({ ...controlResult(target, jobs, states), ...leftDown(context, fleet) });
+      const resultNow = () => controlResult(all, jobs, states);
       try {
         await leaveOutWorkers(all, states);
         await controlJobs(all, jobs, states);
@@ -63,12 +57,6 @@ export function control(kind: ControlKind): Operation {
       return concludeControl(context, resultNow(), states);
     });
   };
-}
-
-function leftDown({ log }: OperationContext, fleet: Fleet): Pick<ControlResult, "left_down"> {
-  const left = fleet.leftDown();
-  for (const line of left.left_down ?? []) log.warn(line);
-  return left;
 }
 
 function builtIn(target: string): string {
@@ -134,7 +122,9 @@ async function controlJobs(all: Control, jobs: readonly CatalogJob[], states: re
   await mapAll(jobs, JOBS_AT_ONCE, work, context.signal);
 }
 
-function controlResult(target: string, jobs: readonly CatalogJob[], states: readonly ControlState[]): ControlResult {
+function controlResult({ context, fleet, target }: Control, jobs: readonly CatalogJob[], states: readonly ControlState[]) {
+  const left = fleet.leftDown();
+  for (const line of left.left_down ?? []) context.log.warn(line);
   return {
     target,
     jobs: jobs.map(({ name }) => {
@@ -146,6 +136,7 @@ function controlResult(target: string, jobs: readonly CatalogJob[], states: read
       }));
       return { job: name, outcome: worstOf(own.map(({ outcome }) => outcome)), allocations };
     }),
+    ...left,
   };
 }
 

@@ -17,20 +17,15 @@ import { faultPoint } from "../../core/self.ts";
 import { parametersOf } from "../../run/protocol.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
 
-/** The result of a rekey; of a dry run, what it would do. */
-interface RekeyResult extends SealedCounts {
-  /** It goes on with a change that an earlier run has begun. */
-  resumed: boolean;
-}
-
 /**
  * Changes the bucket's key (docs/keys.md): a new `secrets/kv.key`, and everything that is sealed is sealed anew. Until the end
  * both keys open. Cut off anywhere, all stays readable, and the next rekey goes on with the same new key. Throws `failed`
  * where certificates are recorded in a form that holds only for the present key, and `cancelled`.
  */
-export const rekey: Operation = async (context, params): Promise<RekeyResult> => {
+export const rekey: Operation = async (context, params) => {
   const { dry_run } = parametersOf("kv_rekey", params);
   const { db, layout, log } = context;
+  /** It goes on with a change that an earlier run has begun. */
   const resumed = (await rekeyingSince(layout)) !== undefined;
   if (hasEarlierRequests(db)) {
     const why = "an earlier version of ops has recorded certificates by it, and the next build would renew them all";

@@ -25,19 +25,6 @@ interface Held extends Graded {
   is_jump_host: boolean;
 }
 
-/** The result of a rotation. */
-interface SshRotateResult {
-  workers: Held[];
-  /** It goes on with a change that an earlier run has begun. */
-  resumed: boolean;
-  /** The new key is the bucket's. */
-  switched: boolean;
-  /** Some machine may know only the key before: both are offered. */
-  old_kept: boolean;
-  fingerprint: string | null;
-  old_fingerprint: string | null;
-}
-
 /** What a rotation works with. */
 interface Rotating {
   context: OperationContext;
@@ -81,7 +68,7 @@ export const rotateSshKey: Operation = async (context, params) => {
   }
 };
 
-async function rotatedKey(rotating: Rotating, resumed: boolean): Promise<SshRotateResult> {
+async function rotatedKey(rotating: Rotating, resumed: boolean) {
   const { context, change, keyFile, held } = rotating;
   const { launcher, log } = context;
   const all = [...held.keys()];
@@ -89,6 +76,7 @@ async function rotatedKey(rotating: Rotating, resumed: boolean): Promise<SshRota
     (await describeSshKey(change.newFile, launcher)).fingerprint,
     (await describeSshKey(change.oldFile, launcher)).fingerprint,
   ];
+  // `switched`: the new key is the bucket's. `old_kept`: some machine may know only the key before, and both are offered.
   const result = { workers: all, resumed, switched: !change.isNext, old_kept: true, fingerprint, old_fingerprint };
   // Workers are tried out by the new key alone, which their jump hosts must know first.
   for (const isJump of [true, false])
@@ -164,7 +152,7 @@ async function publicKeyIn({ launcher }: OperationContext, file: string): Promis
 }
 
 /** What a rotation would do. */
-function tellPlan({ log }: OperationContext, begun: SshKeyChange | undefined, holders: readonly KeyHolder[]): SshRotateResult {
+function tellPlan({ log }: OperationContext, begun: SshKeyChange | undefined, holders: readonly KeyHolder[]) {
   const jumps = holders.filter(({ isJump }) => isJump).length;
   const places = `${counted(holders.length - jumps, "worker")} and ${counted(jumps, "jump host")}`;
   log.info(begun ? "an earlier rotation would go on" : "would make a new key");

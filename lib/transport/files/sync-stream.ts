@@ -63,16 +63,12 @@ export function listHead(paths: Iterable<string>): string {
   return `sync ${sha256(lines(paths))} `;
 }
 
-/** How files are put into the stream. */
-interface Parcels {
-  /** Where `new/1`, `new/2`, … belong. */
-  places: string[];
-  /** The name in the stream by the file's path: `new/<n>`, or `new/<n>/<name>` where several go into one folder. */
-  names: Map<string, string>;
-}
-
-function parcelsOf(paths: readonly string[]): Parcels {
-  const parcels: Parcels = { places: [], names: new Map() };
+/**
+ * How files are put into the stream: where `new/1`, `new/2`, … belong, and the name in the stream by the file's path,
+ * `new/<n>`, or `new/<n>/<name>` where several go into one folder.
+ */
+function parcelsOf(paths: readonly string[]) {
+  const parcels = { places: [] as string[], names: new Map<string, string>() };
   const open = new Map<string, { number: number; size: number }>();
   for (const path of paths) {
     const folder = path.slice(0, path.lastIndexOf("/") + 1);
@@ -90,7 +86,7 @@ function parcelsOf(paths: readonly string[]): Parcels {
 }
 
 /** The small files in front of the content, as scripts/receive.sh describes them. */
-function ordersOf(change: TreeChange, { places, names }: Parcels): Map<string, string> {
+function ordersOf(change: TreeChange, { places, names }: ReturnType<typeof parcelsOf>): Map<string, string> {
   const { tree, wanted, made, changed, removed } = change;
   const needed = foldersAbove(wanted.keys());
   const emptied = [...foldersAbove(removed)].filter((folder) => !needed.has(folder) && made.has(folder));
