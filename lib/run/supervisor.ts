@@ -12,13 +12,22 @@ import { faultPoint, selfArguments } from "../core/self.ts";
 import type { Channel, Launcher } from "../core/spawn.ts";
 import { lackingApproval, needsApproval } from "./approval/proposal.ts";
 import { EventLog } from "./events.ts";
-import { ordersOf } from "./orders.ts";
 import { type Progress, queuedSince } from "./progress.ts";
-import { CANCEL_WAIT_MS, type FromWorker, type OutcomeMessage, type RunKind, type RunParams, type Task } from "./protocol.ts";
+import {
+  CANCEL_WAIT_MS,
+  type FromWorker,
+  type Orders,
+  type OutcomeMessage,
+  type RunKind,
+  type RunParams,
+  secretsApart,
+  type Task,
+} from "./protocol.ts";
 import {
   type Actor,
   type AskedFor,
   addAudit,
+  askedBy,
   createRecord,
   isCancelled,
   type RunRecord,
@@ -80,11 +89,7 @@ interface ActiveRun {
  * supervisor alone decides how a run ended, once, after the process of the run has exited.
  */
 export class Supervisor {
-  readonly #launcher: Launcher;
-  readonly #log: (message: string) => void;
-  readonly #slots: number;
-  readonly #approvals: (bucketId: string) => number;
-  readonly #means: Pick<Task, "hookUser">;
+  readonly #options: SupervisorOptions;
   readonly #active = new Map<string, ActiveRun>();
   /** The active runs that wait for a free slot, with their parameters; they begin in this order. */
   readonly #queue = new Map<ActiveRun, RunParams>();
@@ -92,12 +97,8 @@ export class Supervisor {
   readonly events = new EventLog();
   #stopping = false;
 
-  constructor({ launcher, log, slots = SLOTS, approvals = () => 0, hookUser }: SupervisorOptions) {
-    this.#launcher = launcher;
-    this.#log = log;
-    this.#slots = slots;
-    this.#approvals = approvals;
-    this.#means = { hookUser };
+  constructor(options: SupervisorOptions) {
+    this.#options = options;
   }
 
   /** Settles what an earlier server left behind in these buckets; called before the server listens. */
@@ -106,7 +107,7 @@ export class Supervisor {
       try {
         for (const record of await recoverBucket(layout)) this.#settled(record);
       } catch (error) {
-        this.#log(`Cannot recover bucket ${layout.root}: ${messageOf(error)}`);
+        this.#options.log(`Cannot recover bucket ${layout.root}: ${messageOf(error)}`);
       }
     }
   }
@@ -180,11 +181,11 @@ export class Supervisor {
    */
   async task(task: Omit<Task, "type">, what: string): Promise<unknown> {
     let outcome: OutcomeMessage | undefined;
-    const channel = await this.#launcher.channel(selfArguments("worker", "run"), "ignore", (message) => {
+    const channel = await this.#options.launcher.channel(selfArguments("worker", "run"), "ignore", (message) => {
       const received = message as FromWorker;
       if (received.type === "outcome") outcome = received;
     });
-    channel.send({ type: "task", ...task, ...this.#means });
+    channel.send({ type: "task", ...task, hookUser: this.#options.hookUser });
     if (!(await within(channel.ended, TASK_LIMIT_MS))) await endGroup(channel.pid, 0);
     if (outcome?.ok) return outcome.result;
     const code = TASK_FAILURES.find((one) => one === outcome?.error?.code) ?? "failed";
@@ -205,7 +206,7 @@ export class Supervisor {
   }
 
   #settled(record: RunRecord): void {
-    this.#log(`run ${record.id} (${record.kind}) of bucket ${record.bucket_id} is settled: ${record.status}`);
+    this.#options.log(`run ${record.id} (${record.kind}) of bucket ${record.bucket_id} is settled: ${record.status}`);
     this.events.onChange("ended", record);
   }
 
@@ -217,7 +218,7 @@ export class Supervisor {
   }
 
   async #start(layout: Layout, lock: BucketLock, start: Parameters<typeof createRecord>[1]): Promise<void> {
-    const required = needsApproval(start.kind, start.params) ? this.#approvals(start.bucket_id) : 0;
+    const required = needsApproval(start.kind, start.params) ? (this.#options.approvals?.(start.bucket_id) ?? 0) : 0;
     if (required > 0 && !start.approval && start.breakGlass === undefined) throw lackingApproval(start.kind, required);
     const record = await createRecord(layout, start);
     const { promise: ended, resolve: hasEnded } = Promise.withResolvers<void>();
@@ -248,7 +249,7 @@ export class Supervisor {
   async #beginNext(): Promise<void> {
     const [next] = this.#queue;
     const taken = [...this.#active.values()].filter(({ hasSlot }) => hasSlot).length;
-    if (!next || taken >= this.#slots) return;
+    if (!next || taken >= (this.#options.slots ?? SLOTS)) return;
     const [run, params] = next;
     this.#queue.delete(run);
     run.hasSlot = true;
@@ -266,7 +267,7 @@ export class Supervisor {
     const { layout, record, lock } = run;
     const output = openRegularSync(runLayout(layout, record.id).activity, APPEND);
     try {
-      run.channel = await this.#launcher.channel(selfArguments("worker", "run"), output, (message) =>
+      run.channel = await this.#options.launcher.channel(selfArguments("worker", "run"), output, (message) =>
         this.#receive(run, message as FromWorker),
       );
     } finally {
@@ -279,7 +280,7 @@ export class Supervisor {
     if (identity) await lock.addHolder(identity);
     // A request to stop that came before there was a process could not reach it.
     if (isCancelled(record) || run.stopped !== undefined) throw cancelledFailure();
-    run.channel.send({ type: "orders", ...ordersOf(layout, record, params), ...this.#means });
+    run.channel.send({ type: "orders", ...ordersOf(layout, record, params), hookUser: this.#options.hookUser });
     faultPoint("run: ordered");
   }
 
@@ -290,7 +291,7 @@ export class Supervisor {
       const change = message.type === "group_open" ? "open" : "close";
       if (change === "open") run.groups.set(message.group.pgid, message.group);
       else run.groups.delete(message.group.pgid);
-      run.lock.changeGroup(change, message.group).catch((error: unknown) => this.#log(messageOf(error)));
+      run.lock.changeGroup(change, message.group).catch((error: unknown) => this.#options.log(messageOf(error)));
     }
   }
 
@@ -337,7 +338,7 @@ export class Supervisor {
       await work();
       return true;
     } catch (error) {
-      this.#log(`Cannot finish run ${record.id} of bucket ${record.bucket_id}: ${messageOf(error)}`);
+      this.#options.log(`Cannot finish run ${record.id} of bucket ${record.bucket_id}: ${messageOf(error)}`);
       return false;
     }
   }
@@ -346,4 +347,12 @@ export class Supervisor {
     run.saved = run.saved.catch(() => {}).then(() => saveRecord(run.layout, run.record));
     return run.saved;
   }
+}
+
+/** What the process of a run is told: all that was asked for, with the secrets that the record has not. */
+export function ordersOf(layout: Layout, record: RunRecord, asked: RunParams): Omit<Orders, "type"> {
+  const { id: runId, bucket_id: bucketId, revision, break_glass: breakGlass } = record;
+  const kind = record.kind as RunKind;
+  const by = askedBy(record);
+  return { runId, bucketDir: layout.root, bucketId, kind, ...secretsApart(kind, asked), revision, by, breakGlass };
 }

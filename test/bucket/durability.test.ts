@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
+import path from "node:path";
 import { mkdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
 import { link, open, rename, rm } from "node:fs/promises";
-import path from "node:path";
 import { test } from "node:test";
 import { ensureAuthority } from "../../lib/bucket/base/certificates.ts";
 import { setAside } from "../../lib/bucket/base/contents.ts";
@@ -9,7 +9,6 @@ import { openDatabase } from "../../lib/bucket/base/database.ts";
 import { layoutOf } from "../../lib/bucket/base/layout.ts";
 import { commitRestore, prepareRestore, restoreBucket } from "../../lib/bucket/snapshots/restore.ts";
 import { createSnapshot, deleteSnapshot } from "../../lib/bucket/snapshots/snapshots.ts";
-import { snapshotSigner } from "../../lib/bucket/snapshots/trust.ts";
 import { markBuilt } from "../../lib/bucket/source/revisions.ts";
 import { createBucket, deleteBucket } from "../../lib/bucket/source/root.ts";
 import { recoverSource, restoreRevision } from "../../lib/bucket/source/source.ts";
@@ -25,6 +24,7 @@ import { type DiskStep, diskSteps, linesOf } from "../helpers/disk-record.ts";
 import { BELIEVING, BUCKET, markedBucket, snapshotFile } from "../helpers/snapshots.ts";
 import { EXAMPLE, push } from "../helpers/sources.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
+import { snapshotSigner } from "../../lib/bucket/snapshots/envelope.ts";
 
 const never = new AbortController().signal;
 const JOURNAL = ".ops/journal.json";

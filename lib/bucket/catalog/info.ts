@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { createHash, hash } from "node:crypto";
 import { isUuid } from "../../codec/uuid.ts";
 import { Failure, hasErrno } from "../../core/errors.ts";
 import { readRegularSync } from "../../core/files.ts";
@@ -132,14 +132,12 @@ export function planBasis(db: Database): PlanBasis {
   const promoted: PlanBasis["promoted"] = {};
   for (const [job, own] of Map.groupBy(catalogAllocations(db), (one) => one.job)) {
     const promotionOf = promotionsOf(db, job);
-    for (const { id, worker } of own)
-      promoted[`${job}@${worker}`] = digestOf({ id, ...promotionOf(id), files: null, before: null });
+    for (const { id, worker } of own) {
+      const promotion = JSON.stringify({ id, ...promotionOf(id), files: null, before: null });
+      promoted[`${job}@${worker}`] = hash("sha256", promotion).slice(0, 32);
+    }
   }
   return { build_seq: 0, update_seq: 0, ...bucket, kv: keys.digest("hex"), promoted };
-}
-
-function digestOf(value: unknown): string {
-  return createHash("sha256").update(JSON.stringify(value)).digest("hex").slice(0, 32);
 }
 
 /**

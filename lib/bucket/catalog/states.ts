@@ -1,5 +1,5 @@
 import type { Row } from "../base/database.ts";
-import { ROLLOUTS } from "../base/states.ts";
+import { ROLLOUTS } from "../base/schema.ts";
 
 /**
  * The outcome of the last action on an allocation. `unknown`: the action began and no end is recorded, because it goes

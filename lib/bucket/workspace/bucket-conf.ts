@@ -6,7 +6,7 @@ import { jobResourcesFile, type Layout } from "../base/layout.ts";
 import { fileName } from "../base/names.ts";
 import { type FileProblems, Problems, unknownName } from "../base/problems.ts";
 import { parseSourceToml, readSource, relative, SOURCE_FILE_BYTES, writeSourceFile } from "../source/source-file.ts";
-import { openSourceFile } from "../source/source-view.ts";
+import { openIfThere, openSourceFile } from "../source/source-view.ts";
 import { checkOpsConf } from "./settings.ts";
 
 /** The bucket.conf that init writes. */
@@ -152,10 +152,7 @@ function viewOf(below: string, bytes: Buffer, kind: SettingsFile) {
 }
 
 async function settingsBytes(layout: Layout, below: string, mayMiss: boolean): Promise<Buffer | undefined> {
-  await using handle = await openSourceFile(layout, below).catch((error: unknown) => {
-    if (mayMiss && error instanceof Failure && error.code === "file_not_found") return undefined;
-    throw error;
-  });
+  await using handle = await (mayMiss ? openIfThere : openSourceFile)(layout, below);
   // One byte more than is allowed tells that there are too many.
   const read = await handle?.read(Buffer.alloc(SOURCE_FILE_BYTES + 1), 0, SOURCE_FILE_BYTES + 1, 0);
   return read?.buffer.subarray(0, read.bytesRead);

@@ -24,8 +24,9 @@ export function placedProblems(layout: Layout, { errors, warnings }: Problems): 
     return known;
   };
   const found = [...errors, ...warnings].map((one: Finding) => inItsFile(one, layout));
-  const order = ({ file, line, column }: PlacedProblem) => [file, line, column] as const;
-  return found.map((one) => placeProblem(one, placerOf)).sort((a, b) => compare(order(a), order(b)));
+  const placed = found.map((one) => placeProblem(one, placerOf));
+  const byFile = (a: string, b: string) => Number(a > b) - Number(a < b);
+  return placed.sort((a, b) => byFile(a.file, b.file) || a.line - b.line || a.column - b.column);
 }
 
 /** A problem of a folder names the file in it. */
@@ -34,11 +35,6 @@ function inItsFile(one: Finding, { root }: Layout): Finding {
   const file = path.join(one.file, one.path);
   const isInside = one.path !== "" && found(one.file)?.isDirectory() === true && found(file)?.isFile() === true;
   return isInside ? { ...one, file, path: "" } : one;
-}
-
-function compare(a: readonly (string | number)[], b: readonly (string | number)[]): number {
-  const index = a.findIndex((part, at) => part !== b[at]);
-  return index < 0 ? 0 : (a[index] as string) < (b[index] as string) ? -1 : 1;
 }
 
 function placeProblem({ code = null, file, path: at, message }: Finding, placerOf: (file: string) => Placer) {

@@ -18,7 +18,7 @@ import {
   withDefault,
 } from "../../core/shape.ts";
 import type { Layout } from "../base/layout.ts";
-import { cpu, fields, folder, host, jump, line, memory, name, SCHEMA_KEY, user } from "../base/names.ts";
+import { cpu, fields, folder, host, jump, line, memory, name, reportTwice, SCHEMA_KEY, user } from "../base/names.ts";
 import { type FileProblems, Problems, unknownName } from "../base/problems.ts";
 import { parseSourceJson, readSource, relative, writeSourceFile } from "../source/source-file.ts";
 import type { OpsConf } from "./settings.ts";
@@ -142,8 +142,7 @@ function workerOf(given: Infer<typeof WORKER_SHAPE>, index: number, settings: Op
 function labels(): Shape<string[]> {
   const all = list(name);
   return refined({ ...all, schema: { ...all.schema, uniqueItems: true } }, (labels, path, report) => {
-    for (const [index, label] of labels.entries())
-      if (labels.indexOf(label) < index) report(join(path, index), `the label ${quote(label)} is there twice`);
+    reportTwice(labels, (at, label) => report(join(path, at), `the label ${quote(String(label))} is there twice`));
     return labels;
   });
 }

@@ -154,7 +154,7 @@ export class Fleet {
   }
 
   /** Closes every connection. */
-  async close(): Promise<void> {
+  async [Symbol.asyncDispose](): Promise<void> {
     const opened = [...this.#opened.values()];
     await Promise.all(opened.map((one) => one.then((transport) => transport.close()).catch(() => {})));
     await this.#ssh?.then((ssh) => ssh.close()).catch(() => {});

@@ -44,7 +44,8 @@ export function control(kind: ControlKind): Operation {
     const states = controlStates(context, jobs, allocationsNamed(present, jobs, given.allocations, "allocations"));
     return await withHooks(context, async (hooks, fleet) => {
       const effects = effectsOf(context, fleet, hooks, present);
-      const target = builtIn(given.target);
+      const lower = given.target.toLowerCase();
+      const target = BUILT_IN.includes(lower) ? lower : given.target;
       const { health_check: healthCheck, forget } = given;
       const all = { context, fleet, effects, present, target, healthCheck, forget };
       const resultNow = () => controlResult(all, jobs, states);
@@ -57,11 +58,6 @@ export function control(kind: ControlKind): Operation {
       return concludeControl(context, resultNow(), states);
     });
   };
-}
-
-function builtIn(target: string): string {
-  const lower = target.toLowerCase();
-  return BUILT_IN.includes(lower) ? lower : target;
 }
 
 function controlStates(

@@ -6,7 +6,7 @@ import {
   readRotation,
 } from "../../bucket/base/authority-change.ts";
 import { loadAuthority, makePair } from "../../bucket/base/certificates.ts";
-import { authorityUse, whatWaits } from "../../bucket/keys/authority-use.ts";
+import { authorityUse, whatWaits } from "../../bucket/keys/key-changes.ts";
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
 import { counted } from "../../core/plain-text.ts";
 import { parametersOf } from "../../run/protocol.ts";

@@ -50,10 +50,8 @@ export const rotateSshKey: Operation = async (context, params) => {
     throw new Failure("failed", "Cannot rotate the ssh key: the bucket has none; make one with `ops ssh-key create`");
   const begun = await sshKeyChange(keyFile);
   const ssh = await sshSettingsOf(layout, settings, Boolean(server));
-  const holders = keyHolders(
-    catalogWorkers(db).filter(({ connection }) => connection === "ssh"),
-    ssh,
-  );
+  const overSsh = catalogWorkers(db).filter(({ connection }) => connection === "ssh");
+  const holders = keyHolders(overSsh, ssh);
   if (dry_run) return tellPlan(context, begun, holders);
   const change = begun ?? (await beginSshKeyChange(keyFile, await makeSshKey(launcher, signal)));
   const keys = { oldKey: await publicKeyIn(context, change.oldFile), newKey: await publicKeyIn(context, change.newFile) };
@@ -97,11 +95,8 @@ async function rotatedKey(rotating: Rotating, resumed: boolean) {
     log.info(`the key before, ${old_fingerprint}, is removed everywhere`);
   }
   const left = all.filter(({ outcome }) => outcome !== "ok");
-  if (result.old_kept)
-    await noteLeft(
-      keyFile,
-      left.map(({ worker }) => worker),
-    );
+  const names = left.map(({ worker }) => worker);
+  if (result.old_kept) await noteLeft(keyFile, names);
   const what = `${counted(left.length, "machine")} may know only the key before, which is offered too until \`ops ssh-key rotate\` has reached them`;
   return concluded(result, what, sentencesOf(left));
 }

@@ -48,7 +48,7 @@ interface GcResult {
 export const collectGarbage: Operation = async (context, params) => {
   const { retain_days } = parametersOf("gc", params);
   const { db, kv, log, signal } = context;
-  const fleet = new Fleet(context, catalogWorkers(db));
+  await using fleet = new Fleet(context, catalogWorkers(db));
   const result: GcResult = { allocations: [], purged_kv_rows: 0, dropped_contents: 0 };
   try {
     const removed = catalogAllocations(db).filter((one) => one.removed);
@@ -68,8 +68,6 @@ export const collectGarbage: Operation = async (context, params) => {
     log.info(gcSummary(result));
   } catch (error) {
     endCancelled(signal, fleet, error, () => result);
-  } finally {
-    await fleet.close();
   }
   const failed = result.allocations.filter(({ outcome }) => outcome === "failed");
   const errors = failed.map(({ job, worker, error }) => `${job}@${worker}: ${error}`);
@@ -161,14 +159,12 @@ async function discardJobs(gc: Gc, host: string, due: readonly CatalogAllocation
       outcomes.push(collected(one, "removed", null));
     } catch (error) {
       throwIfCancelled(signal);
-      outcomes.push(collected(one, gcGrade(error), messageOf(error)));
+      outcomes.push(
+        collected(one, error instanceof Failure && error.code === "unreachable" ? "unreachable" : "failed", messageOf(error)),
+      );
     }
   }
   return outcomes;
-}
-
-function gcGrade(error: unknown): "unreachable" | "failed" {
-  return error instanceof Failure && error.code === "unreachable" ? "unreachable" : "failed";
 }
 
 function collected({ job, worker }: CatalogAllocation, outcome: Collected["outcome"], error: string | null): Collected {

@@ -1,9 +1,9 @@
 import { link } from "node:fs/promises";
 import path from "node:path";
 import type { Database } from "../../bucket/base/database.ts";
+import { trustAt } from "../../bucket/snapshots/envelope.ts";
 import { commitRestore, type PreparedRestore, prepareRestore } from "../../bucket/snapshots/restore.ts";
 import { createSnapshot, findSnapshot, keepSnapshots, type SnapshotWish } from "../../bucket/snapshots/snapshots.ts";
-import { trustAt } from "../../bucket/snapshots/trust.ts";
 import { listRevisions } from "../../bucket/source/revisions.ts";
 import { discardLeftovers } from "../../bucket/source/swap.ts";
 import { loadOpsConf } from "../../bucket/workspace/settings.ts";

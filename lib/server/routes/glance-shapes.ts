@@ -1,4 +1,4 @@
-import { ROLLOUTS } from "../../bucket/base/states.ts";
+import { ROLLOUTS } from "../../bucket/base/schema.ts";
 import { MAP_LETTERS } from "../../bucket/catalog/map.ts";
 import { PROBLEM_KINDS } from "../../bucket/catalog/problems.ts";
 import { LAST_OUTCOMES, STATES } from "../../bucket/catalog/states.ts";

@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from "node:crypto";
+import { hash, randomBytes } from "node:crypto";
 import { type TarInput, writeTar } from "../../codec/archive/tar-write.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
 import { quote } from "../../core/shape.ts";
@@ -55,12 +55,12 @@ export function changeStream(change: TreeChange): { digest: string; stream: Asyn
       yield { path: `${tree}/${parcels.names.get(path)}`, mode, size, content: checkedContent(path, file, doing) };
     }
   }
-  return { digest: sha256(orders.get("digests") as string), stream: writeTar(entries()) };
+  return { digest: hash("sha256", orders.get("digests") as string), stream: writeTar(entries()) };
 }
 
 /** The beginning of the list of a tree of these files, sorted as they are. */
 export function listHead(paths: Iterable<string>): string {
-  return `sync ${sha256(lines(paths))} `;
+  return `sync ${hash("sha256", lines(paths))} `;
 }
 
 /**
@@ -103,7 +103,7 @@ function ordersOf(change: TreeChange, { places, names }: ReturnType<typeof parce
   if (removed.length > 0) orders.set("removals", lines(removed));
   if (emptied.length > 0) orders.set("emptied", lines(emptied.reverse()));
   const digests = [
-    ...[...orders].map(([name, text]) => `${sha256(text)}  .sync/${tree}/${name}`),
+    ...[...orders].map(([name, text]) => `${hash("sha256", text)}  .sync/${tree}/${name}`),
     ...changed.map((path) => `${wanted.get(path)?.sha256}  .sync/${tree}/${names.get(path)}`),
   ];
   return new Map([["digests", lines(digests)], ...orders]);
@@ -124,8 +124,4 @@ async function* checkedContent(path: string, { size, open }: FileContent, doing:
 
 function lines(items: Iterable<string>): string {
   return [...items].map((item) => `${item}\n`).join("");
-}
-
-function sha256(text: string): string {
-  return createHash("sha256").update(text).digest("hex");
 }
