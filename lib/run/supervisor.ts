@@ -46,13 +46,7 @@ const SAVE_AGAIN_MS = 1_000;
 const SLOTS = 2 * availableParallelism();
 
 /** A bucket that is taken for a run which has not begun yet. Either `start` or `release` must be called. */
-export interface Reservation {
-  readonly runId: string;
-  /** Starts the run's process, or has the run wait for a free slot; from then on the run ends by itself. */
-  start(params: RunParams, by: AskedFor): Promise<void>;
-  /** Frees the bucket again; nothing of the run remains. */
-  release(): Promise<void>;
-}
+export type Reservation = Awaited<ReturnType<Supervisor["reserve"]>>;
 
 interface SupervisorOptions extends Pick<Task, "hookUser"> {
   launcher: Launcher;
@@ -113,12 +107,15 @@ export class Supervisor {
   }
 
   /** Takes a bucket. Throws `bucket_busy` while a run is active there or a command holds its lock. */
-  async reserve(layout: Layout, bucketId: string, kind: RunKind): Promise<Reservation> {
+  async reserve(layout: Layout, bucketId: string, kind: RunKind) {
     const id = uuidV7();
     const lock = await this.#take(layout, id, kind);
     return {
       runId: id,
-      start: (params, by) => this.#start(layout, lock, { id, bucket_id: bucketId, origin: "server", kind, params, ...by }),
+      /** Starts the run's process, or has the run wait for a free slot; from then on the run ends by itself. */
+      start: (params: RunParams, by: AskedFor): Promise<void> =>
+        this.#start(layout, lock, { id, bucket_id: bucketId, origin: "server", kind, params, ...by }),
+      /** Frees the bucket again; nothing of the run remains. */
       release: () => lock.release(),
     };
   }

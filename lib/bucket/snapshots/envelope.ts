@@ -173,13 +173,8 @@ function serverRootOf({ root }: Layout): string | undefined {
 /** Throws `failed`, with what to compare and to give, where the signer of a snapshot is not trusted. */
 export function requireTrusted(signer: string | null, { signers, unsigned }: Trust): void {
   if (signer === null ? unsigned : signers.includes(signer)) return;
-  if (signer === null)
-    throw new Failure(
-      "failed",
-      "it is not signed: whoever can write files may have made it; if it is of an older ops, give --unsigned",
-    );
-  throw new Failure(
-    "failed",
-    `it is signed by ${signer}, not by the key of this place: compare with the server that made it, then give --signer ${signer}`,
-  );
+  const unknown = "it is not signed: whoever can write files may have made it; if it is of an older ops, give --unsigned";
+  const other = `it is signed by ${signer}, not by the key of this place`;
+  const advice = `compare with the server that made it, then give --signer ${signer}`;
+  throw new Failure("failed", signer === null ? unknown : `${other}: ${advice}`);
 }

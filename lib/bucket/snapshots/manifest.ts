@@ -106,11 +106,9 @@ export async function readManifestEntries(
 }
 
 async function entryNamed(name: string, { done, value: entry }: IteratorResult<TarEntry, void>): Promise<Buffer> {
+  const beginning = name === MANIFEST ? MANIFEST : `${MANIFEST} and ${name}`;
   if (done || !entry || entry.path !== name || entry.type !== "file" || entry.size > LIMITS.manifestBytes)
-    throw new Failure(
-      "failed",
-      `it does not begin with ${MANIFEST}${name === MANIFEST ? "" : ` and ${name}`}, so it is no snapshot`,
-    );
+    throw new Failure("failed", `it does not begin with ${beginning}, so it is no snapshot`);
   return Buffer.concat(await Array.fromAsync(entry.content));
 }
 

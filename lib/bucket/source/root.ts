@@ -199,22 +199,12 @@ export async function deleteBucket(root: string, { layout }: RootBucket): Promis
   faultPoint("delete: removed");
 }
 
-/** What became of an environment, or would. */
-export interface MigratedEnvironment {
-  /** The name of its folder. */
-  id: string;
-  /** `project/name`; empty where the folder has another name than an id. */
-  label: string;
-  /** Why it stays as it is; null where it becomes a bucket. */
-  problem: string | null;
-}
-
 /**
  * Turns the environments below a root into buckets, by the names of their folders: env.json gets the name bucket.json, in
  * one step each, so that a killed migration is simply repeated. Changes nothing with `dryRun`; else only for the holder of
  * the root's lock.
  */
-export async function* migrateEnvironments(root: string, dryRun: boolean): AsyncGenerator<MigratedEnvironment> {
+export async function* migrateEnvironments(root: string, dryRun: boolean) {
   const entries = (await readdir(root, { withFileTypes: true })).filter((entry) => entry.isDirectory());
   for (const { name: id } of entries.sort((a, b) => (a.name < b.name ? -1 : 1))) {
     const [from, to] = [layoutOf(path.join(root, id), "env.json").bucketJson, layoutOf(path.join(root, id)).bucketJson];
@@ -230,6 +220,7 @@ export async function* migrateEnvironments(root: string, dryRun: boolean): Async
       faultPoint("migrate: renamed");
       await flushFolder(path.dirname(to));
     }
+    // The label is empty where the folder has another name than an id; the problem says why it stays as it is.
     yield { id, label: bucket ? `${bucket.project}/${bucket.name}` : "", problem };
   }
 }

@@ -14,20 +14,11 @@ import { BUCKET_FUNCTIONS } from "../kv/kv-access.ts";
 import { parseSourceJson, relative } from "../source/source-file.ts";
 import type { SourceTree } from "../source/source-rules.ts";
 import { valuesIn } from "./bucket-conf.ts";
-import { checkManifest, hookNames, type Manifest } from "./manifest.ts";
+import { checkManifest, hookNames } from "./manifest.ts";
 import { isCertFile } from "./manifest-blocks.ts";
 
 /** A job as its folder in the workspace describes it. */
-export interface JobSource {
-  name: string;
-  /** The manifest's path, for problems. */
-  file: string;
-  manifest: Manifest;
-  /** By path. */
-  files: CatalogFile[];
-  /** vars.toml. */
-  vars: Map<string, string>;
-}
+export type JobSource = NonNullable<ReturnType<typeof readJob>>;
 
 const EXECUTABLE_MODE = 0o755;
 const PLAIN_MODE = 0o644;
@@ -59,7 +50,7 @@ export function readJobs(layout: Layout, tree: SourceTree, problems: Problems, s
   return result;
 }
 
-function readJob(name: string, files: CatalogFile[], folder: FileProblems, problems: Problems): JobSource | undefined {
+function readJob(name: string, files: CatalogFile[], folder: FileProblems, problems: Problems) {
   const contentOf = (path: string) => {
     const file = files.find((one) => one.path === path);
     return file && bytesOf(file.content);
@@ -72,6 +63,7 @@ function readJob(name: string, files: CatalogFile[], folder: FileProblems, probl
     if (manifest && isCertFile(manifest.certs, at)) folder.error(at, "a certificate is put there: use another name");
   for (const hook of hookNames(value)) findScript(hook, files, found);
   const vars = valuesIn(contentOf("vars.toml"), problems.in(`${folder.file}/vars.toml`, "ErrInvalidJobVars"));
+  // `file` is the manifest's path, for problems; `vars` is vars.toml.
   return manifest && { name, file: found.file, manifest, files, vars };
 }
 

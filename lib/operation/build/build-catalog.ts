@@ -131,12 +131,9 @@ function movedAllocations(
   const placeOf = ({ connection, root }: Pick<CatalogWorker, "connection" | "root">) => `${connection} ${root}`;
   const places = new Map(before.map((worker) => [worker.host, placeOf(worker)]));
   const moved = workers.filter((worker) => (places.get(worker.host) ?? placeOf(worker)) !== placeOf(worker));
+  const follows = "they are started there like new ones, and services at the old place are left alone";
   for (const { host, root } of moved)
-    problems.warn(
-      "workspace/workers.json",
-      host,
-      `now keeps its jobs below ${root}; they are started there like new ones, and services at the old place are left alone`,
-    );
+    problems.warn("workspace/workers.json", host, `now keeps its jobs below ${root}; ${follows}`);
   const hosts = new Set(moved.map((worker) => worker.host));
   return allocations.filter((allocation) => hosts.has(allocation.worker));
 }

@@ -136,9 +136,8 @@ function jobHealth({ log }: OperationContext, { name: job }: CatalogJob, allocat
 
 function concludeHealth({ log }: OperationContext, result: { workers: WorkerHealth[]; jobs: JobHealth[] }) {
   const count = (outcome: JobHealth["outcome"]) => result.jobs.filter((job) => job.outcome === outcome).length;
-  log.info(
-    `jobs: ${count("ok")} healthy, ${count("failed")} failed, ${count("unreachable")} unreachable, ${count("skipped")} skipped`,
-  );
+  const bad = `${count("failed")} failed, ${count("unreachable")} unreachable`;
+  log.info(`jobs: ${count("ok")} healthy, ${bad}, ${count("skipped")} skipped`);
   const jobs = result.jobs.filter(({ outcome }) => outcome === "failed" || outcome === "unreachable");
   const told = new Set(jobs.flatMap(({ allocations }) => allocations.map(({ worker }) => worker)));
   const workers = result.workers.filter(({ worker, outcome }) => outcome !== "ok" && !told.has(worker));

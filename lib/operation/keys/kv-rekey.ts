@@ -58,11 +58,8 @@ async function endChange(context: OperationContext, { unreadable }: SealedCounts
   // Pages that SQLite has set free still hold what was sealed with the key before.
   db.script("VACUUM");
   const checkpoint = db.get<{ busy: number }>("PRAGMA wal_checkpoint(TRUNCATE)");
-  if (checkpoint?.busy !== 0)
-    throw new Failure(
-      "failed",
-      "Cannot drop the kv.key before: the database is being read, and its log still holds what was sealed with that key; run it again",
-    );
+  const held = "the database is being read, and its log still holds what was sealed with that key";
+  if (checkpoint?.busy !== 0) throw new Failure("failed", `Cannot drop the kv.key before: ${held}; run it again`);
   faultPoint("rekey: compacted");
   await dropOldKvKey(layout);
   log.info("everything opens with the new kv.key alone: the one before is removed");

@@ -107,10 +107,8 @@ function judgeOpenFiles(limit: number, concurrency: number): Judgement {
   const { commands, shells } = descriptorRoom(limit, concurrency);
   const message = `at most ${limit}: ${commands} commands at a time, connections of ${shells} workers ready for the next one`;
   if (commands === concurrency) return ok(message);
-  return warning(
-    `${message}; ssh_concurrency is ${concurrency}`,
-    "raise the hard limit of open files (LimitNOFILE=, ulimit -Hn)",
-  );
+  const advice = "raise the hard limit of open files (LimitNOFILE=, ulimit -Hn)";
+  return warning(`${message}; ssh_concurrency is ${concurrency}`, advice);
 }
 
 function isInstalled(tool: string, search: string): boolean {
@@ -196,11 +194,8 @@ function judgeClock(ahead: number) {
 
 function judgeLocks({ held, left }: { held: readonly string[]; left: readonly string[] }) {
   const wait = "wait until the processes of a killed run have ended, or let the next deploy end them";
-  const found = [
-    ...(held.length === 0 ? [] : [warning(`${held.join(", ")}: held by a process there, though no operation is at work`, wait)]),
-    ...(left.length === 0
-      ? []
-      : [warning(`${left.join(", ")}: left by a command that was cut off`, "deploy: the next contact finishes it")]),
-  ];
+  const living = warning(`${held.join(", ")}: held by a process there, though no operation is at work`, wait);
+  const cut = warning(`${left.join(", ")}: left by a command that was cut off`, "deploy: the next contact finishes it");
+  const found = [...(held.length === 0 ? [] : [living]), ...(left.length === 0 ? [] : [cut])];
   return found.length === 0 ? [ok("none is left")] : found;
 }

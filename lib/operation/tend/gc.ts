@@ -90,10 +90,12 @@ async function cleanWorker(gc: Gc, host: string, due: readonly CatalogAllocation
   const waiting = due.filter((one) => !ready.includes(one));
   const clean = hasLeft ? vacateWorker : discardJobs;
   const cleaned = ready.length === 0 ? [] : await cleanAndNote(context, ready, () => clean(gc, host, ready));
-  const outcomes = [
-    ...waiting.map((one) => collected(one, "not_stopped", `${whyNotStopped(running.has(one))}: deploy first`)),
-    ...cleaned,
+  const [own, others] = [
+    "no deploy has stopped it since it was removed",
+    "the worker has left the bucket, and no deploy has stopped all that ran there",
   ];
+  const left = waiting.map((one) => collected(one, "not_stopped", `${running.has(one) ? own : others}: deploy first`));
+  const outcomes = [...left, ...cleaned];
   const isDone = (one: CatalogAllocation) =>
     cleaned.some(({ job, outcome }) => job === one.job && (outcome === "removed" || outcome === "abandoned"));
   forgetAllocations(context, host, ready.filter(isDone));
@@ -127,11 +129,6 @@ async function cleanAndNote(
   }
 }
 
-function whyNotStopped(isRunning: boolean): string {
-  if (isRunning) return "no deploy has stopped it since it was removed";
-  return "the worker has left the bucket, and no deploy has stopped all that ran there";
-}
-
 /** True for an allocation that may still run on its worker: only a deploy stops it, with its hooks. */
 function mayStillRun({ db }: OperationContext, { job, id }: CatalogAllocation): boolean {
   const { hash, unfinished, stopped, stopping } = promotionsOf(db, job)(id);
@@ -159,9 +156,8 @@ async function discardJobs(gc: Gc, host: string, due: readonly CatalogAllocation
       outcomes.push(collected(one, "removed", null));
     } catch (error) {
       throwIfCancelled(signal);
-      outcomes.push(
-        collected(one, error instanceof Failure && error.code === "unreachable" ? "unreachable" : "failed", messageOf(error)),
-      );
+      const isUnreachable = error instanceof Failure && error.code === "unreachable";
+      outcomes.push(collected(one, isUnreachable ? "unreachable" : "failed", messageOf(error)));
     }
   }
   return outcomes;

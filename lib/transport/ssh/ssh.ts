@@ -87,10 +87,8 @@ class SshConnection {
         const outcome = await (this.#survives(options) ? this.#spooled(script, options) : this.#command(script, options));
         if (outcome !== "refused") return outcome;
         if (this.#slots.narrow()) continue;
-        throw this.#link.failed(
-          "Cannot run commands on",
-          "its sshd allows only one session in a connection; set MaxSessions there to 2 at least (10 is usual)",
-        );
+        const advice = "set MaxSessions there to 2 at least (10 is usual)";
+        throw this.#link.failed("Cannot run commands on", `its sshd allows only one session in a connection; ${advice}`);
       } finally {
         leave();
       }
