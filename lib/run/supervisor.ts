@@ -12,22 +12,13 @@ import { faultPoint, selfArguments } from "../core/self.ts";
 import type { Channel, Launcher } from "../core/spawn.ts";
 import { lackingApproval, needsApproval } from "./approval/proposal.ts";
 import { EventLog } from "./events.ts";
+import { ordersOf } from "./orders.ts";
 import { type Progress, queuedSince } from "./progress.ts";
-import {
-  CANCEL_WAIT_MS,
-  type FromWorker,
-  type Orders,
-  type OutcomeMessage,
-  type RunKind,
-  type RunParams,
-  secretsApart,
-  type Task,
-} from "./protocol.ts";
+import { CANCEL_WAIT_MS, type FromWorker, type OutcomeMessage, type RunKind, type RunParams, type Task } from "./protocol.ts";
 import {
   type Actor,
   type AskedFor,
   addAudit,
-  askedBy,
   createRecord,
   isCancelled,
   type RunRecord,
@@ -344,12 +335,4 @@ export class Supervisor {
     run.saved = run.saved.catch(() => {}).then(() => saveRecord(run.layout, run.record));
     return run.saved;
   }
-}
-
-/** What the process of a run is told: all that was asked for, with the secrets that the record has not. */
-export function ordersOf(layout: Layout, record: RunRecord, asked: RunParams): Omit<Orders, "type"> {
-  const { id: runId, bucket_id: bucketId, revision, break_glass: breakGlass } = record;
-  const kind = record.kind as RunKind;
-  const by = askedBy(record);
-  return { runId, bucketDir: layout.root, bucketId, kind, ...secretsApart(kind, asked), revision, by, breakGlass };
 }

@@ -1,12 +1,13 @@
 import assert from "node:assert/strict";
-import path from "node:path";
 import { mkdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
 import { link, open, rename, rm } from "node:fs/promises";
+import path from "node:path";
 import { test } from "node:test";
 import { ensureAuthority } from "../../lib/bucket/base/certificates.ts";
 import { setAside } from "../../lib/bucket/base/contents.ts";
 import { openDatabase } from "../../lib/bucket/base/database.ts";
 import { layoutOf } from "../../lib/bucket/base/layout.ts";
+import { snapshotSigner } from "../../lib/bucket/snapshots/envelope.ts";
 import { commitRestore, prepareRestore, restoreBucket } from "../../lib/bucket/snapshots/restore.ts";
 import { createSnapshot, deleteSnapshot } from "../../lib/bucket/snapshots/snapshots.ts";
 import { markBuilt } from "../../lib/bucket/source/revisions.ts";
@@ -24,7 +25,6 @@ import { type DiskStep, diskSteps, linesOf } from "../helpers/disk-record.ts";
 import { BELIEVING, BUCKET, markedBucket, snapshotFile } from "../helpers/snapshots.ts";
 import { EXAMPLE, push } from "../helpers/sources.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
-import { snapshotSigner } from "../../lib/bucket/snapshots/envelope.ts";
 
 const never = new AbortController().signal;
 const JOURNAL = ".ops/journal.json";

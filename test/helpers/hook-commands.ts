@@ -1,6 +1,7 @@
-import path from "node:path";
 import { mkdirSync } from "node:fs";
+import path from "node:path";
 import type { TestContext } from "node:test";
+import { runHookCommand } from "../../lib/operation/hooks/hook-script.ts";
 import { localTransport } from "../../lib/transport/base/local.ts";
 import type { Transport } from "../../lib/transport/base/transport.ts";
 import type { SshSettings } from "../../lib/transport/ssh/openssh.ts";
@@ -9,7 +10,6 @@ import { environmentOf, HookScripts } from "./hook-scripts.ts";
 import { BUCKET_ID, type FleetOptions, SshFleet } from "./ssh-fleet.ts";
 import { until } from "./temporary.ts";
 import { processesIn } from "./worker.ts";
-import { runHookCommand } from "../../lib/operation/hooks/hook-script.ts";
 
 /** How a worker can be reached. */
 export const WAYS = ["ssh", "local"] as const;

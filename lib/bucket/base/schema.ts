@@ -3,9 +3,6 @@ import { LARGEST_ROW_BYTES } from "./contents.ts";
 // The state of each allocation stands in its row, beside what the build stores there: pages, filters and counts of the
 // catalog cost what they show, and not a look at everything that was ever promoted.
 
-/** The words of hook-runtime.md, States. `stop` is what the next deploy does first. Health is in the gate. */
-export const ROLLOUTS = ["new", "update", "promoted", "stop", "disabled", "removed"] as const;
-
 /** The rollout, from whether the service `runs` and the `version` whose files are promoted and whole on the worker. */
 function rolloutOf(runs: string, version: string): string {
   return `CASE WHEN (removed OR disabled) AND ${runs} THEN 'stop' WHEN removed THEN 'removed' WHEN disabled THEN 'disabled'

@@ -6,13 +6,14 @@ import { openedStream } from "../../codec/crypto/sealed-stream.ts";
 import { isUuid } from "../../codec/uuid.ts";
 import { Failure, hasErrno, messageOf } from "../../core/errors.ts";
 import { makePrivateFolder, openRegular } from "../../core/files.ts";
-import { check, parsedJson } from "../../core/shape.ts";
+import { parsedJson } from "../../core/shape.ts";
 import { knownSigningKey, type SigningKey, serverKeyFile, serverSigningKey, signingKey } from "../../core/signing-key.ts";
 import type { Layout } from "../base/layout.ts";
 import {
   headIn,
   readManifestEntries,
   requireKnownFormat,
+  rightPart,
   SEALED_HEAD,
   type SnapshotHead,
   type SnapshotManifest,
@@ -114,10 +115,8 @@ async function headerOf(handle: FileHandle): Promise<Buffer | undefined> {
 }
 
 function faceOf(header: Buffer): SnapshotFace {
-  const checked = check(SEALED_HEAD, parsedJson(header.subarray(SEALED_MAGIC.length).toString()));
-  const [problem] = checked.ok ? [] : checked.problems;
-  if (!checked.ok) throw new Failure("failed", `its head is not right: ${problem?.path} ${problem?.message}`);
-  const { seal, signer, ...head } = checked.value;
+  const text = header.subarray(SEALED_MAGIC.length).toString();
+  const { seal, signer, ...head } = rightPart("head", SEALED_HEAD, parsedJson(text));
   requireKnownFormat(head);
   return { head, seal, signer };
 }

@@ -78,6 +78,13 @@ export class ProgressBoard {
     else this.#changed();
   }
 
+  /** Reports a phase of so many parts, none of which is done. The answer reports one more each time. */
+  counting(phase: string, total: number): () => void {
+    let done = 0;
+    this.report({ phase, done, total });
+    return () => this.report({ phase, done: ++done, total });
+  }
+
   /**
    * Shows work among the things that the run waits for until the work ends. `limitMs` is its time limit, null without
    * one. For work that is given as a function the limit counts from its call of `begun`: until then the work waits for its

@@ -11,10 +11,11 @@ import { type ControlKind, parametersOf } from "../../run/protocol.ts";
 import { makeStatus, readWorkerJson } from "../../transport/ask/inspect.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
 import { type Fleet, JOBS_AT_ONCE, WORKERS_AT_ONCE } from "../base/fleet.ts";
-import { concluded, countGrades, describeGrades, endCancelled, troubleOf, worstOf } from "../base/outcome.ts";
+import { concluded, countGrades, describeGrades, endCancelled, worstOf } from "../base/outcome.ts";
 import { withHooks } from "../hooks/hooks.ts";
 import { effectsOf } from "../reach/effects.ts";
 import {
+  blameStates,
   type Control,
   type ControlState,
   checkAfter,
@@ -89,9 +90,7 @@ async function leaveOutWorkers(control: Control, states: readonly ControlState[]
       await checkWorker(context, fleet, worker);
     } catch (error) {
       throwIfCancelled(context.signal);
-      const { grade, message } = troubleOf(error);
-      context.log.error(message, { worker });
-      for (const state of own) Object.assign(state, { outcome: grade, error: message });
+      context.log.error(blameStates(own, error), { worker });
     }
   };
   await mapAll([...byWorker], WORKERS_AT_ONCE, ask, context.signal);
@@ -163,8 +162,7 @@ async function askStatus({ context, fleet, states }: JobWork): Promise<void> {
       state.outcome = "ok";
     } catch (error) {
       throwIfCancelled(signal);
-      const { grade, message } = troubleOf(error);
-      Object.assign(state, { outcome: grade, error: message });
+      blameStates([state], error);
     }
     state.duration_ms = Math.round(performance.now() - started);
   };

@@ -109,9 +109,7 @@ async function each(
 ): Promise<void> {
   const { log, progress, signal } = context;
   const meant = [...held].filter(([one]) => isMeant(one));
-  let done = 0;
-  const report = () => progress.report({ phase: step, done, total: meant.length });
-  report();
+  const countOne = progress.counting(step, meant.length);
   const work = async ([one, holding]: [Held, KeyHolding]) => {
     try {
       await holding[step]();
@@ -121,8 +119,7 @@ async function each(
       Object.assign(one, gradeOf(error));
       log.warn(`${one.worker}: ${one.outcome}: ${one.error}`, tagOf(one));
     }
-    done++;
-    report();
+    countOne();
   };
   await runAll(meant, concurrency, work, signal);
   throwIfCancelled(signal);

@@ -43,8 +43,7 @@ async function read<K extends ReadingKind>(
   const found = new Map<string, Reading<K>>();
   const { settings } = await loadOpsConf(context.layout);
   await using fleet = new Fleet(context, catalogWorkers(context.db));
-  let done = 0;
-  const progress = () => context.progress.report({ phase: what, done, total: workers.length });
+  const countOne = context.progress.counting(what, workers.length);
   const ask = async (one: Graded) => {
     try {
       const reading = await takeReading(await fleet.open(one.worker), what, context.signal);
@@ -54,10 +53,8 @@ async function read<K extends ReadingKind>(
     } catch (error) {
       Object.assign(one, gradeOf(error));
     }
-    done++;
-    progress();
+    countOne();
   };
-  progress();
   await runAll(workers, concurrency ?? settings.sshConcurrency, ask, context.signal);
   keepHealth(context, [
     ...reachOf(workers),

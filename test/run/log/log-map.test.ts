@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { appendFileSync } from "node:fs";
 import { test } from "node:test";
 import type { LineFilter } from "../../../lib/run/log/log-lines.ts";
+import { readMap } from "../../../lib/run/log/log-view.ts";
 import { seeded } from "../../helpers/random.ts";
 import { writtenRun } from "../../helpers/written-logs.ts";
-import { readMap } from "../../../lib/run/log/log-view.ts";
 
 for (const count of [1, 7, 160, 161, 5_000])
   test(`errors and matches of ${count} lines are counted in 160 parts of as many lines each as can be`, async (t) => {
