@@ -108,7 +108,7 @@ const QUIET_FIELDS = {
   from: described(clock(), "On the clocks of the timezone, such as 22:00"),
   to: described(clock(), "Its end; on the next day where it is before `from`"),
   days: described(withDefault(list(oneOf(...DAYS), { min: 1 }), [...DAYS]), "The days on which it begins (default: all)"),
-  timezone,
+  timezone: described(withDefault(timezone, "UTC"), "The timezone, such as Europe/Berlin"),
 };
 
 const NOTIFY_FILE = refined(

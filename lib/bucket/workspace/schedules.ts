@@ -47,6 +47,8 @@ const MOST_SCHEDULES = 200;
 const MOST_FREEZES = 100;
 
 const CRON = { ...refined(string({ max: 200 }), checkedCron), schema: { type: "string", maxLength: 200 } };
+const OF_CLOCK = described(withDefault(timezone, "UTC"), "The timezone, such as Europe/Berlin");
+
 const SCHEDULE_FIELDS = {
   name: described(name, "Unique in the file; the run's actor is schedule:<name>"),
   every: described(
@@ -54,7 +56,7 @@ const SCHEDULE_FIELDS = {
     "Every so much time, such as 15m or 1h30m, counted from 1970 in UTC",
   ),
   cron: described(optional(CRON), "Five fields: minute, hour, day of the month, month, day of the week"),
-  timezone,
+  timezone: OF_CLOCK,
   kind: described(oneOf(...SCHEDULED_KINDS), "What the run does"),
   parameters: described(withDefault(parameters(), {}), "The parameters of the run, as its route takes them"),
   deploy: described(withDefault(boolean(), false), "Needed for a deploy that is no dry run"),
@@ -71,7 +73,7 @@ const FREEZE_FIELDS = {
   to: described(optional(wallTime()), "Its end"),
   cron: described(optional(CRON), "When it begins, each time"),
   for: described(optional(span(MINUTE_IN_MS, 31 * DAY_IN_MS)), "How long it lasts then, such as 62h"),
-  timezone,
+  timezone: OF_CLOCK,
   reason: described(
     refined(line(200), (text, path, report) => {
       if (text === "") report(path, "must not be empty");
