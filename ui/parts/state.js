@@ -1,4 +1,4 @@
-import { el, svg } from "../base/dom.js";
+import { button, el, svg } from "../base/dom.js";
 import { duration, number, plain, words } from "../base/text.js";
 
 /**
@@ -31,6 +31,9 @@ export const WORST_FIRST = Object.keys(MARKS);
 export function byTrouble(one, other) {
   return WORST_FIRST.indexOf(markOf(one)) - WORST_FIRST.indexOf(markOf(other));
 }
+
+/** Compares names; numbers in them count as numbers. */
+export const byName = new Intl.Collator("en", { numeric: true }).compare;
 
 /** A drawing of the page's sprite. */
 export function icon(name) {
@@ -75,39 +78,26 @@ export function chips(items, chosen, onchange) {
     if (!chosen.delete(word)) chosen.add(word);
     onchange();
   };
-  const shown = items.map(({ word, count, text = word.replaceAll("_", " "), sign = mark(word) }) =>
-    el(
-      "button.chip",
-      {
-        type: "button",
-        key: word,
-        "aria-pressed": String(chosen.has(word)),
-        disabled: count === 0 && !chosen.has(word),
-        onclick: toggle(word),
-      },
-      ...[sign, el("b", number(count)), text],
-    ),
-  );
+  const shown = items.map(({ word, count, text = word.replaceAll("_", " "), sign = mark(word) }) => {
+    const isChosen = chosen.has(word);
+    const about = { class: "chip", key: word, "aria-pressed": String(isChosen), disabled: count === 0 && !isChosen };
+    return button([sign, el("b", number(count)), text], toggle(word), about);
+  });
   return el("div.chips", { role: "group", "aria-label": "Filter by state" }, shown);
 }
 
 /** Progress as one bar: `{ changed, running, failed, unreachable, total }`. */
-export function progressBar({ total, ...counts }, label = "Progress") {
+export function progressBar({ total, waiting = 0, ...counts }) {
+  const percent = (many) => Math.min(100, (100 * many) / Math.max(1, total));
   const done = ["changed", "running", "failed", "unreachable"].filter((word) => counts[word] > 0);
-  const finished = Math.min(
-    100,
-    Math.round((100 * (total - (counts.waiting ?? 0) - (counts.running ?? 0))) / Math.max(1, total)),
-  );
   const parts = done.map((word) => {
     const part = el(`span.${word}`, { key: word });
-    part.style.width = `${(100 * counts[word]) / Math.max(1, total)}%`;
+    part.style.width = `${percent(counts[word])}%`;
     return part;
   });
-  return el(
-    "div.progress",
-    { role: "progressbar", "aria-label": label, "aria-valuenow": finished, "aria-valuemin": 0, "aria-valuemax": 100 },
-    parts,
-  );
+  const now = Math.round(percent(total - waiting - (counts.running ?? 0)));
+  const value = { "aria-valuenow": now, "aria-valuemin": 0, "aria-valuemax": 100 };
+  return el("div.progress", { role: "progressbar", "aria-label": "Progress", ...value }, parts);
 }
 
 const [WIDTH, BAR_GAP, UP, DOWN] = [5, 2, 14, 7];
