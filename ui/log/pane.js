@@ -18,15 +18,18 @@ const NO_FILTER = { job: "", worker: "", stream: "", errors: false, only: false 
 export class LogPane {
   /** @type {import("./source.js").LogSource | null} */
   source = null;
-  run = /** @type {any} */ (null);
+  /** @type {any} */
+  run = null;
   /** What of the log is counted: errors and matches, in parts. */
-  map = /** @type {any} */ (null);
+  /** @type {any} */
+  map = null;
   isSearching = false;
   isWhole = false;
   /** The names of project and bucket. */
   where = "";
   filter = { ...NO_FILTER };
-  looks = /** @type {any} */ (keptLooks());
+  /** @type {any} */
+  looks = keptLooks();
   #names = seenNames();
   #mapping = { turn: 0, at: 0, timer: 0 };
   #shape = "";
@@ -54,8 +57,8 @@ export class LogPane {
     this.element.own = true;
   }
 
-  /** Shows a log: its end, or the lines that `place` says. */
-  open(source, run, { line, job = "", worker = "" } = /** @type {any} */ ({})) {
+  /** Shows a log: its end, or the lines that the place says. @param {any} source @param {any} run @param {any} place */
+  open(source, run, { line, job = "", worker = "" } = {}) {
     this.clear();
     Object.assign(this, { source, run });
     this.#narrowTo({ job, worker });
@@ -64,8 +67,8 @@ export class LogPane {
     this.readMap();
   }
 
-  /** Shows the lines of a place, and goes to lines. */
-  narrow({ line, job, worker } = /** @type {any} */ ({})) {
+  /** Shows the lines of a place, and goes to lines. @param {any} place */
+  narrow({ line, job, worker } = {}) {
     if (job !== undefined || worker !== undefined) {
       this.#narrowTo({ job: job ?? "", worker: worker ?? "" });
       if (this.isAddressed()) keepQuery({ job, worker });

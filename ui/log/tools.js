@@ -122,12 +122,12 @@ function timesOf(pane) {
 }
 
 /** Whether a switch of the tools or of the menu is on. */
-function isOn({ view, filter, looks }, name) {
+function isTurnedOn({ view, filter, looks }, name) {
   return { follow: view.following, stderr: filter.stream === "stderr", ...filter, ...looks }[name];
 }
 
 function turn(pane, name) {
-  const now = !isOn(pane, name);
+  const now = !isTurnedOn(pane, name);
   if (name === "follow") pane.follow(now);
   else if (name === "stderr") pane.set({ stream: now ? name : "" });
   else if (name in LOG_LOOKS) change(pane, { [name]: now });
@@ -135,14 +135,16 @@ function turn(pane, name) {
 }
 
 function toggle(pane, name, label) {
-  const about = { class: "small toggle", "aria-pressed": String(isOn(pane, name)), key: name };
+  const about = { class: "small toggle", "aria-pressed": String(isTurnedOn(pane, name)), key: name };
   return button(label, () => turn(pane, name), about);
 }
 
 /** @param {LogPane} pane */
 function logMenu(pane) {
   const ticks = (names) =>
-    Object.entries(names).map(([name, label]) => tickBox(label, { checked: isOn(pane, name), onchange: () => turn(pane, name) }));
+    Object.entries(names).map(([name, label]) =>
+      tickBox(label, { checked: isTurnedOn(pane, name), onchange: () => turn(pane, name) }),
+    );
   return [
     el("div.stack.show-log", ticks(NARROWING)),
     el("div.show-log", ticks(TICKS)),

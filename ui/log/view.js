@@ -29,16 +29,19 @@ export class LogView {
   /** @type {import("./source.js").Filter} */
   #filter = {};
   #fold = { equal: true, places: false };
-  #rows = /** @type {Row[]} */ ([]);
+  /** @type {Row[]} */
+  #rows = [];
   /** The rows are all lines from `first` on, before `next`. */
   #first = 1;
   #next = 1;
   /** Lines that a person has opened, and where the view has been led. @type {number[][]} */
   #opened = [];
-  #wanted = /** @type {number | null} */ (null);
+  /** @type {number | null} */
+  #wanted = null;
   /** What was read for an earlier turn is dropped. */
   #turn = 0;
-  #work = /** @type {Promise<void> | null} */ (null);
+  /** @type {Promise<void> | null} */
+  #work = null;
   #isUnsettled = false;
   #scrolledTo = 0;
   #height = 0;
@@ -275,7 +278,7 @@ export class LogView {
     const [anchor, top] = [this.#rows[seen]?.line, this.#top(seen)];
     [this.#rows, this.#first, this.#next] = [folded(rows, this.#how()), first, next];
     const look = this.options.look();
-    const before = new Map([...this.#list.children].map((/** @type {any} */ element) => [element.look, element]));
+    const before = new Map([...this.#elements()].map((element) => [element.look, element]));
     arrange(
       this.#list,
       this.#rows.map((row) => this.#elementOf(row, look, before)),
@@ -323,18 +326,21 @@ export class LogView {
   }
 
   #top(index) {
-    return /** @type {any} */ (this.#list.children[index])?.offsetTop ?? 0;
+    return this.#elements()[index]?.offsetTop ?? 0;
+  }
+
+  /** @returns {any} the elements of the rows */
+  #elements() {
+    return this.#list.children;
   }
 
   /** The row at a height of what is scrolled; -1 where there is none. */
   #rowAt(px) {
-    const rows = /** @type {any[]} */ ([...this.#list.children]);
-    return rows.findIndex((row) => row.offsetTop + row.offsetHeight > px);
+    return [...this.#elements()].findIndex((row) => row.offsetTop + row.offsetHeight > px);
   }
 
   #bringIn(line) {
-    /** @type {any} */
-    const row = this.#list.children[this.#rows.findIndex(({ last }) => last >= line)];
+    const row = this.#elements()[this.#rows.findIndex(({ last }) => last >= line)];
     if (!row) return;
     const { scrollTop, clientHeight } = this.element;
     const isSeen = row.offsetTop >= scrollTop && row.offsetTop + row.offsetHeight <= scrollTop + clientHeight;

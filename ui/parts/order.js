@@ -4,7 +4,7 @@ import { bucketPath, call, curlOf, link, pause, request } from "../base/api.js";
 import { button, el } from "../base/dom.js";
 import { has, lackedRole, person } from "../base/person.js";
 import { since, words } from "../base/text.js";
-import { ask, closeDialogs, copying, item, popupButton, toast } from "./dialog.js";
+import { ask, closeDialogs, copying, copyText, item, popupButton, toast } from "./dialog.js";
 import { fieldsOf } from "./form.js";
 import { freezeLine, isHeldBack } from "./freeze.js";
 import { icon } from "./state.js";
@@ -47,8 +47,7 @@ function blocking(bucketId) {
 
 function showBlocked(trigger) {
   const run = blocking(trigger.dataset.starts);
-  trigger.toggleAttribute("aria-disabled", run !== null);
-  if (run) trigger.setAttribute("aria-disabled", "true");
+  trigger.ariaDisabled = run && "true";
   trigger.title = run ? `Not now: ${words(run.kind)} runs in this bucket` : "";
 }
 
@@ -63,12 +62,8 @@ function showBlocked(trigger) {
 export function orderButton(page, label, order, { style, free = false, again = false, done } = {}) {
   const lacked = lackedFor(order);
   if (lacked && style !== "primary") return null;
-  if (lacked)
-    return popupButton(label, () => [el("p", lacksRole(lacked))], {
-      class: style,
-      "aria-disabled": "true",
-      title: lacksRole(lacked),
-    });
+  const title = `This needs the role ${lacked}; you are ${person.name} and have ${person.role}.`;
+  if (lacked) return popupButton(label, () => [el("p", title)], { class: style, "aria-disabled": "true", title });
   // What was pressed may be an older element than `trigger`: see patch.
   const act = async ({ currentTarget: pressed }) => {
     const queue = () => give(page, label, order, { done, after: inTheWay?.runId });
@@ -91,12 +86,11 @@ function lackedFor(order) {
   return lackedRole({ path: valueFor(path, {}), body: typeof body === "function" ? undefined : body });
 }
 
-function lacksRole(needed) {
-  return `This needs the role ${needed}; you are ${person.name} and have ${person.role}.`;
-}
-
-/** An entry of a menu for an order; null for one that the person may not give. */
-export function orderItem(page, label, order, { dangerous = false, done } = /** @type {any} */ ({})) {
+/**
+ * An entry of a menu for an order; null for one that the person may not give.
+ * @param {any} page @param {string} label @param {any} order @param {{ dangerous?: boolean, done?: any }} [options]
+ */
+export function orderItem(page, label, order, { dangerous = false, done } = {}) {
   if (lackedFor(order)) return null;
   return item(label, () => give(page, label, order, { done }), { dangerous });
 }
@@ -108,20 +102,15 @@ export function moreMenu(items, label = "More orders") {
 
 /** Copies an order as curl, as an entry of a menu. */
 export function curlItem(page, order) {
-  return item("Copy as curl", async () => {
-    const text = commandOf(page, filled(order));
-    await navigator.clipboard.writeText(text).then(
-      () => toast("The command is copied."),
-      () => ask({ title: "Copy this", fields: el("pre.scroll", text), action: "Close", leave: "" }),
-    );
-  });
+  return item("Copy as curl", () => copyText(commandOf(page, filled(order)), () => toast("The command is copied.")));
 }
 
 /**
  * Gives an order, after its question. A failure is told in the question, or else in a toast. With `after`, the order waits
  * until that run has ended.
+ * @param {any} page @param {string} label @param {any} order @param {{ done?: any, after?: string }} [options]
  */
-export async function give(page, label, order, { done, after } = /** @type {any} */ ({})) {
+export async function give(page, label, order, { done, after } = {}) {
   const given = filled(order);
   const start = starter(page, given, done);
   const submit = after

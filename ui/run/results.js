@@ -16,11 +16,11 @@ export function summaryOf(view) {
   const sentence = error && el("p.error.says", { key: "error" }, said(error));
   if (!result) return [sentence, el("p.notice", error ? "It left no result: its log tells more." : "It left no result.")];
   if (Array.isArray(result.problems)) return problemsOf(result.problems);
-  const body = result.summary ? reportOf(view) : [sentence, bodyOf(kind, result)(view)];
+  const body = result.summary ? reportOf(view) : [sentence, formOf(kind, result)(view)];
   return [body, cancelledOf(result.cancelled)];
 }
 
-function bodyOf(kind, { jobs }) {
+function formOf(kind, { jobs }) {
   if (KINDS[kind]) return KINDS[kind];
   if (kind.startsWith("worker_")) return readingsOf;
   return Array.isArray(jobs) ? jobsOf : ({ run }) => el("section.panel.pad", dataOf(run.result));

@@ -208,7 +208,7 @@ export function bandsOf(workers, by, most) {
   if (groups.length > most / 4) return inBands(groups, most);
   const each = most ? Math.ceil(workers.length / (most - groups.length + 1)) : 1;
   const single = (at) => ({ label: parts[at].tail, of: [at] });
-  return groups.map(({ label, of }) => bandOf(label, columnsOf(of.map(single), each)));
+  return groups.map(({ label, of }) => bandWith(label, columnsIn(of.map(single), each)));
 }
 
 function grouped(pairs) {
@@ -220,12 +220,12 @@ function withoutEnd(stem) {
   return stem.replace(/[-._]+$/, "");
 }
 
-function bandOf(stem, columns) {
+function bandWith(stem, columns) {
   return { label: withoutEnd(stem), size: columns.reduce((sum, { of }) => sum + of.length, 0), columns };
 }
 
 /** So many groups at a time as one column: `07` or `07–12`. */
-function columnsOf(groups, each) {
+function columnsIn(groups, each) {
   const pieces = groups.flatMap((_, at) => (at % each === 0 ? [groups.slice(at, at + each)] : []));
   return pieces.map((own) => {
     const labels = [...new Set([own[0].label, own.at(-1).label])];
@@ -239,7 +239,7 @@ function inBands(groups, most) {
   const bands = Map.groupBy(groups.keys(), (index) => parts[index].stem);
   const each = Math.ceil(groups.length / most);
   const withSize = ({ label, of }) => ({ label: most > FEW_WORKERS ? label : `${label} · ${of.length}`, of });
-  if (bands.size === 1 || bands.size > groups.length / 2) return [bandOf("", columnsOf(groups, each).map(withSize))];
+  if (bands.size === 1 || bands.size > groups.length / 2) return [bandWith("", columnsIn(groups, each).map(withSize))];
   const short = (index) => ({ ...groups[index], label: parts[index].zeros + parts[index].tail });
-  return [...bands].map(([stem, indexes]) => bandOf(stem, columnsOf([...indexes].map(short), each)));
+  return [...bands].map(([stem, indexes]) => bandWith(stem, columnsIn([...indexes].map(short), each)));
 }
