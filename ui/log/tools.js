@@ -30,8 +30,7 @@ const TICKS = {
 
 /** How the log looks, as this browser remembers. */
 export function keptLooks() {
-  const kept = preference("log", {});
-  return Object.fromEntries(Object.entries(LOG_LOOKS).map(([name, otherwise]) => [name, kept[name] ?? otherwise]));
+  return { ...LOG_LOOKS, ...preference("log", {}) };
 }
 
 /**
