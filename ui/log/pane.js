@@ -242,10 +242,15 @@ export class LogPane {
   async text() {
     const [first, last] = this.view.chosen;
     const [from] = (await this.source.after(first, 1)).lines;
+    return await this.#textOf(from.offset, last);
+  }
+
+  /** The text from a place in the log to the end of a line. */
+  async #textOf(offset, last) {
     const [behind] = (await this.source.after(last + 1, 1)).lines;
     const end = behind?.offset ?? this.source.size;
-    if (end - from.offset > COPIED_BYTES) throw new Error("These lines are too long to be copied. Download the log.");
-    return await this.source.bytes(from.offset, end);
+    if (end - offset > COPIED_BYTES) throw new Error("These lines are too long to be copied. Download the log.");
+    return await this.source.bytes(offset, end);
   }
 
   #showLines(line = this.view.place()) {
@@ -286,8 +291,7 @@ export class LogPane {
 
   /** A line is longer in the log than `text`, by what ops put before it. */
   async #wholeOf({ line, offset, text }) {
-    const [behind] = (await this.source.after(line + 1, 1)).lines;
-    const all = await this.source.bytes(offset, behind?.offset ?? this.source.size);
+    const all = await this.#textOf(offset, line);
     return all.slice(Math.max(0, all.indexOf(text.slice(0, -1)))).replace(/\n$/, "");
   }
 

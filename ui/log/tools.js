@@ -4,7 +4,7 @@ import { button, el, patch } from "../base/dom.js";
 import { prefer, preference } from "../base/preferences.js";
 import { clockTime, count, number, size, words } from "../base/text.js";
 import { copying, popupButton } from "../parts/dialog.js";
-import { tickBox } from "../parts/form.js";
+import { choiceBar, tickBox } from "../parts/form.js";
 import { icon, mark } from "../parts/state.js";
 
 /** @typedef {import("./pane.js").LogPane} LogPane */
@@ -114,10 +114,7 @@ function logTitle(pane) {
 }
 
 function timesOf(pane) {
-  const options = TIMES.map(([times, label]) =>
-    button(label, () => change(pane, { times }), { class: "small", "aria-pressed": String(pane.looks.times === times) }),
-  );
-  return el("div.choice", { role: "group", "aria-label": "Times" }, options);
+  return choiceBar("Times", TIMES, pane.looks.times, (times) => change(pane, { times }));
 }
 
 /** Whether a switch of the tools or of the menu is on. */

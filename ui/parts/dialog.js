@@ -60,7 +60,9 @@ export function ask({ title, says = [], fields, word, action, leave = "Cancel", 
 
 /** Closes every dialog. */
 export function closeDialogs() {
-  for (const dialog of /** @type {NodeListOf<HTMLDialogElement>} */ (document.querySelectorAll("dialog[open]"))) dialog.close();
+  /** @type {NodeListOf<HTMLDialogElement>} */
+  const all = document.querySelectorAll("dialog[open]");
+  for (const dialog of all) dialog.close();
 }
 
 /**
@@ -111,15 +113,9 @@ const STAYS_MS = 8_000;
 /** A short notice at the corner; one with something to press, or an error, stays until it is closed. */
 export function toast(text, { error = false, controls = [] } = {}) {
   const place = document.getElementById("toasts");
-  const one = el(
-    "div.toast",
-    { class: error && "error" },
-    el("div", el("p", text), el("div.controls", controls)),
-    button("Close", close, { class: "small quiet" }),
-  );
-  function close() {
-    one.remove();
-  }
+  const close = () => one.remove();
+  const content = el("div", el("p", text), el("div.controls", controls));
+  const one = el("div.toast", { class: error && "error" }, content, button("Close", close, { class: "small quiet" }));
   place.append(one);
   while (place.children.length > 3) place.firstElementChild.remove();
   if (!error && controls.length === 0) setTimeout(close, STAYS_MS);

@@ -1,7 +1,7 @@
 import { button, el, patch } from "../base/dom.js";
 import { prefer, preference } from "../base/preferences.js";
 import { count, joined, number, plain, said } from "../base/text.js";
-import { choice } from "./form.js";
+import { choice, choiceBar } from "./form.js";
 import { gridOf, rowHead } from "./map/grid.js";
 import {
   bandsOf,
@@ -37,15 +37,8 @@ const phone = matchMedia("(width < 700px)");
  */
 export function jobMap(page, options) {
   const look = {
-    map: null,
-    jobs: [],
-    reached: new Map(),
-    by: preference("map by", "name"),
-    isUnfolded: false,
-    chosen: new Set(),
-    opened: null,
-    isLive: false,
-    order: [],
+    ...{ map: null, jobs: [], order: [], reached: new Map(), isLive: false },
+    ...{ by: preference("map by", "name"), isUnfolded: false, chosen: new Set(), opened: null },
   };
   const openOne = (job, worker) => open({ job, worker });
   const grid = gridOf("Jobs on workers");
@@ -180,10 +173,7 @@ function groupingChoice(look, draw) {
   const options = names.map((name) => [name, plain(name)]);
   if (names.length === 1) return null;
   if (names.length > 4) return choice("by", options, look.by, choose);
-  const buttons = options.map(([name, label]) =>
-    button(label, () => choose(name), { class: "small", "aria-pressed": String(name === look.by) }),
-  );
-  return el("span.by", "by ", el("span.choice", { role: "group", "aria-label": "Workers by" }, buttons));
+  return el("span.by", "by ", choiceBar("Workers by", options, look.by, choose));
 }
 
 /** The rows and columns of the grid. @param {{ sinceOf: any, open: (what: any) => void, draw: () => void }} acts */

@@ -101,6 +101,7 @@ export function progressBar({ total, waiting = 0, ...counts }) {
 }
 
 const [WIDTH, BAR_GAP, UP, DOWN] = [5, 2, 14, 7];
+/** The marks of bars by the status of a run, and the order in which they are told. */
 const BAR_MARKS = { succeeded: "changed", failed: "failed", running: "running", cancelled: "cancelled" };
 
 /**
@@ -111,15 +112,15 @@ const BAR_MARKS = { succeeded: "changed", failed: "failed", running: "running", 
 export function runStrip(recent) {
   const longest = Math.max(1, ...recent.map(({ duration_ms: ms }) => Math.log1p(ms)));
   const bars = recent.map(({ kind, status, duration_ms: ms, dry_run: isDry }, index) => {
-    const height = status === "cancelled" ? 3 : 4 + ((UP - 4) * Math.log1p(ms)) / longest;
-    const isDown = status === "failed";
+    const up = status === "cancelled" ? 3 : 4 + ((UP - 4) * Math.log1p(ms)) / longest;
+    const [y, height] = status === "failed" ? [UP, DOWN] : [UP - up, up];
     const says = `${isDry ? "Dry run" : words(kind)}, ${status}, ${duration(ms)}`;
-    const size = { x: index * (WIDTH + BAR_GAP), y: isDown ? UP : UP - height, width: WIDTH, height: isDown ? DOWN : height };
-    return svg("rect", { class: BAR_MARKS[status], rx: 1, ...size }, svg("title", plain(says)));
+    const bar = { class: BAR_MARKS[status], rx: 1, x: index * (WIDTH + BAR_GAP), y, width: WIDTH, height };
+    return svg("rect", bar, svg("title", plain(says)));
   });
-  const total = (word) => recent.filter(({ status }) => status === word).length;
-  const told = Object.keys(BAR_MARKS).filter((word) => total(word) > 0);
-  const label = `Last ${recent.length} runs: ${told.map((word) => `${total(word)} ${word}`).join(", ")}`;
+  const groups = Map.groupBy(recent, ({ status }) => status);
+  const told = Object.keys(BAR_MARKS).flatMap((word) => (groups.has(word) ? `${groups.get(word).length} ${word}` : []));
+  const label = `Last ${recent.length} runs: ${told.join(", ")}`;
   const [width, height] = [20 * (WIDTH + BAR_GAP), UP + DOWN];
   return svg("svg.strip", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label }, bars);
 }

@@ -1,6 +1,7 @@
 // What a plan shows: each difference once with the workers it is on, by job or by worker.
-import { button, el } from "../base/dom.js";
+import { el } from "../base/dom.js";
 import { count, joined, listed, said } from "../base/text.js";
+import { choiceBar } from "../parts/form.js";
 import { fold, rest } from "../parts/region.js";
 import { badge, byName, mark, rowAbout, tag } from "../parts/state.js";
 import { fileFold } from "./files.js";
@@ -16,17 +17,14 @@ const LOOKS = { job: "By job", worker: "By worker", differences: "Only differenc
 /** @param {import("../views/run.js").RunPage} view */
 export function planBody(view) {
   const { look = "job" } = view;
-  const choose = (name) => () => {
+  const choose = (name) => {
     view.look = name;
     view.draw();
   };
-  const looks = Object.entries(LOOKS).map(([name, text]) =>
-    button(text, choose(name), { "aria-pressed": String(name === look), key: name }),
-  );
   const body = { job: byJob, worker: byWorker, differences: onlyDifferences }[look](view, planOf(view.run));
   return [
     view.run.error && el("p.error.says", { key: "error" }, said(view.run.error)),
-    el("div.choice", { key: "look", role: "group", "aria-label": "How it is shown" }, looks),
+    choiceBar("How it is shown", Object.entries(LOOKS), look, choose),
     el("section.panel.plan", { key: look }, body),
   ];
 }

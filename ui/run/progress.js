@@ -2,7 +2,7 @@
 import { el } from "../base/dom.js";
 import { count, duration, elapsed, joined, listed, plain, said } from "../base/text.js";
 import { fold, rest } from "../parts/region.js";
-import { mark, markOf, rowAbout } from "../parts/state.js";
+import { mark, rowAbout } from "../parts/state.js";
 import { batchStrip, waveState } from "./strip.js";
 import { onWorkers, wavesOf } from "./words.js";
 
@@ -99,9 +99,4 @@ function waitRow(reason, own) {
   const most = el("span.meta", limit ? ` of ${duration(limit)}` : " no limit");
   const waits = el("dd", said(who), " ", el("span.meta", said(detail)));
   return el("div", { key: reason }, el("dt", plain(reason)), waits, el("dd.end", waited, most));
-}
-
-/** The mark of a job by its outcome in a result. */
-export function jobMark(outcome) {
-  return outcome === "deployed" ? "changed" : markOf(outcome);
 }

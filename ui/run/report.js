@@ -6,7 +6,7 @@ import { fold, rest } from "../parts/region.js";
 import { byTrouble, mark, rowAbout, tag } from "../parts/state.js";
 import { evidenceOf } from "./evidence.js";
 import { deployOrder } from "./orders.js";
-import { jobMark, namesOfJobs } from "./progress.js";
+import { namesOfJobs } from "./progress.js";
 import { inShort, onWorkers, tallied, workersOf } from "./words.js";
 
 const ORDER = ["failed", "cancelled", "not_started", "deployed", "skipped"];
@@ -33,7 +33,7 @@ function groupOf(view, outcome, jobs) {
   const lost = [...new Set(others.flatMap(({ allocations }) => workersOf(withOutcome(allocations, "unreachable"))))];
   const slowest = Math.max(...others.map((one) => one.duration_ms));
   const summary = rowAbout(
-    jobMark(outcome),
+    outcome,
     `${count(others.length, "job")} ${outcome.replaceAll("_", " ")}`,
     [listed(namesOfJobs(others), 6), lost.length > 0 && `; ${inShort(lost)} unreachable, which their manifests tolerate`],
     slowest > 0 && el("span.end", duration(slowest)),
@@ -53,7 +53,7 @@ function resultFold(view, one, open) {
     ? reason
     : joined(failed.length > 0 && `failed ${onWorkers(failed)}`, batches > 1 && `stopped at batch ${batch} of ${batches}`);
   const summary = [
-    mark(jobMark(outcome), { label: outcome.replaceAll("_", " ") }),
+    mark(outcome, { label: outcome.replaceAll("_", " ") }),
     el("b", job),
     actions.length > 0 && el("span", actions.join(", ")),
     wave !== undefined && tag(`wave ${wave}`),
@@ -124,7 +124,7 @@ function ordersOf({ page }, { job, outcome, allocations }) {
   const left = allocations.filter((one) => !/^(changed|ok|skipped)$/.test(one.outcome));
   if (left.length === 0 && outcome !== "failed") return null;
   const says = [`Deploys ${job} on ${count(left.length, "worker")}: ${tallied(left)}. What is done stays as it is.`];
-  const order = { ...deployOrder({ jobs: [job] }), title: `Retry ${job}?`, action: `Retry ${job}`, says, danger: job };
+  const order = { ...deployOrder({ jobs: [job] }), action: `Retry ${job}`, says, danger: job };
   const there = workersOf(withOutcome(left, "failed"));
   const command = page.link("command", [], { workers: there.slice(0, 50).join() });
   return el(
