@@ -145,17 +145,13 @@ export function barOf({ progress, status }, counts) {
 function controlsOf(view) {
   const { page, run, read } = view;
   const more = moreMenu(() => runItems(page, run), "More orders of this run");
-  if (run.status === "running") {
-    const cancel = cancelButton(page, run);
-    return [!isAskedToEnd(run) && cancel, more];
-  }
+  if (run.status === "running") return [!isAskedToEnd(run) && cancelButton(page, run), more];
   if (isPlan(run)) return [planControls(view), more];
   const hasFailed = run.status === "failed" && !run.params.dry_run;
   const line = hasFailed && read(`/runs/${run.id}/evidence`)?.items?.find((one) => one.line)?.line;
   const earlier = hasFailed && run.kind === "deploy" && earlierThan(run, read("/source/revisions?limit=50"));
-  const log = button(line ? `Open log at line ${number(line)}` : "Open log", () =>
-    page.showRun(run.id, { line: line || undefined }),
-  );
+  const showLog = () => page.showRun(run.id, { line: line || undefined });
+  const log = button(line ? `Open log at line ${number(line)}` : "Open log", showLog);
   return [
     canRetry(run) && retryButton(page, run),
     earlier && orderButton(page, "Roll back …", () => rollbackOrder(page, earlier)),

@@ -69,7 +69,7 @@ function answerFold(view, key, own, index) {
   const names = workersOf(own);
   const text = [output, error].filter(Boolean).join("\n");
   const summary = [
-    badge(outcome, outcome.replaceAll("_", " ")),
+    badge(outcome),
     code > 0 && el("span", `exit code ${code}`),
     el("b", count(names.length, "worker")),
     el("span.meta", { title: names.join(", ") }, inShort(names, 4)),
