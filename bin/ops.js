@@ -60,6 +60,7 @@ async function main() {
     return;
   }
   useCompileCache();
+  await import("../lib/cli/imports.ts");
   // A process that runs start and that waits for long: it loads no command.
   if (process.argv[2] === "keep") return await (await import("../lib/cli/server/keep.ts")).keep();
   // A server starts many of these.

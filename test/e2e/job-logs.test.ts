@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { appendFileSync, copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import path from "node:path";
-import { type TestContext, test } from "node:test";
+import { after, before, type TestContext, test } from "node:test";
 import { setTimeout as delay } from "node:timers/promises";
 import { layoutOf } from "../../lib/bucket/base/layout.ts";
 import { acquireLock } from "../../lib/bucket/base/lock.ts";
@@ -24,7 +24,7 @@ const SECRET = "sesame-open-sesame";
  * A server with a bucket whose job web is on the workers of a fleet, and on 127.0.0.9, where nobody listens; nothing is
  * deployed. The job has a log on 127.0.0.1, and none on 127.0.0.2.
  */
-async function setUp(t: TestContext, makefile?: string) {
+async function setUp(t: Pick<TestContext, "after">) {
   const fleet = await SshFleet.start(t, { hosts: ["127.0.0.1", "127.0.0.2"] });
   const server = await TestServer.start(t);
   const bucket = await server.createBucket();
@@ -44,15 +44,38 @@ async function setUp(t: TestContext, makefile?: string) {
   const put = await server.call("PUT", `${bucket.path}/secrets/jobs/web/token`, { body: { value: SECRET } });
   assert.equal(put.status, 204);
   const jobFolder = (host: string) => path.join(fleet.worker(host).root, bucket.id, "jobs/web");
-  for (const host of fleet.hosts)
-    writeFiles(jobFolder(host), { "logs/.keep/none": "", ...(makefile !== undefined && { Makefile: makefile }) });
   const log = path.join(jobFolder("127.0.0.1"), "logs/web.log");
-  appendFileSync(log, `one\ntwo ${SECRET}\n\u001b[31mthree\n`);
   const logs = (...flags: string[]) => ops(["logs", "web", "--bucket-dir", bucket.folder, ...flags]);
   const remote = (...flags: string[]) =>
     ops(["logs", "web", "--server", server.url, "--bucket", bucket.id, ...flags], { env: { OPS_SERVE_TOKEN: TOKEN } });
   const runs = () => readdirSync(layout.runs).length;
   return { fleet, server, bucket, layout, log, logs, remote, jobFolder, runs };
+}
+
+type SetUp = Awaited<ReturnType<typeof setUp>>;
+
+/** Puts the job's files on the workers anew: the Makefile, where there is one, and the log. */
+function placeJob({ fleet, jobFolder, log }: SetUp, makefile?: string): void {
+  for (const host of fleet.hosts) {
+    rmSync(jobFolder(host), { recursive: true, force: true });
+    writeFiles(jobFolder(host), { "logs/.keep/none": "", ...(makefile !== undefined && { Makefile: makefile }) });
+  }
+  appendFileSync(log, `one\ntwo ${SECRET}\n\u001b[31mthree\n`);
+}
+
+let shared: SetUp;
+const cleanUp: (() => unknown)[] = [];
+before(async () => {
+  shared = await setUp({ after: (one) => void cleanUp.push(one as () => unknown) });
+});
+after(async () => {
+  for (const one of cleanUp) await one();
+});
+
+/** The set-up that serves all tests but those that end its server, with the job's files as they were. */
+function anew(makefile?: string): SetUp {
+  placeJob(shared, makefile);
+  return shared;
 }
 
 /** An answer that goes on, with all that has come of it, over a connection that can be paused and left. */
@@ -66,8 +89,8 @@ function following(t: TestContext, server: { url: string }, target: string) {
   return told;
 }
 
-test("CP-471 the ends of a job's logs come from every worker; who cannot be reached is one error, and nothing is written", async (t) => {
-  const { fleet, server, bucket, layout, logs, remote, jobFolder, runs } = await setUp(t);
+test("CP-471 the ends of a job's logs come from every worker; who cannot be reached is one error, and nothing is written", async () => {
+  const { fleet, server, bucket, layout, logs, remote, jobFolder, runs } = anew();
   const before = [runs(), ...fleet.hosts.map((host) => readdirSync(jobFolder(host), { recursive: true }))];
   await using _ = await acquireLock(layout, uuidV7(), "deploy");
   const { status, text } = await server.call("GET", `${bucket.path}/jobs/web/logs?tail=2`);
@@ -100,9 +123,9 @@ test("CP-471 the ends of a job's logs come from every worker; who cannot be reac
   assert.deepEqual([runs(), ...fleet.hosts.map((host) => readdirSync(jobFolder(host), { recursive: true }))], before);
 });
 
-test("CP-471 where the Makefile has the target logs it decides, and learns how many lines, and whether to follow", async (t) => {
+test("CP-471 where the Makefile has the target logs it decides, and learns how many lines, and whether to follow", async () => {
   const makefile = 'TAIL ?= 7\nstart stop logs:\n\t@echo "$@ $(TAIL) $(FOLLOW)."; echo warned >&2\n';
-  const { logs, jobFolder } = await setUp(t, makefile);
+  const { logs, jobFolder } = anew(makefile);
   const { code, stdout } = await logs("--worker", "127.0.0.1,127.0.0.2");
   const told = (host: string) => [`${host} ! warned`, `${host} | logs 100 .`];
   assert.deepEqual([code, stdout.trimEnd().split("\n").sort()], [0, ["127.0.0.1", "127.0.0.2"].flatMap(told)]);
@@ -114,15 +137,15 @@ test("CP-471 where the Makefile has the target logs it decides, and learns how m
   assert.equal(failed.code, 1);
 });
 
-test("CP-471 a job's line with the control character 1 is a line of the log", async (t) => {
+test("CP-471 a job's line with the control character 1 is a line of the log", async () => {
   const makefile = "logs:\n\t@printf '\\001%s\\n' mine; printf '\\001%s\\n' warned >&2\n";
-  const { logs } = await setUp(t, makefile);
+  const { logs } = anew(makefile);
   const { code, stdout, stderr } = await logs("--worker", "127.0.0.1");
   assert.deepEqual([code, stdout.split("\n").sort(), stderr], [0, ["", "\\x01mine", "\\x01warned"], ""]);
 });
 
-test("CP-471 where logs/ is a symbolic link nothing behind the link is read", async (t) => {
-  const { fleet, logs, jobFolder } = await setUp(t);
+test("CP-471 where logs/ is a symbolic link nothing behind the link is read", async () => {
+  const { fleet, logs, jobFolder } = anew();
   const secret = path.join(fleet.worker("127.0.0.2").root, "secret");
   writeFiles(secret, { "web.log": "hidden\n" });
   rmSync(path.join(jobFolder("127.0.0.2"), "logs"), { recursive: true });
@@ -134,8 +157,8 @@ test("CP-471 where logs/ is a symbolic link nothing behind the link is read", as
   assert.equal((await logs("--worker", "127.0.0.2")).stdout, "hidden\n", "a Makefile reads what it likes");
 });
 
-test("CP-471 unknown names are refused as JSON before anything begins, wrong flags as wrong usage", async (t) => {
-  const { server, bucket, logs, remote } = await setUp(t);
+test("CP-471 unknown names are refused as JSON before anything begins, wrong flags as wrong usage", async () => {
+  const { server, bucket, logs, remote } = anew();
   const refused = async (rest: string) => {
     const { status, body } = await server.call("GET", `${bucket.path}/jobs/${rest}`);
     return [status, body.error];
@@ -161,7 +184,7 @@ test("CP-471 unknown names are refused as JSON before anything begins, wrong fla
 });
 
 test("CP-472 a log that is followed on a server goes on over a lost connection, and says that lines are missing", async (t) => {
-  const { server, bucket, log } = await setUp(t);
+  const { server, bucket, log } = anew();
   const wire = await Wire.to(t, server.url);
   // The head of the answer is longer.
   wire.allow = (count) => (count === 1 ? { down: 2_000 } : {});
@@ -192,7 +215,7 @@ test("CP-472 a log that is followed on a server goes on over a lost connection, 
 });
 
 test("CP-472 a followed log goes on; when the client leaves, nothing is left on the worker", async (t) => {
-  const { fleet, server, bucket, log } = await setUp(t);
+  const { fleet, server, bucket, log } = anew();
   const told = following(t, server, `${bucket.path}/jobs/web/logs?worker=127.0.0.1&follow=true`);
   await until("the end of the log", () => told.text.includes("three\n"));
   assert.ok(fleet.processes.length > 0);
@@ -203,7 +226,7 @@ test("CP-472 a followed log goes on; when the client leaves, nothing is left on 
 });
 
 test("CP-472 a lost connection ends the reading there as an error, and nothing is left on the worker", async (t) => {
-  const { fleet, server, bucket } = await setUp(t, SILENT);
+  const { fleet, server, bucket } = anew(SILENT);
   const told = following(t, server, `${bucket.path}/jobs/web/logs?worker=127.0.0.1&follow=true`);
   await until("the end of the log", () => told.text.includes("three\n"));
   fleet.cut();
@@ -213,7 +236,9 @@ test("CP-472 a lost connection ends the reading there as an error, and nothing i
 });
 
 test("CP-472 when the process that reads is killed, or the server stops or is killed, nothing is left on the worker", async (t) => {
-  const { fleet, server, bucket } = await setUp(t, SILENT);
+  const own = await setUp(t);
+  placeJob(own, SILENT);
+  const { fleet, server, bucket } = own;
   const target = `${bucket.path}/jobs/web/logs?worker=127.0.0.1&follow=true`;
   const first = following(t, server, target);
   await until("the end of the log", () => first.text.includes("three\n"));
@@ -258,7 +283,7 @@ function commandLine(pid: string): string {
 test("CP-472 a client that does not read stops the log, and nothing is left when it has gone", async (t) => {
   const line = "x".repeat(1000);
   const makefile = `logs:\n\t@i=0; while echo ${line}; do i=$$((i + 1)); echo $$i >count; done\n`;
-  const { fleet, server, bucket, jobFolder } = await setUp(t, makefile);
+  const { fleet, server, bucket, jobFolder } = anew(makefile);
   const told = following(t, server, `${bucket.path}/jobs/web/logs?worker=127.0.0.1&follow=true`);
   const count = () => Number(readFileSync(path.join(jobFolder("127.0.0.1"), "count"), "utf8") || "0");
   await until("the first lines", () => existsSync(path.join(jobFolder("127.0.0.1"), "count")));
@@ -276,7 +301,7 @@ test("CP-472 a client that does not read stops the log, and nothing is left when
 
 test("CP-472 `ops logs -f` stops while its reader stands still, and ends when its reader has left", async (t) => {
   const makefile = `logs:\n\t@while echo ${"x".repeat(1000)}; do :; done\n`;
-  const { fleet, bucket } = await setUp(t, makefile);
+  const { fleet, bucket } = anew(makefile);
   const [file, ...before] = [...COMMAND, "logs", "web", "--worker", "127.0.0.1", "-f", "--bucket-dir", bucket.folder];
   for (const signal of ["SIGINT", "SIGTERM", undefined] as const) {
     const child = spawn(file, before, { stdio: ["ignore", "pipe", "ignore"] });
@@ -290,8 +315,8 @@ test("CP-472 `ops logs -f` stops while its reader stands still, and ends when it
   }
 });
 
-test("CP-472 Ctrl-C and a kill of `ops logs -f` leave nothing on the worker", async (t) => {
-  const { fleet, server, bucket } = await setUp(t, SILENT);
+test("CP-472 Ctrl-C and a kill of `ops logs -f` leave nothing on the worker", async () => {
+  const { fleet, server, bucket } = anew(SILENT);
   const here = ["--bucket-dir", bucket.folder];
   const follow = async (signal: NodeJS.Signals, where = here): Promise<CommandOutcome> => {
     const launcher = new Launcher({ ...process.env, OPS_SERVE_TOKEN: TOKEN });

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { flushCompileCache } from "node:module";
 import path from "node:path";
 import type { TestContext } from "node:test";
 import { createBucket } from "../../lib/bucket/source/root.ts";
@@ -87,6 +88,8 @@ export class TestServer {
     };
     const now = () => Date.now() + this.aheadMs;
     const { url, stop, reload } = await startServer(config, new Launcher(this.#environment()), log, now);
+    // For the servers and runs that a test kills: what is compiled is kept at the end of a process otherwise.
+    flushCompileCache();
     this.url = url;
     this.reload = reload;
     let stopped: Promise<void> | undefined;

@@ -15,6 +15,7 @@ import { archiveBytes, readTree } from "../helpers/sources.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 const SERVER = fileURLToPath(new URL("../fixtures/faulty-server.ts", import.meta.url));
+const IMPORTS = new URL("../../lib/cli/imports.ts", import.meta.url).href;
 const DYING_RUN = new URL("../fixtures/dying-run.ts", import.meta.url).href;
 const OLD = { "ops.conf": "# old\n", "workspace/workers.json": "[]\n", "workspace/same": "same", "templates/t/x": "old" };
 const NEW = { "workspace/workers.json": "[ ]\n", "workspace/same": "same", "workspace/more/new": "new" };
@@ -26,7 +27,7 @@ const KEY = { "idempotency-key": "the-key-of-this-request" };
 async function dieAt(point: string, root: string, [method, target, body, type]: Request): Promise<void> {
   const child: ChildProcess = spawn(process.execPath, [SERVER, root, point, TOKEN], {
     stdio: ["ignore", "pipe", "inherit"],
-    env: { ...process.env, NODE_OPTIONS: `--import=${DYING_RUN}`, OPS_TEST_FAULT: point },
+    env: { ...process.env, NODE_OPTIONS: `--import=${IMPORTS} --import=${DYING_RUN}`, OPS_TEST_FAULT: point },
   });
   const exited = once(child, "exit");
   const [line] = await once(createInterface({ input: child.stdout as NodeJS.ReadableStream }), "line");

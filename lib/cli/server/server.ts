@@ -1,4 +1,5 @@
 import { once } from "node:events";
+import { flushCompileCache } from "node:module";
 import { Failure, messageOf } from "../../core/errors.ts";
 import { quote } from "../../core/shape.ts";
 import { Launcher } from "../../core/spawn.ts";
@@ -35,6 +36,8 @@ export async function serverCommand(input: Parsed, earlier = false): Promise<num
   const server = await startServer(config, launcher, log);
   reload = server.reload;
   process.stdout.write(`listening on ${server.url}\n`);
+  // Node keeps what it has compiled when a process ends, and a server that is killed would compile it at each start.
+  flushCompileCache();
   if (NOTIFY_SOCKET !== undefined) await tellReady(launcher, NOTIFY_SOCKET, log);
   if (!stop.signal.aborted) await once(stop.signal, "abort");
   log("stopping: active runs are cancelled and waited for; a second signal does not wait");
