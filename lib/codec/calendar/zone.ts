@@ -26,15 +26,7 @@ export class Zone {
 
   /** `name` must be one that {@link isTimezone} knows. */
   constructor(name: string) {
-    const digits = {
-      year: "numeric",
-      month: "numeric",
-      day: "numeric",
-      hour: "numeric",
-      minute: "numeric",
-      second: "numeric",
-    } as const;
-    this.#format = new Intl.DateTimeFormat("en-US", { ...digits, timeZone: name, hourCycle: "h23", calendar: "gregory" });
+    this.#format = formatOf(name);
   }
 
   /** How far the clocks are before UTC at an instant, in milliseconds. */
@@ -74,4 +66,23 @@ export class Zone {
     }
     return high;
   }
+}
+
+/** By the name of the timezone, of which there are some hundreds: to make one takes ten times as long as to use it. */
+const formats = new Map<string, Intl.DateTimeFormat>();
+
+function formatOf(timeZone: string): Intl.DateTimeFormat {
+  const known = formats.get(timeZone);
+  if (known) return known;
+  const digits = {
+    year: "numeric",
+    month: "numeric",
+    day: "numeric",
+    hour: "numeric",
+    minute: "numeric",
+    second: "numeric",
+  } as const;
+  const made = new Intl.DateTimeFormat("en-US", { ...digits, timeZone, hourCycle: "h23", calendar: "gregory" });
+  formats.set(timeZone, made);
+  return made;
 }
