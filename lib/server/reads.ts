@@ -92,7 +92,7 @@ export const READS = {
     const current = revisions.find((one) => one.current);
     const { countSnapshots } = await import("../bucket/snapshots/snapshots.ts");
     const totals = { runs: await runList.count(layout), revisions: revisions.length, snapshots: await countSnapshots(layout) };
-    const drift = last_drift && drifts.of(layout, last_drift.id);
+    const drift = last_drift && drifts.of(layout, last_drift.id, unwell);
     return {
       ...found,
       ...runs,
@@ -116,6 +116,7 @@ export const READS = {
     const { last_drift, last_success: _success, ...runs } = await recentRuns(runList, layout);
     const found = await readers.read(layout, (db) => bucketSummary(db, runs.active_run?.id ?? null));
     const { freeze } = await readers.read(layout, builtSchedules);
+    const unwell = await readers.read(layout, notWellNow);
     return {
       freezes: shownFreezes(freeze, Date.now()),
       workers: found.workers,
@@ -123,10 +124,10 @@ export const READS = {
       counts: found.counts,
       problems: found.problems.items.slice(0, 3),
       problem_count: found.problems.total,
-      unwell_count: (await readers.read(layout, notWellNow)).length,
+      unwell_count: unwell.length,
       certs_soon: found.certs.total,
       next_cert: found.next_cert,
-      drifted: last_drift ? drifts.of(layout, last_drift.id).allocations.length : 0,
+      drifted: last_drift ? drifts.of(layout, last_drift.id, unwell).allocations.length : 0,
       ...runs,
     };
   },
@@ -137,7 +138,7 @@ export const READS = {
     return {
       ...(await readers.read(layout, bucketNumbers)),
       is_active: active_run !== null,
-      drifted: last_drift && drifts.of(layout, last_drift.id).allocations.length,
+      drifted: last_drift && (await driftedNow(layout, last_drift)).length,
       last_drift: last_drift?.created_at ?? null,
       last_deploy: last_success?.finished_at ?? null,
     };
@@ -146,14 +147,14 @@ export const READS = {
   /** The map of jobs and workers. */
   async map(layout: Layout, _: undefined) {
     const { last_deploy, last_drift } = await recentRuns(runList, layout);
-    const drifted = last_drift ? drifts.of(layout, last_drift.id).allocations : [];
+    const drifted = await driftedNow(layout, last_drift);
     return await readers.read(layout, (db) => jobMap(db, last_deploy?.id ?? "", drifted));
   },
 
   /** One allocation of the map. */
   async cell(layout: Layout, { job, worker }: { job: string; worker: string }) {
     const { last_drift } = await recentRuns(runList, layout);
-    const drifted = last_drift ? drifts.of(layout, last_drift.id).allocations : [];
+    const drifted = await driftedNow(layout, last_drift);
     const own = drifted.find((one) => one.job === job && one.worker === worker);
     return { ...(await readers.read(layout, (db) => mapCell(db, job, worker))), drift_files: own?.first ?? [] };
   },
@@ -230,6 +231,12 @@ export const READS = {
     return null;
   },
 };
+
+/** The allocations whose files the last drift run of all found changed, and which no run has found or made right since. */
+async function driftedNow(layout: Layout, lastDrift: { id: string } | null) {
+  if (!lastDrift) return [];
+  return drifts.of(layout, lastDrift.id, await readers.read(layout, notWellNow)).allocations;
+}
 
 function shownRevision({ id, created_at, build_status, last_successful }: Revision) {
   return { id, created_at, build_status, last_successful };

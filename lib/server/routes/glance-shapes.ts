@@ -96,12 +96,12 @@ const CERT_STATUS = oneOf("expired", "expiring");
 
 const DRIFT = object({
   ...SHORT_RUN,
-  workers: described(record(COUNT), "How many workers had each outcome"),
+  workers: described(record(COUNT), "How many workers have each outcome, without drift that has ended since"),
   allocations: described(
     list(object({ job: string(), worker: string(), files: integer({ min: 1 }) })),
-    "The first 50 with changed files, and how many files",
+    "The first 50 whose files are still changed, and how many files",
   ),
-  total: described(COUNT, "How many have changed files"),
+  total: described(COUNT, "How many that are"),
 });
 
 const KEY_CHANGE = object({
