@@ -21,10 +21,7 @@ let delays: ReturnType<typeof monitorEventLoopDelay> | undefined;
 
 /** What the server tells of itself and its buckets to Prometheus. */
 export const METRIC_ROUTES = [
-  route({
-    method: "GET",
-    role: "read",
-    path: "/metrics",
+  route("GET /metrics", "read", {
     summary: "Show the metrics of the server and of its buckets, for Prometheus",
     description:
       "Text format 0.0.4. Counters begin with the server. A bucket that cannot be read has only `ops_bucket_readable`, " +
