@@ -29,10 +29,10 @@ export const AUDIT_KINDS = [
 /** One of {@link AUDIT_KINDS}. */
 export type AuditKind = (typeof AUDIT_KINDS)[number];
 
-const FACTS = optional(anything({ type: "object" }) as Shape<object>);
+const TOLD_FACTS = optional(anything({ type: "object" }) as Shape<object>);
 
 /** What a line tells, in the order of its fields; those that mean nothing in it are left out. */
-export const ENTRY_FIELDS = {
+export const LINE_FIELDS = {
   what: oneOf(...AUDIT_KINDS),
   of: described(optional(integer({ min: 1 })), "The line that this is the outcome of"),
   who: described(optional(string()), "The name of the token"),
@@ -44,23 +44,23 @@ export const ENTRY_FIELDS = {
   bucket: optional(string()),
   run: optional(string()),
   kind: described(optional(string()), "The kind of the run"),
-  params: described(FACTS, "What was asked for; secrets are fingerprints"),
+  params: described(TOLD_FACTS, "What was asked for; secrets are fingerprints"),
   reason: described(optional(string()), "Why an approval was passed over"),
   outcome: described(optional(string()), "`done`, `refused` or `failed`; of a run its status"),
   code: described(optional(integer()), "The status of the answer, or the exit code of the command"),
   error: optional(string()),
   count: described(optional(integer({ min: 1 })), "How many events the line stands for"),
   happened: described(optional(string()), "When it happened, where it could be written only later"),
-  facts: described(FACTS, "Depends on `what`"),
+  facts: described(TOLD_FACTS, "Depends on `what`"),
   // It was never confirmed, and is gone.
   torn: described(
-    FACTS as Shape<{ bytes: number; sha256: string } | undefined>,
+    TOLD_FACTS as Shape<{ bytes: number; sha256: string } | undefined>,
     "What stood behind the line before, of a write that was cut off",
   ),
 };
-type EntryFields = { [K in keyof typeof ENTRY_FIELDS]: Infer<(typeof ENTRY_FIELDS)[K]> };
-/** The values of {@link ENTRY_FIELDS}. */
-export type AuditEntry = Pick<EntryFields, "what"> & Partial<EntryFields>;
+type LineFields = { [K in keyof typeof LINE_FIELDS]: Infer<(typeof LINE_FIELDS)[K]> };
+/** The values of {@link LINE_FIELDS}. */
+export type AuditEntry = Pick<LineFields, "what"> & Partial<LineFields>;
 
 /** A line as it is read. */
 export interface AuditLine extends AuditEntry {
@@ -88,7 +88,7 @@ export const NO_LINE: AuditHead = { n: 0, at: "", hash: "0".repeat(64) };
  */
 export function auditLine(entry: AuditEntry, before: AuditHead, at: string, key: SigningKey): { text: string; head: AuditHead } {
   const n = before.n + 1;
-  const told = Object.fromEntries(Object.keys(ENTRY_FIELDS).map((field) => [field, entry[field as keyof AuditEntry]]));
+  const told = Object.fromEntries(Object.keys(LINE_FIELDS).map((field) => [field, entry[field as keyof AuditEntry]]));
   // Undefined fields are left out by JSON.
   const signed = JSON.stringify(Object.assign({ audit: 1, n, at, prev: before.hash, key: key.fingerprint }, told)).slice(0, -1);
   const text = `${signed},"sig":"${signatureOf(key, AUDIT_PURPOSE, Buffer.from(signed))}"}`;

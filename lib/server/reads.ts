@@ -82,43 +82,37 @@ export const READS = {
 
   /** A bucket at a glance. */
   async summary(layout: Layout, _: undefined) {
-    const { last_drift, last_run: _newest, last_success: _success, ...runs } = await recentRuns(runList, layout);
-    const found = await readers.read(layout, (db) => bucketSummary(db, runs.active_run?.id ?? null));
-    const { freeze } = await readers.read(layout, builtSchedules);
-    const unwell = await readers.read(layout, notWellNow);
+    const { found, freezes, unwell, drift, runs: shown } = await overviewOf(layout);
+    const { last_run: _newest, ...runs } = shown;
     const begun = await begunKeyChanges(layout);
     // A list that is damaged is told where it is read.
     const revisions = await listRevisions(layout).catch((): Revision[] => []);
     const current = revisions.find((one) => one.current);
     const { countSnapshots } = await import("../bucket/snapshots/snapshots.ts");
     const totals = { runs: await runList.count(layout), revisions: revisions.length, snapshots: await countSnapshots(layout) };
-    const drift = last_drift && drifts.of(layout, last_drift.id, unwell);
     return {
       ...found,
       ...runs,
       totals: { ...found.totals, ...totals },
-      freezes: shownFreezes(freeze, Date.now()),
+      freezes,
       unwell: fitting(unwell, unwell.length),
       key_changes: await readers.read(layout, (db) => keyChanges(db, begun)),
       messages: await countMessages(layout),
       revision: current ? shownRevision(current) : null,
       drift: drift && {
-        ...last_drift,
-        workers: drift.workers,
-        allocations: firstDrifted(drift),
-        total: drift.allocations.length,
+        ...drift.run,
+        workers: drift.found.workers,
+        allocations: firstDrifted(drift.found),
+        total: drift.found.allocations.length,
       },
     };
   },
 
   /** What the list of buckets shows of a bucket. */
   async glance(layout: Layout, _: undefined) {
-    const { last_drift, last_success: _success, ...runs } = await recentRuns(runList, layout);
-    const found = await readers.read(layout, (db) => bucketSummary(db, runs.active_run?.id ?? null));
-    const { freeze } = await readers.read(layout, builtSchedules);
-    const unwell = await readers.read(layout, notWellNow);
+    const { found, runs, freezes, unwell, drift } = await overviewOf(layout);
     return {
-      freezes: shownFreezes(freeze, Date.now()),
+      freezes,
       workers: found.workers,
       jobs: found.jobs,
       counts: found.counts,
@@ -127,7 +121,7 @@ export const READS = {
       unwell_count: unwell.length,
       certs_soon: found.certs.total,
       next_cert: found.next_cert,
-      drifted: last_drift ? drifts.of(layout, last_drift.id, unwell).allocations.length : 0,
+      drifted: drift?.found.allocations.length ?? 0,
       ...runs,
     };
   },
@@ -231,6 +225,16 @@ export const READS = {
     return null;
   },
 };
+
+/** What the summary of a bucket and the list of buckets both tell. */
+async function overviewOf(layout: Layout) {
+  const { last_drift, last_success: _, ...runs } = await recentRuns(runList, layout);
+  const found = await readers.read(layout, (db) => bucketSummary(db, runs.active_run?.id ?? null));
+  const { freeze } = await readers.read(layout, builtSchedules);
+  const unwell = await readers.read(layout, notWellNow);
+  const drift = last_drift && { run: last_drift, found: drifts.of(layout, last_drift.id, unwell) };
+  return { found, runs, unwell, drift, freezes: shownFreezes(freeze, Date.now()) };
+}
 
 /** The allocations whose files the last drift run of all found changed, and which no run has found or made right since. */
 async function driftedNow(layout: Layout, lastDrift: { id: string } | null) {

@@ -1,4 +1,4 @@
-import { ENTRY_FIELDS } from "../../audit/line.ts";
+import { LINE_FIELDS } from "../../audit/line.ts";
 import { described, integer, nullable, object, optional, string, withExample } from "../../core/shape.ts";
 import { TIME } from "../../run/progress.ts";
 import { ID } from "../../run/record.ts";
@@ -13,7 +13,7 @@ export const AUDIT_LINE = object({
   prev: described(HASH_TEXT, "The hash of the line before; of the first line zeros"),
   hash: described(HASH_TEXT, "The SHA-256 of the line"),
   key: described(string(), "The fingerprint of the key that has signed it"),
-  ...ENTRY_FIELDS,
+  ...LINE_FIELDS,
   bucket: optional(ID),
   run: optional(ID),
   happened: described(optional(TIME), "When it happened, where it could be written only later"),

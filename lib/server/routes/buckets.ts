@@ -127,7 +127,7 @@ async function initialised(supervisor: Services["supervisor"], bucketDir: string
 }
 
 /** A bucket of a list; undefined where it was deleted meanwhile. */
-function unlessGone({ root, labels }: Services, id: string): RootBucket | undefined {
+export function unlessGone({ root, labels }: Services, id: string): RootBucket | undefined {
   try {
     return findBucket(root, id, labels);
   } catch (error) {

@@ -51,11 +51,11 @@ const RUNS = {
 };
 
 /** How many there are of each. */
-function counts<N extends string>(...names: readonly N[]) {
+function countsOf<N extends string>(...names: readonly N[]) {
   return object(Object.fromEntries(names.map((name) => [name, COUNT])) as Record<N, typeof COUNT>);
 }
 
-const COUNTS = counts("allocations", "promoted", "failed", "unreachable", "unsettled", "new", "update", "disabled");
+const COUNTS = countsOf("allocations", "promoted", "failed", "unreachable", "unsettled", "new", "update", "disabled");
 
 const PROBLEM = object({
   kind: oneOf(...PROBLEM_KINDS),
@@ -123,7 +123,7 @@ export const BUCKET_SUMMARY = object({
   ),
   next_cert: described(nullable(object({ ...CERT, status: oneOf("expired", "expiring", "ok") })), "The first one to end"),
   totals: described(
-    counts("runs", "jobs", "workers", "certs", "kv", "hooks", "revisions", "snapshots"),
+    countsOf("runs", "jobs", "workers", "certs", "kv", "hooks", "revisions", "snapshots"),
     "How much there is to list; of the keys those that are not deleted",
   ),
   freezes: FREEZES,
@@ -132,7 +132,7 @@ export const BUCKET_SUMMARY = object({
     "What was found in no good state when it was last looked at, the longest first; `problems` tell of the last actions",
   ),
   key_changes: described(list(KEY_CHANGE), "Changes of the bucket's keys that have begun and have not ended"),
-  messages: described(counts("waiting", "failed"), "How many wait, and how many were given up"),
+  messages: described(countsOf("waiting", "failed"), "How many wait, and how many were given up"),
   ...RUNS,
   drift: described(nullable(DRIFT), "The last drift run of all jobs and workers that has ended"),
   revision: described(
@@ -190,7 +190,7 @@ export const JOB_MAP = object({
     }),
   ),
   letters: described(anything({ type: "object", additionalProperties: { type: "string" } }), "What each letter means"),
-  cut: described(counts("workers", "jobs"), "How many are not on the map"),
+  cut: described(countsOf("workers", "jobs"), "How many are not on the map"),
 });
 
 /** `GET …/map/{job}/{worker}`. */

@@ -1,8 +1,8 @@
 import { ROLES } from "../../auth/role.ts";
+import { wrongCursor } from "../../bucket/catalog/pages.ts";
 import { SCHEDULED_KINDS } from "../../bucket/workspace/schedules.ts";
 import { SEAL } from "../../codec/crypto/seal-key.ts";
 import { isUuid } from "../../codec/uuid.ts";
-import { Failure } from "../../core/errors.ts";
 import {
   anything,
   boolean,
@@ -87,10 +87,6 @@ export function offsetOf(cursor: string | undefined): number {
   if (cursor === undefined) return 0;
   if (!/^\d{1,12}$/.test(cursor)) throw wrongCursor();
   return Number(cursor);
-}
-
-function wrongCursor(): Failure {
-  return new Failure("invalid_request", "cursor: expected the next_cursor of an earlier answer");
 }
 
 const SHA256 = withExample(string(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");

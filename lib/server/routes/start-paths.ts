@@ -7,7 +7,7 @@ type StartRole = Needs<{ body: unknown }, unknown>;
 const CHANGE_OF_KEY: StartRole = { role: "admin", or: { role: "operate", says: "for a dry run", when: isPlainDryRun } };
 
 /** A dry run that runs nothing of the bucket's is a reading. */
-const DEPLOY: StartRole = {
+const DEPLOY_OR_PLAN: StartRole = {
   role: "deploy",
   or: { role: "operate", says: "for a dry run without build and with_hooks", when: isPlainDryRun },
 };
@@ -20,7 +20,7 @@ export const START_ROUTES: Readonly<Record<RunKind, { path: `/${string}`; role: 
   push: { path: "/push", role: "deploy" },
   rollback: { path: "/source/rollback", role: "deploy" },
   build: { path: "/build", role: "deploy" },
-  deploy: { path: "/deploy", role: DEPLOY },
+  deploy: { path: "/deploy", role: DEPLOY_OR_PLAN },
   hooks: { path: "/hooks", role: "deploy" },
   health_check: { path: "/health_check", role: "operate" },
   drift: { path: "/drift", role: "operate" },
