@@ -53,8 +53,13 @@ async function main() {
     // This channel leads to the wrapper: no code behind here may take it for the channel to a server.
     delete process.send;
   }
-  // The script of a hook neither reads nor fills our cache.
-  if (process.argv[2] !== "hook-run") useCompileCache();
+  // The script of a hook neither reads nor fills our cache, and without one every module of ours would cost it time.
+  if (process.argv[2] === "hook-run" && process.argv.length === 4) {
+    const { runHookFile } = await import("../lib/cli/server/hook-run.ts");
+    process.exitCode = await runHookFile(process.argv[3]);
+    return;
+  }
+  useCompileCache();
   // A process that runs start and that waits for long: it loads no command.
   if (process.argv[2] === "keep") return await (await import("../lib/cli/server/keep.ts")).keep();
   // A server starts many of these.

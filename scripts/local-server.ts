@@ -175,7 +175,7 @@ export class LocalServer {
 /** Runs the program with a command line and answers how it ended. Without `input` its stdin is empty. */
 export async function ops(
   args: string[],
-  options: { cwd?: string; env?: Record<string, string>; input?: string; onText?: (text: string) => void } = {},
+  options: { cwd?: string; env?: Record<string, string>; input?: string | Uint8Array; onText?: (text: string) => void } = {},
 ): Promise<Ended> {
   const [file, ...before] = COMMAND;
   const child = spawn(file, [...before, ...args], {

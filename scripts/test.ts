@@ -20,6 +20,7 @@ const FILE_LIMIT_MS = 600_000;
 const IN_MEMORY = "/dev/shm";
 /** The bytes that have to be free there: several times what the tests use. */
 const ROOM = 2 * 1024 ** 3;
+const LIGHT = `--import=${new URL("light-tests.ts", import.meta.url).href}`;
 const COVERAGE = ["--experimental-test-coverage", "--test-coverage-include=lib/**/*.ts", "--test-coverage-include=bin/*.js"];
 
 function filesOf(mode: string): string[] {
@@ -67,7 +68,7 @@ function run(mode: string, given: string[], folder: string): void {
   const isFile = (argument: string) => !argument.startsWith("--");
   const { true: chosen = filesOf(mode), false: flags = [] } = Object.groupBy(given, (one) => `${isFile(one)}`);
   const limits = [`--test-concurrency=${AT_ONCE}`, `--test-timeout=${patience(FILE_LIMIT_MS)}`];
-  const argv = ["--test", ...limits, ...(mode === "coverage" ? COVERAGE : []), ...flags, ...chosen.map(inOrder)];
+  const argv = ["--test", LIGHT, ...limits, ...(mode === "coverage" ? COVERAGE : []), ...flags, ...chosen.map(inOrder)];
   const env = environment(folder);
   const child = spawn(process.execPath, argv, { cwd: ROOT, env, stdio: "inherit" });
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, () => child.kill(signal));

@@ -22,7 +22,8 @@ for (const [what, before, after, expected] of [
 
 test("patch turns the one text into the other, over 200 random pairs", (t) => {
   const folder = temporaryFolder(t);
-  const file = path.join(folder, "file");
+  const wanted = new Map<string, string>();
+  let patches = "";
   for (let seed = SEED; seed < SEED + 200; seed++) {
     const random = seeded(seed);
     const next = (below: number) => Math.floor(random() * below);
@@ -34,12 +35,15 @@ test("patch turns the one text into the other, over 200 random pairs", (t) => {
     const diff = unifiedDiff(before, after);
     assert.equal(diff === "", before === after, `seed ${seed}`);
     if (diff === "") continue;
-    writeFileSync(file, before);
-    const patched = spawnSync("patch", ["-s", "--posix", file], { input: `--- a\n+++ b\n${diff}` });
-    assert.equal(patched.status, 0, `seed ${seed}: ${patched.stdout}${patched.stderr}\n${diff}`);
-    const result = after === "" ? "" : readFileSync(file, "utf8");
-    assert.equal(result, after, `seed ${seed}`);
+    const name = `seed-${seed}`;
+    writeFileSync(path.join(folder, name), before);
+    patches += `--- ${name}\n+++ ${name}\n${diff}`;
+    wanted.set(name, after);
   }
+  const patched = spawnSync("patch", ["-s", "--posix", "-p0"], { cwd: folder, input: patches });
+  assert.equal(patched.status, 0, `${patched.stdout}${patched.stderr}\n${patches}`);
+  for (const [name, after] of wanted)
+    assert.equal(after === "" ? "" : readFileSync(path.join(folder, name), "utf8"), after, name);
 });
 
 test("it is as short as that of GNU diff", (t) => {

@@ -8,14 +8,24 @@ const PIXELS = 4;
 
 /** What zbarimg reads from rows of modules, `true` for dark. Fails when it reads nothing. */
 export function readQr(t: Pick<TestContext, "after">, rows: boolean[][]): string {
-  const file = path.join(temporaryFolder(t), "code.pbm");
+  return readQrs(t, [rows]).join("\n");
+}
+
+/** The same of several codes, none of which holds a line end. Fails when it reads nothing from one of them. */
+export function readQrs(t: Pick<TestContext, "after">, codes: readonly boolean[][][]): string[] {
+  const folder = temporaryFolder(t);
+  const files = codes.map((rows, index) => pictureOf(rows, path.join(folder, `${index}.pbm`)));
+  const text = execFileSync("zbarimg", ["--raw", "--quiet", "--nodbus", ...files], { encoding: "utf8" });
+  return text.replace(/\n$/, "").split("\n");
+}
+
+function pictureOf(rows: boolean[][], file: string): string {
   const lines = rows.flatMap((row) => {
     const line = row.map((dark) => `${dark ? 1 : 0} `.repeat(PIXELS)).join("");
     return Array(PIXELS).fill(line);
   });
   writeFileSync(file, `P1\n${(rows[0]?.length ?? 0) * PIXELS} ${lines.length}\n${lines.join("\n")}\n`);
-  const text = execFileSync("zbarimg", ["--raw", "--quiet", "--nodbus", file], { encoding: "utf8" });
-  return text.replace(/\n$/, "");
+  return file;
 }
 
 /** The modules of a code that was printed in ASCII, quiet zone included. */

@@ -46,30 +46,37 @@ function clockOf(timeZone: string) {
   };
 }
 
-/** Judges a minute of a clock by the words of an expression. */
-function isNamed(expression: string, wall: number): boolean {
-  const date = new Date(wall);
-  const found = [date.getUTCMinutes(), date.getUTCHours(), date.getUTCDate(), date.getUTCMonth() + 1, date.getUTCDay()];
-  return expression.split(" ").every((field, index) =>
-    field.split(",").some((part) => {
-      const value = found[index] as number;
-      if (part === "*") return true;
-      if (part.startsWith("*/")) return value % Number(part.slice(2)) === 0;
-      return value === (part === "sun" ? 0 : Number(part));
-    }),
-  );
+type Field = (value: number) => boolean;
+
+/** Judges the minutes of a clock by the words of an expression. */
+function judgeOf(expression: string): Field {
+  const [minute, hour, date, month, day] = expression.split(" ").map(fieldOf) as [Field, Field, Field, Field, Field];
+  return (wall) => {
+    const shown = new Date(wall);
+    const isDay = date(shown.getUTCDate()) && month(shown.getUTCMonth() + 1) && day(shown.getUTCDay());
+    return isDay && hour(shown.getUTCHours()) && minute(shown.getUTCMinutes());
+  };
+}
+
+function fieldOf(words: string): Field {
+  if (words === "*") return () => true;
+  const step = Number(/^\*\/(\d+)$/.exec(words)?.[1]);
+  if (step > 0) return (value) => value % step === 0;
+  const named = new Set(words.split(",").map((word) => (word === "sun" ? 0 : Number(word))));
+  return (value) => named.has(value);
 }
 
 /** Walks every minute between two instants, as somebody who looks at the clock. */
 function walked(expression: string, timeZone: string, from: number, until: number): number[] {
   const clock = clockOf(timeZone);
+  const isNamed = judgeOf(expression);
   const due: number[] = [];
   let latest = clock(from - MINUTE_MS);
   for (let instant = from; instant <= until; instant += MINUTE_MS) {
     const wall = clock(instant);
     let isDue = false;
     // What was skipped is due now; what was shown before is not due again.
-    for (let minute = latest + MINUTE_MS; minute <= wall; minute += MINUTE_MS) isDue ||= isNamed(expression, minute);
+    for (let minute = latest + MINUTE_MS; minute <= wall; minute += MINUTE_MS) isDue ||= isNamed(minute);
     if (isDue) due.push(instant);
     latest = Math.max(latest, wall);
   }
@@ -79,13 +86,15 @@ function walked(expression: string, timeZone: string, from: number, until: numbe
 test("cron is due as a walk over every minute says, at each change of the clocks in ten timezones", () => {
   for (const [timezone, ...days] of CHANGES)
     for (const day of days) {
-      const [from, until] = [Date.parse(day) - 1.5 * DAY_MS, Date.parse(day) + 2 * DAY_MS];
+      const [from, until] = [Date.parse(day) - 0.75 * DAY_MS, Date.parse(day) + 1.5 * DAY_MS];
       for (const cron of EXPRESSIONS) {
         const expected = walked(cron, timezone, from, until);
         const calendar = calendarOf({ cron, timezone });
         const found: number[] = [];
         for (let at = calendar.after(from - 1); at !== undefined && at <= until; at = calendar.after(at)) found.push(at);
-        assert.deepEqual(found.map(shown), expected.map(shown), `${cron} in ${timezone} around ${day}`);
+        // Texts are made where the times differ: of a cron of every minute there are thousands.
+        const isSame = found.length === expected.length && found.every((due, index) => due === expected[index]);
+        if (!isSame) assert.deepEqual(found.map(shown), expected.map(shown), `${cron} in ${timezone} around ${day}`);
       }
     }
 });
@@ -94,11 +103,11 @@ test("the last due time by an instant is the last one of a walk, also within an 
   const random = seeded();
   for (const [timezone, ...days] of CHANGES)
     for (const day of days) {
-      const [from, until] = [Date.parse(day) - 2 * DAY_MS, Date.parse(day) + 2 * DAY_MS];
+      const [from, until] = [Date.parse(day) - 1.75 * DAY_MS, Date.parse(day) + 1.5 * DAY_MS];
       for (const cron of ["* * * * *", "*/15 * * * *", "30 0,1,2,3 * * *"]) {
         const calendar = calendarOf({ cron, timezone });
         const all = walked(cron, timezone, from, until);
-        for (let round = 0; round < 60; round++) {
+        for (let round = 0; round < 20; round++) {
           const instant = from + DAY_MS + Math.floor(random() * (until - from - DAY_MS));
           const message = `${cron} in ${timezone} by ${shown(instant)}`;
           assert.equal(shown(calendar.by(instant)), shown(all.findLast((due) => due <= instant)), message);

@@ -161,12 +161,4 @@ export const RUN_COMMANDS: readonly Command[] = [
   },
   runCommand("hooks", HOOKS),
   olderSpelling("job_command", runCommand("hooks", { ...HOOKS, complete: inEitherOrder })),
-  {
-    name: "hook-run",
-    summary: "Run a hook's script in TypeScript or JavaScript",
-    hidden: true,
-    operands: [{ name: "file", help: "The script" }],
-    flags: [],
-    run: async ({ operands }) => (await import("../server/hook-run.ts")).runHookFile(operands[0] ?? ""),
-  },
 ];

@@ -230,7 +230,7 @@ test("a process that is killed while it makes sealed snapshots leaves whole ones
   const random = seeded();
   const layout = await markedBucket(t);
   writeFileSync(path.join(layout.workspace, "large"), randomly(random, 4 * CHUNK_BYTES));
-  for (let round = 0; round < 6; round++) {
+  for (let round = 0; round < 3; round++) {
     await runUntilKilled([process.execPath, "test/fixtures/snapshot-sealer.ts", layout.root, recipient], random() * 300);
     await recoverSource(layout);
     const left = readdirSync(layout.snapshots);

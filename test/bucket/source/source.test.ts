@@ -335,7 +335,7 @@ test("CP-169 T-85 after kill -9 at any moment the source is wholly one revision,
   const program = path.join(import.meta.dirname, "../../fixtures/source-swapper.ts");
   const random = seeded();
   const possible = locals.map((local) => readTree(local));
-  for (let round = 0; round < 16; round++) {
+  for (let round = 0; round < 6; round++) {
     await runUntilKilled([process.execPath, program, layout.root, ...locals], 50 * random());
     await recoverSource(layout);
     const now = readTree(layout.root);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ops } from "../../../scripts/local-server.ts";
 import { approvalServer } from "../../helpers/approval.ts";
+import { ops } from "../../helpers/command-line.ts";
 
 /** Commands of three people, and of an admin, on a bucket that asks for approval. */
 async function commandLines(t: Parameters<typeof approvalServer>[0]) {

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { ops } from "../../../scripts/local-server.ts";
 import { chainFiles, writeMonths } from "../../helpers/audit-log.ts";
+import { ops } from "../../helpers/command-line.ts";
 import { TestServer, TOKEN } from "../../helpers/server.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 

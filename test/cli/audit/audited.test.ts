@@ -4,8 +4,9 @@ import path from "node:path";
 import { test } from "node:test";
 import { verifyAudit } from "../../../lib/audit/verify.ts";
 import { COMMANDS } from "../../../lib/cli/main.ts";
-import { ops } from "../../../scripts/local-server.ts";
+import { ops as opsProcess } from "../../../scripts/local-server.ts";
 import { auditBelow, auditLines, chainFiles } from "../../helpers/audit-log.ts";
+import { ops } from "../../helpers/command-line.ts";
 import { TestServer } from "../../helpers/server.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 import { makeWorkspace } from "../../helpers/workspace.ts";
@@ -16,11 +17,12 @@ test("CP-996 in a bucket of a server a command that changes something is in the 
   const server = await TestServer.start(t);
   const bucket = await server.createBucket();
   makeWorkspace(bucket.folder, { jobs: { web: { version: "1.0.0", selectors: ["worker"] } }, workers: ["127.0.0.1"] });
-  const built = await ops(["build"], { cwd: bucket.folder });
+  const built = await opsProcess(["build"], { cwd: bucket.folder });
   assert.equal(built.code, 0, built.stderr);
   assert.equal((await ops(["cat", "jobs"], { cwd: bucket.folder })).code, 0);
   await server.call("PUT", bucket.path, { body: { name: "other" } });
-  const refused = await ops(["job", "start", "nothing"], { cwd: bucket.folder });
+  // The run of a command is found by its process.
+  const refused = await opsProcess(["job", "start", "nothing"], { cwd: bucket.folder });
   assert.equal(refused.code, 1);
   const lines = (await auditLines(server.root)).filter(({ bucket: id }) => id === bucket.id);
   const [start, outcome] = lines;

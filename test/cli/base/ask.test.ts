@@ -3,7 +3,7 @@ import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { ops } from "../../../scripts/local-server.ts";
+import { ops } from "../../helpers/command-line.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 import { opsAtTerminal } from "../../helpers/terminal.ts";
 import { makeWorkspace } from "../../helpers/workspace.ts";

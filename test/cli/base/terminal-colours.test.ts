@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { test } from "node:test";
 import { diffColours } from "../../../lib/cli/base/terminal.ts";
-import { ops, PROGRAM } from "../../../scripts/local-server.ts";
+import { PROGRAM } from "../../../scripts/local-server.ts";
+import { ops } from "../../helpers/command-line.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 import { makeWorkspace } from "../../helpers/workspace.ts";
 

@@ -1,16 +1,13 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
 import { generateKeyPairSync } from "node:crypto";
-import { once } from "node:events";
 import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { text } from "node:stream/consumers";
 import { type TestContext, test } from "node:test";
 import { loadAuthority } from "../../../lib/bucket/base/certificates.ts";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { acquireLock } from "../../../lib/bucket/base/lock.ts";
 import { selfSigned } from "../../../lib/codec/crypto/x509.ts";
-import { ops, PROGRAM } from "../../../scripts/local-server.ts";
+import { ops } from "../../helpers/command-line.ts";
 import { openssl } from "../../helpers/openssl.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 import { makeWorkspace } from "../../helpers/workspace.ts";
@@ -20,12 +17,7 @@ async function bucket(t: TestContext) {
   const dir = temporaryFolder(t);
   assert.equal((await ops(["init", "--bucket-dir", dir])).code, 0);
   const layout = layoutOf(dir);
-  const ca = async (words: string[], input?: string) => {
-    const child = spawn(process.execPath, [PROGRAM, "ca", ...words, "--bucket-dir", dir], { stdio: "pipe" });
-    child.stdin.end(input);
-    const [stdout, stderr, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, "close")]);
-    return { stdout, stderr, code };
-  };
+  const ca = (words: string[], input = "") => ops(["ca", ...words, "--bucket-dir", dir], { input });
   const build = async () => {
     makeWorkspace(dir, { workers: [{ host: "127.0.0.1", connection: "local" }], jobs: { web: { certs: { server: {} } } } });
     assert.equal((await ops(["build", "--bucket-dir", dir])).code, 0);

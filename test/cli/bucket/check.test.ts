@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { placedProblems } from "../../../lib/bucket/workspace/places.ts";
 import { checkWorkspace } from "../../../lib/operation/build/build.ts";
-import { ops } from "../../../scripts/local-server.ts";
+import { ops } from "../../helpers/command-line.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 import { makeWorkspace } from "../../helpers/workspace.ts";
 

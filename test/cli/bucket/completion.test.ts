@@ -9,7 +9,8 @@ import { completionsOf } from "../../../lib/cli/bucket/completion.ts";
 import { COMMANDS } from "../../../lib/cli/main.ts";
 import { PROGRAM_ROOT } from "../../../lib/core/self.ts";
 import { build } from "../../../lib/operation/build/build.ts";
-import { ops, PROGRAM } from "../../../scripts/local-server.ts";
+import { PROGRAM } from "../../../scripts/local-server.ts";
+import { ops } from "../../helpers/command-line.ts";
 import { temporaryFolder, writeFiles } from "../../helpers/temporary.ts";
 import { makeBucket } from "../../helpers/workspace.ts";
 

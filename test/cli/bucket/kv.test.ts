@@ -8,7 +8,8 @@ import { type TestContext, test } from "node:test";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { acquireLock } from "../../../lib/bucket/base/lock.ts";
 import { uuidV7 } from "../../../lib/codec/uuid.ts";
-import { ops, PROGRAM } from "../../../scripts/local-server.ts";
+import { PROGRAM } from "../../../scripts/local-server.ts";
+import { ops } from "../../helpers/command-line.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 import { makeWorkspace } from "../../helpers/workspace.ts";
 
@@ -24,12 +25,7 @@ async function bucket(t: TestContext) {
   assert.equal((await ops(["init", "--bucket-dir", dir])).code, 0);
   makeWorkspace(dir, { workers: [{ host: "127.0.0.1", connection: "local" }], jobs: { web: {} } });
   assert.equal((await ops(["build", "--bucket-dir", dir])).code, 0);
-  const kv = async (words: string[], input = "") => {
-    const child = spawn(process.execPath, [PROGRAM, "kv", ...words, "--bucket-dir", dir], { stdio: "pipe" });
-    child.stdin.end(input);
-    const [stdout, stderr, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, "close")]);
-    return { stdout, stderr, code };
-  };
+  const kv = (words: string[], input = "") => ops(["kv", ...words, "--bucket-dir", dir], { input });
   return { layout: layoutOf(dir), kv };
 }
 

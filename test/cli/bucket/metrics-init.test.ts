@@ -7,7 +7,7 @@ import { prometheusRows, scrapeConfigs } from "../../../lib/bucket/prometheus/sc
 import { PROGRAM_ROOT } from "../../../lib/core/self.ts";
 import { build } from "../../../lib/operation/build/build.ts";
 import { deploy } from "../../../lib/operation/deploy/deploy.ts";
-import { ops } from "../../../scripts/local-server.ts";
+import { ops } from "../../helpers/command-line.ts";
 import { carryOut } from "../../helpers/operations.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 import { makeBucket } from "../../helpers/workspace.ts";

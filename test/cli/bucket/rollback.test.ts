@@ -3,7 +3,8 @@ import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { LocalServer, ops, PROGRAM } from "../../../scripts/local-server.ts";
+import { LocalServer, PROGRAM } from "../../../scripts/local-server.ts";
+import { ops } from "../../helpers/command-line.ts";
 import { writeTree } from "../../helpers/sources.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 

@@ -8,7 +8,7 @@ import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { parseYaml } from "../../../lib/codec/config/yaml.ts";
 import { signalProcess } from "../../../lib/core/process.ts";
 import { freePorts } from "../../../scripts/example.ts";
-import { ops } from "../../../scripts/local-server.ts";
+import { ops } from "../../helpers/command-line.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 import { processesIn } from "../../helpers/worker.ts";
 

@@ -5,7 +5,7 @@ import { type TestContext, test } from "node:test";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { acquireLock, readLock } from "../../../lib/bucket/base/lock.ts";
 import { uuidV7 } from "../../../lib/codec/uuid.ts";
-import { ops } from "../../../scripts/local-server.ts";
+import { ops } from "../../helpers/command-line.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 
 /** A new bucket, and a way to run commands in it. */

@@ -4,7 +4,7 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { TOKEN_ROLES } from "../../../lib/auth/access-file.ts";
 import { PEOPLE_COMMANDS } from "../../../lib/cli/commands/people.ts";
-import { ops } from "../../../scripts/local-server.ts";
+import { ops } from "../../helpers/command-line.ts";
 import { TestServer, TOKEN } from "../../helpers/server.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 import { oathtoolCode } from "../../helpers/totp.ts";

@@ -12,7 +12,7 @@ import { push } from "../../../lib/cli/remote/push.ts";
 import { bucketNamed, RemoteBucket } from "../../../lib/cli/remote/remote-bucket.ts";
 import { uuidV7 } from "../../../lib/codec/uuid.ts";
 import { Launcher } from "../../../lib/core/spawn.ts";
-import { ops } from "../../../scripts/local-server.ts";
+import { ops } from "../../helpers/command-line.ts";
 import { HOSTILE, OBEYED } from "../../helpers/hostile.ts";
 import { EXAMPLE, writeTree } from "../../helpers/sources.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";

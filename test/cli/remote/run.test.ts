@@ -3,8 +3,8 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { RUNS } from "../../../lib/run/protocol.ts";
-import { ops } from "../../../scripts/local-server.ts";
 import { Going } from "../../helpers/client.ts";
+import { ops } from "../../helpers/command-line.ts";
 import { storedRuns } from "../../helpers/runs.ts";
 import { TestServer, TOKEN } from "../../helpers/server.ts";
 import { temporaryFolder, until } from "../../helpers/temporary.ts";
@@ -36,10 +36,12 @@ async function setUp(t: TestContext) {
   for (const dir of [here, there]) bucketIn(dir);
   assert.equal((await ops(["init", "--bucket-dir", here])).code, 0);
   const env = { OPS_SERVE_TOKEN: TOKEN, OPS_SERVER: server.url, OPS_BUCKET: id };
-  const remote = (...args: string[]) => new Going(args, env);
-  const local = (...args: string[]) => new Going([...args, "--local", "--bucket-dir", here], env);
+  const remote = (...args: string[]) => ops(args, { env });
+  const local = (...args: string[]) => ops([...args, "--local", "--bucket-dir", here], { env });
+  const goingRemote = (...args: string[]) => new Going(args, env);
+  const goingLocal = (...args: string[]) => new Going([...args, "--local", "--bucket-dir", here], env);
   const both = async (...args: string[]) => {
-    const ended = await Promise.all([local(...args).ended, remote(...args).ended]);
+    const ended = await Promise.all([local(...args), remote(...args)]);
     const [a, b] = ended.map((one) => ({ code: one.code, stdout: sorted(one.stdout), stderr: sorted(one.stderr) }));
     assert.deepEqual(b, a, args.join(" "));
     return ended[1];
@@ -63,7 +65,7 @@ async function setUp(t: TestContext) {
   const runs = async () =>
     (await server.call("GET", `${base}/runs`)).body.items as { id: string; kind: string; status: string }[];
   const queue = async () => (await server.call("GET", `${base}/queue`)).body.items as { position: number; connected: boolean }[];
-  return { server, base, here, env, remote, local, both, plain, runs, queue };
+  return { server, base, here, remote, local, goingRemote, goingLocal, both, plain, runs, queue };
 }
 
 test("every command that starts a run prints on a server what it prints here, and ends with the same code", async (t) => {
@@ -110,10 +112,10 @@ test("every command that starts a run prints on a server what it prints here, an
 });
 
 test("a run that is interrupted ends with 130 on a server as here; a second interrupt leaves it alone", async (t) => {
-  const { local, remote, plain, runs } = await setUp(t);
-  await Promise.all([local("build").ended, remote("build").ended]);
+  const { local, remote, goingLocal, goingRemote, plain, runs } = await setUp(t);
+  await Promise.all([local("build"), remote("build")]);
   const command = ["run_command", "echo begins; sleep 300; echo never", "-w", "127.0.0.1"];
-  const [here, there] = [local(...command), remote(...command)];
+  const [here, there] = [goingLocal(...command), goingRemote(...command)];
   await Promise.all([here.says("| begins"), there.says("| begins")]);
   const [a, b] = await Promise.all([here.stop("SIGINT"), there.stop("SIGINT")]);
   assert.deepEqual([b.code, plain(b.stdout)], [a.code, plain(a.stdout)]);
@@ -123,9 +125,9 @@ test("a run that is interrupted ends with 130 on a server as here; a second inte
 });
 
 test("a terminal that is closed, and a second interrupt, leave the run alone", async (t) => {
-  const { remote, runs, server, base } = await setUp(t);
-  await remote("build").ended;
-  const sleeper = remote("run_command", "trap '' TERM; echo begins; sleep 300 & wait; sleep 300", "-w", "127.0.0.1");
+  const { remote, goingRemote, runs, server, base } = await setUp(t);
+  await remote("build");
+  const sleeper = goingRemote("run_command", "trap '' TERM; echo begins; sleep 300 & wait; sleep 300", "-w", "127.0.0.1");
   await sleeper.says("| begins");
   assert.equal((await sleeper.stop("SIGHUP")).code, 130);
   const [{ id = "", status } = {}] = await runs();
@@ -137,12 +139,12 @@ test("a terminal that is closed, and a second interrupt, leave the run alone", a
 test("--detach prints the id of a run that goes on without its command; here it is refused", async (t) => {
   const { server, base, remote, local, runs } = await setUp(t);
   server.hold();
-  const detached = await remote("build", "--detach").ended;
+  const detached = await remote("build", "--detach");
   const [{ id = "", status } = {}] = await runs();
   assert.deepEqual([detached.code, detached.stdout, detached.stderr, status], [0, `${id}\n`, "", "running"]);
   server.release();
   assert.equal((await server.ended(base, id)).status, "succeeded");
-  const here = await local("build", "--detach").ended;
+  const here = await local("build", "--detach");
   assert.deepEqual([here.code, /--detach goes with --server/.test(here.stderr)], [2, true]);
 });
 
@@ -153,17 +155,17 @@ test("--retry repeats on a server what it repeats here, by the end of the run's 
   const [failed] = await runs();
   const [first] = await storedRuns(layoutOf(here));
   const again = await Promise.all([
-    local("run_command", "--retry", first?.id.slice(-8) ?? "").ended,
-    remote("run_command", "--retry", failed?.id.slice(-8) ?? "").ended,
+    local("run_command", "--retry", first?.id.slice(-8) ?? ""),
+    remote("run_command", "--retry", failed?.id.slice(-8) ?? ""),
   ]);
   const [a, b] = again.map(({ code, stdout, stderr }) => [code, plain(stdout), plain(stderr)]);
   assert.deepEqual(b, a);
   assert.match(again[1].stdout, /0 of 1 worker is ok/);
   await both("job", "start", "broken,web");
   const [started] = await runs();
-  const retried = await remote("job", "start", "--retry", started?.id ?? "", "--json").ended;
+  const retried = await remote("job", "start", "--retry", started?.id ?? "", "--json");
   assert.deepEqual([retried.code, retried.stdout.match(/"job": "(broken|web)"/g)?.length], [1, 2], retried.stdout);
-  const impossible = await remote("deploy", "--retry", started?.id ?? "").ended;
+  const impossible = await remote("deploy", "--retry", started?.id ?? "");
   assert.deepEqual([impossible.code, impossible.stdout], [1, ""]);
 });
 
@@ -171,20 +173,20 @@ test("a busy bucket is 75 with its holder; in line a start is told its place, an
   const { server, base, remote, runs, queue } = await setUp(t);
   server.hold();
   const holder = (await server.call("POST", `${base}/build`, { body: {} })).body.run_id;
-  const busy = await remote("gc").ended;
+  const busy = await remote("gc");
   assert.deepEqual([busy.code, busy.stdout], [75, ""]);
   assert.match(
     busy.stderr,
     /^ops: bucket busy: another ops operation is in progress\nheld by build \(run \S+\) on \S+, process \d+, since/,
   );
-  const inTime = await remote("gc", "--wait=1s").ended;
+  const inTime = await remote("gc", "--wait=1s");
   assert.deepEqual([inTime.code, /^waiting in line, number 1: bucket busy/.test(inTime.stderr)], [75, true], inTime.stderr);
   const first = remote("build", "--wait");
   await until("the first in line", async () => (await queue()).length === 1);
   const second = remote("gc", "--wait=5m");
   await until("the second in line", async () => (await queue()).length === 2);
   server.release();
-  const [one, two] = await Promise.all([first.ended, second.ended]);
+  const [one, two] = await Promise.all([first, second]);
   assert.deepEqual([one.code, two.code], [0, 0], one.stderr + two.stderr);
   assert.deepEqual(
     (await runs()).map(({ id, kind }) => (id === holder ? "holder" : kind)),
@@ -193,10 +195,10 @@ test("a busy bucket is 75 with its holder; in line a start is told its place, an
 });
 
 test("an interrupt gives the place in line up, and nothing starts", async (t) => {
-  const { server, base, remote, runs, queue } = await setUp(t);
+  const { server, base, goingRemote, runs, queue } = await setUp(t);
   server.hold();
   const holder = (await server.call("POST", `${base}/build`, { body: {} })).body.run_id;
-  const waiting = remote("gc", "--wait");
+  const waiting = goingRemote("gc", "--wait");
   await until("a place in line", async () => (await queue()).length === 1);
   const { code, stdout, stderr } = await waiting.stop("SIGINT");
   assert.deepEqual([code, stdout], [130, ""], stderr);

@@ -9,7 +9,7 @@ import { initBucket } from "../../../lib/bucket/workspace/init.ts";
 import { examineServer } from "../../../lib/cli/server/examine.ts";
 import { Launcher } from "../../../lib/core/spawn.ts";
 import type { Finding } from "../../../lib/operation/tend/doctor-bucket.ts";
-import { ops } from "../../../scripts/local-server.ts";
+import { ops } from "../../helpers/command-line.ts";
 import { certificateFor } from "../../helpers/http.ts";
 import { mayMount, onMachine } from "../../helpers/machine.ts";
 import { NEEDS_ROOT } from "../../helpers/other-user.ts";

@@ -8,7 +8,8 @@ import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { createBucket } from "../../../lib/bucket/source/root.ts";
 import { initBucket } from "../../../lib/bucket/workspace/init.ts";
-import { LocalServer, ops } from "../../../scripts/local-server.ts";
+import { LocalServer, ops as opsProcess } from "../../../scripts/local-server.ts";
+import { ops } from "../../helpers/command-line.ts";
 import { certificateFor } from "../../helpers/http.ts";
 import { temporaryFolder, writeFiles } from "../../helpers/temporary.ts";
 
@@ -161,7 +162,7 @@ test("CP-936 server migrate turns environments into buckets with the same ids an
 test("CP-936 server migrate that is killed between two environments is finished by the next one", async (t) => {
   const { root, ids } = await withEnvironments(t);
   const dying = { NODE_OPTIONS: `--import=${DYING}`, OPS_TEST_FAULT: "migrate: renamed 1" };
-  assert.equal((await ops(["server", "migrate", root], { env: dying })).code, null);
+  assert.equal((await opsProcess(["server", "migrate", root], { env: dying })).code, null);
   assert.deepEqual(labelFiles(root).sort(), ["bucket.json", "env.json", "env.json"]);
   for (const command of ["server", "serve"]) assert.equal((await ops([command, "--root", root, "--token", TOKEN])).code, 2);
   const { code, stdout } = await ops(["server", "migrate", root, "--json"]);

@@ -9,7 +9,8 @@ import { test } from "node:test";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { acquireLock } from "../../../lib/bucket/base/lock.ts";
 import { bootId, identify } from "../../../lib/core/process.ts";
-import { LocalServer, ops, PROGRAM } from "../../../scripts/local-server.ts";
+import { LocalServer, PROGRAM } from "../../../scripts/local-server.ts";
+import { ops } from "../../helpers/command-line.ts";
 import { writeServices } from "../../helpers/service.ts";
 import { temporaryFolder, until } from "../../helpers/temporary.ts";
 

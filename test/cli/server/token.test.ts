@@ -1,12 +1,17 @@
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { test } from "node:test";
+import { before, test } from "node:test";
+import { layoutOf } from "../../../lib/bucket/base/layout.ts";
+import { createBucket } from "../../../lib/bucket/source/root.ts";
+import { initBucket } from "../../../lib/bucket/workspace/init.ts";
+import { build } from "../../../lib/operation/build/build.ts";
 import { LocalServer, ops } from "../../../scripts/local-server.ts";
 import { OLD_NODE } from "../../helpers/old-node.ts";
 import { writeTree } from "../../helpers/sources.ts";
 import { temporaryFolder, until } from "../../helpers/temporary.ts";
+import { testBucketIn } from "../../helpers/workspace.ts";
 
 const HOOK = (folder: string) => `import os, subprocess, time
 child = subprocess.Popen(["sleep", "300"])
@@ -25,6 +30,24 @@ const SOURCE = (folder: string) => ({
   }),
   "workspace/jobs/web/Makefile": "start stop restart reload status:\n\t@true\n",
   "workspace/jobs/web/_hooks/wait.py": HOOK(folder),
+});
+
+/** Where the hook says that it has begun, and is told to go on. */
+const SHARED = temporaryFolder();
+const [BEGUN, GO] = ["begun", "go"].map((name) => path.join(SHARED, name)) as [string, string];
+/** The root of a server with one bucket, which is built. */
+const ROOT = path.join(SHARED, "root");
+let bucketId = "";
+
+before(async () => {
+  const initialise = async (dir: string, id: string) => void (await initBucket(dir, { bucketId: id, source: false }));
+  bucketId = (await createBucket(ROOT, { project: "p", name: "n" }, initialise)).id;
+  const layout = layoutOf(path.join(ROOT, bucketId));
+  writeTree(layout.root, SOURCE(SHARED));
+  const closing: (() => unknown)[] = [];
+  const bucket = await testBucketIn({ after: (close) => closing.push(close as () => unknown) }, layout);
+  await build(bucket.context(), {});
+  for (const close of closing) await close();
 });
 
 /** A process, what it has started, and what these have started in turn. */
@@ -73,19 +96,17 @@ for (const [way, give] of Object.entries(WAYS))
     test(`a token that came ${way} is in no process while hooks run, with ${which}`, async (t) => {
       const folder = temporaryFolder(t);
       const token = randomBytes(24).toString("base64url");
-      const server = await LocalServer.start(path.join(folder, "root"), { token, node, ...give(token, folder) });
+      const root = path.join(folder, "root");
+      cpSync(ROOT, root, { recursive: true });
+      for (const left of [BEGUN, GO, path.join(SHARED, "worker")]) rmSync(left, { recursive: true, force: true });
+      const server = await LocalServer.start(root, { token, node, ...give(token, folder) });
       t.after(() => server.stop());
-      const id = await server.createBucket();
-      writeTree(path.join(folder, "source"), SOURCE(folder));
-      const push = ["push", server.url, "--bucket", id, "--dir", path.join(folder, "source")];
-      const pushed = await ops(push, { env: { OPS_SERVE_TOKEN: token } });
-      assert.equal(pushed.code, 0, pushed.stderr);
-      await server.startRun(id, "deploy");
-      await until("the hook to begin", () => existsSync(path.join(folder, "begun")));
+      await server.startRun(bucketId, "deploy");
+      await until("the hook to begin", () => existsSync(BEGUN));
       // The server, the run, the shell of the hook, the hook, and what it has started.
       assert.ok(treeOf(server.process.pid as number).length >= 5);
       assert.deepEqual(holding(token), []);
-      writeFileSync(path.join(folder, "go"), "");
+      writeFileSync(GO, "");
       await server.stop();
       assert.deepEqual([server.process.exitCode, server.process.signalCode], [0, null]);
     });

@@ -4,7 +4,8 @@ import { copyFileSync, existsSync, readdirSync, readFileSync, statSync, writeFil
 import { hostname } from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { LocalServer, ops, PROGRAM } from "../../../scripts/local-server.ts";
+import { LocalServer, PROGRAM } from "../../../scripts/local-server.ts";
+import { ops } from "../../helpers/command-line.ts";
 import { certificateFor, send } from "../../helpers/http.ts";
 import { readQr, rowsOfAscii } from "../../helpers/qr.ts";
 import { writeServices } from "../../helpers/service.ts";

@@ -1,13 +1,10 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { once } from "node:events";
-import { text } from "node:stream/consumers";
 import { type TestContext, test } from "node:test";
 import { acquireLock } from "../../../lib/bucket/base/lock.ts";
 import { setLastOutcome } from "../../../lib/bucket/catalog/info.ts";
 import { uuidV7 } from "../../../lib/codec/uuid.ts";
 import { build } from "../../../lib/operation/build/build.ts";
-import { ops, PROGRAM } from "../../../scripts/local-server.ts";
+import { ops } from "../../helpers/command-line.ts";
 import { makeBucket } from "../../helpers/workspace.ts";
 
 async function built(t: TestContext) {
@@ -17,12 +14,7 @@ async function built(t: TestContext) {
   return { ...bucket, run };
 }
 
-async function withInput(dir: string, input: string | Buffer, ...words: string[]) {
-  const child = spawn(process.execPath, [PROGRAM, ...words, "--bucket-dir", dir], { stdio: "pipe" });
-  child.stdin.end(input);
-  const [stdout, stderr, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, "close")]);
-  return { stdout, stderr, code };
-}
+const withInput = (dir: string, input: string | Buffer, ...words: string[]) => ops([...words, "--bucket-dir", dir], { input });
 
 test("ops info and ops cat print tables, and with --json what the API answers", async (t) => {
   const { run, bucketId } = await built(t);

@@ -5,7 +5,8 @@ import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "no
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
-import { COMMAND, type Ended, LocalServer, ops } from "../../../scripts/local-server.ts";
+import { COMMAND, type Ended, LocalServer } from "../../../scripts/local-server.ts";
+import { ops } from "../../helpers/command-line.ts";
 import { temporaryFolder, until } from "../../helpers/temporary.ts";
 import { opsAtTerminal } from "../../helpers/terminal.ts";
 import { makeWorkspace } from "../../helpers/workspace.ts";
