@@ -6,62 +6,61 @@ import { catalogView } from "./views/catalog.js";
 import { commandView } from "./views/command.js";
 import { deploymentsView } from "./views/deployments.js";
 import { hooksView } from "./views/hooks.js";
-import { jobView } from "./views/job.js";
-import { jobsView } from "./views/jobs.js";
+import { jobsView, jobView } from "./views/jobs.js";
 import { overviewView } from "./views/overview.js";
 import { peopleView } from "./views/people.js";
 import { runView } from "./views/run.js";
 import { runsView } from "./views/runs.js";
 import { sourceView } from "./views/source.js";
-import { workersView } from "./views/workers.js";
+import { workersView, workerView } from "./views/workers.js";
 import { incidentsView } from "./watch/messages.js";
 import { schedulesView } from "./watch/schedules.js";
-import { workerView } from "./watch/worker.js";
 
 /**
  * A view of the navigation: its part of the address and what follows there, its function (`one` is the function for one of its
  * things), its key, what is counted beside its name, and its icon where a phone has a place for it.
- * @typedef {{ name: string, rest?: string[], make: MakeView, one?: MakeView, label: string, key: string, group: string,
+ * @typedef {{ name: string, rest?: string[], make: MakeView, one?: MakeView, label: string, key: string,
  *   total?: string, trouble?: string, icon?: string }} Section
  */
 
 /**
- * The views of a bucket in the order of the navigation.
- * @type {Section[]}
+ * The views of a bucket in the order of the navigation, by their groups.
+ * @type {Record<string, Section[]>}
  */
-export const SECTIONS = [
-  { name: "", make: overviewView, label: "Overview", key: "o", group: "", icon: "overview" },
-  { name: "deployments", make: deploymentsView, label: "Deployments", key: "d", group: "", icon: "deploy" },
-  { name: "runs", make: runsView, one: runView, label: "Runs", key: "r", group: "", icon: "runs", total: "runs" },
-  { name: "jobs", make: jobsView, one: jobView, label: "Jobs", key: "j", group: "Fleet", total: "jobs", trouble: "failed" },
-  {
-    name: "workers",
-    make: workersView,
-    one: workerView,
-    label: "Workers",
-    key: "w",
-    group: "Fleet",
-    total: "workers",
-    trouble: "unreachable",
-  },
-  ofCatalog("certs", { label: "Certificates", key: "t", trouble: "soon" }),
-  ofCatalog("kv", { label: "Keys and values", key: "k" }),
-  { name: "catalog", make: catalogView, label: "Catalog", key: "l", group: "Fleet" },
-  { name: "command", make: commandView, label: "Run command", key: "c", group: "Act" },
-  { name: "hooks", make: hooksView, label: "Hooks", key: "h", group: "Act", total: "hooks" },
-  { name: "schedules", make: schedulesView, label: "Schedules", key: "e", group: "Act" },
-  { name: "incidents", make: incidentsView, label: "Incidents", key: "i", group: "Act", trouble: "undelivered" },
-  { name: "approvals", make: approvalsView, label: "Approvals", key: "p", group: "Act" },
-  { name: "source", make: sourceView, label: "Source", key: "s", group: "History", total: "revisions" },
-  { name: "audit", make: auditView, label: "Audit", key: "a", group: "History" },
-];
+export const GROUPS = {
+  "": [
+    { name: "", make: overviewView, label: "Overview", key: "o", icon: "overview" },
+    { name: "deployments", make: deploymentsView, label: "Deployments", key: "d", icon: "deploy" },
+    { name: "runs", make: runsView, one: runView, label: "Runs", key: "r", icon: "runs", total: "runs" },
+  ],
+  Fleet: [
+    { name: "jobs", make: jobsView, one: jobView, label: "Jobs", key: "j", total: "jobs", trouble: "failed" },
+    { name: "workers", make: workersView, one: workerView, label: "Workers", key: "w", total: "workers", trouble: "unreachable" },
+    ofCatalog("certs", { label: "Certificates", key: "t", trouble: "soon" }),
+    ofCatalog("kv", { label: "Keys and values", key: "k" }),
+    { name: "catalog", make: catalogView, label: "Catalog", key: "l" },
+  ],
+  Act: [
+    { name: "command", make: commandView, label: "Run command", key: "c" },
+    { name: "hooks", make: hooksView, label: "Hooks", key: "h", total: "hooks" },
+    { name: "schedules", make: schedulesView, label: "Schedules", key: "e" },
+    { name: "incidents", make: incidentsView, label: "Incidents", key: "i", trouble: "undelivered" },
+    { name: "approvals", make: approvalsView, label: "Approvals", key: "p" },
+  ],
+  History: [
+    { name: "source", make: sourceView, label: "Source", key: "s", total: "revisions" },
+    { name: "audit", make: auditView, label: "Audit", key: "a" },
+  ],
+};
+/** All of them. */
+export const SECTIONS = Object.values(GROUPS).flat();
 
 /** The views of the server, by their part of the address. @type {Record<string, MakeView>} */
 const SERVER_VIEWS = { "": bucketsView, people: peopleView, audit: auditView };
 
 /** Two lists of the catalog have a place of their own in the navigation. */
 function ofCatalog(list, about) {
-  return { name: "catalog", rest: [list], make: catalogView, group: "Fleet", total: list, ...about };
+  return { name: "catalog", rest: [list], make: catalogView, total: list, ...about };
 }
 
 /** The section of an address; undefined for the buckets, and where there is none. */
@@ -80,6 +79,8 @@ export function sectionAt({ bucketId, view, rest = [] }) {
  * @property {URLSearchParams} query
  * @property {AbortSignal} signal aborts when the view is left
  * @property {(rest?: string) => string} path of the API, below the bucket
+ * @property {(rest?: string, options?: import("./base/api.js").Options) => Promise<any>} get reads such a path
+ * @property {(rest?: string, most?: number) => Promise<any[] & { cut: boolean }>} list reads the items of such a path
  * @property {(view?: string, rest?: string[], query?: object) => string} link
  * @property {() => any} bucket the bucket and its summary, as read last; null before the first answer
  * @property {() => Promise<any>} refresh
@@ -91,7 +92,6 @@ export function sectionAt({ bucketId, view, rest = [] }) {
  * @property {string} title of the window
  * @property {HTMLElement} element
  * @property {() => any} [refresh] reads again: after each change on the server, and every 10 s
- * @property {boolean} [queried] is made anew when the query of its address changes
  * @property {boolean} [fast] is read again every second while a run goes on in the bucket
  *
  * @typedef {(page: Page) => View} MakeView

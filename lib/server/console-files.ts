@@ -58,11 +58,13 @@ function assetsOf(folder: string, texts: ReadonlyMap<string, string>): ReadonlyM
 
 const IMPORT = /^(?:import \{[^}]*\} from|@import) "(\.[^"]+)";\n/gm;
 const COMMENT_LINE = /^(?: *(?:\/\/.*|\/\*(?:(?!\*\/).)*(?:\*\/)?)| +\*(?:[ /].*)?)\n/gm;
+/** The type of an expression, for the check alone. */
+const CAST = /\/\*\* @type \{.*?\} \*\/ (?=\()/g;
 const INDENT_OR_EXPORT = /^(?:\s+|export (?=(?:async )?function|const|class))/gm;
 
 /**
  * A file as one text with all that it imports, each file once and behind those that it imports itself: without imports, the
- * word `export`, indentation, and lines that are only comment. A name of the top level means the same in all files, so that
+ * word `export`, indentation, types, and lines that are only comment. A name of the top level means the same in all files, so that
  * nothing else has to change; test/ui/static.test.ts holds the rules that make this true.
  */
 function joined(texts: ReadonlyMap<string, string>, name: string, seen = new Set<string>()): string {
@@ -71,6 +73,6 @@ function joined(texts: ReadonlyMap<string, string>, name: string, seen = new Set
   const text = texts.get(name);
   if (text === undefined) throw new Failure("failed", `Cannot serve the console: ${name} is not there`);
   const below = [...text.matchAll(IMPORT)].map(([, target]) => path.posix.join(path.posix.dirname(name), target as string));
-  const own = text.replace(IMPORT, "").replace(COMMENT_LINE, "").replace(INDENT_OR_EXPORT, "");
+  const own = text.replace(IMPORT, "").replace(COMMENT_LINE, "").replace(CAST, "").replace(INDENT_OR_EXPORT, "");
   return [...below.map((file) => joined(texts, file, seen)), own].join("");
 }

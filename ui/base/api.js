@@ -65,14 +65,8 @@ async function answerOf(path, options, as, { signal, limitMs = LIMIT_MS }) {
   try {
     const response = await fetch(path, { ...options, signal: AbortSignal.any([limit, ...(signal ? [signal] : [])]) });
     session.heard();
-    if (!response.ok)
-      return [
-        response,
-        await response
-          .clone()
-          .json()
-          .catch(() => ({})),
-      ];
+    const copy = response.clone();
+    if (!response.ok) return [response, await copy.json().catch(() => ({}))];
     const isUnread = as === "response" || response.status === 204;
     return [response, isUnread ? response : await response[as]()];
   } catch (error) {
@@ -163,9 +157,11 @@ export function link(bucketId, view = "", rest = [], query = {}) {
  * @param {{ bucketId: string, view?: string, rest?: string[], query?: URLSearchParams }} place
  */
 export function pageAt({ bucketId, view = "", rest = [], query = new URLSearchParams() }) {
+  const path = (rest = "") => (bucketId ? bucketPath(bucketId, rest) : rest);
   return {
-    ...{ bucketId, view, rest, query },
-    path: (path = "") => (bucketId ? bucketPath(bucketId, path) : path),
+    ...{ bucketId, view, rest, query, path },
+    get: (rest = "", options = {}) => get(path(rest), options),
+    list: (rest = "", most = undefined) => listOf(path(rest), most),
     link: (name, ...more) => link(bucketId, name, ...more),
   };
 }

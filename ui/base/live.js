@@ -45,7 +45,7 @@ function showConnection({ heard, isLive }, tryNow) {
   const silentMs = Date.now() - heard;
   const isStale = silentMs > STALE_MS;
   const [kind, text] = isStale
-    ? ["stale", `no answer for ${Math.floor(silentMs / 1000)} s`]
+    ? ["soon", `no answer for ${Math.floor(silentMs / 1000)} s`]
     : isLive
       ? ["live", "live"]
       : ["late", "catching up"];

@@ -10,7 +10,6 @@ const textBox = (label, text) => scroller(label, text || "(empty)", "pre.scroll"
 
 const LIMITS = /^(format|default|(min|max)(imum|Length|Items))$/;
 const ANSWER_CHARACTERS = 200_000;
-const typed = new Map();
 
 const [searchField, countPlace] = ["search", "count"].map((id) => /** @type {any} */ (document.getElementById(id)));
 const referencePage = document.querySelector("main");
@@ -136,11 +135,8 @@ function membersOf(schema) {
   const { properties, required = [] } = inner(schema);
   const items = Object.entries(properties ?? {}).map(([name, field]) => {
     const head = named(name, typeText(field), required.includes(name), field.description);
-    if (!inner(field).properties) return el("li", head);
-    return el(
-      "li",
-      unfolding(el("summary", head), () => [membersOf(field)]),
-    );
+    const content = () => [membersOf(field)];
+    return el("li", inner(field).properties ? unfolding(el("summary", head), content) : head);
   });
   return properties && el("ul", items);
 }
@@ -170,15 +166,6 @@ function tryForm(operation) {
   });
   const controls = el("div.controls", el("button.primary", "Send"), copy);
   const form = el("form", labels, controls, problem, result);
-  // What stands in a path is most often the same in the next request.
-  form.addEventListener("change", ({ target }) => {
-    const { name, value, dataset } = /** @type {any} */ (target);
-    if (dataset.place === "path") typed.set(name, value);
-  });
-  form.addEventListener("focusin", () => {
-    for (const field of /** @type {any} */ (form.querySelectorAll("[data-place=path]")))
-      field.value ||= typed.get(field.name) ?? "";
-  });
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     tell(problem, "");
@@ -194,12 +181,12 @@ function tryForm(operation) {
   return form;
 }
 
-function fieldOf({ name, in: place, required, schema, example }) {
+function fieldOf({ name, required, schema, example }) {
   const choices = schema.type === "boolean" ? ["true", "false"] : schema.enum;
   const options = choices && ["", ...choices];
   const label = [el("code", name), required && " (required)"];
   const placeholder = schema.default ?? example;
-  return { name, label, options, required, placeholder, "data-place": place };
+  return { name, label, options, required, placeholder };
 }
 
 function bodyOf(content) {

@@ -1,7 +1,7 @@
 // Activity: the log of one run at a time, as a line in the status bar, as the panel that opens from it, in the whole
 // window, or in the page of its run (control-plane.md, UI).
 import { address, bucketPath, get } from "../base/api.js";
-import { el, patch } from "../base/dom.js";
+import { button, el, patch } from "../base/dom.js";
 import { prefer, preference } from "../base/preferences.js";
 import { count, said, words } from "../base/text.js";
 import { LogPane } from "../log/pane.js";
@@ -15,7 +15,7 @@ const WIDE = matchMedia("(width >= 1200px)");
 
 const [panel, bar, viewElement] = ["activity", "status", "view"].map((id) => document.getElementById(id));
 
-const showing = {
+const NOTHING = {
   /** @type {LogSource | null} */
   source: null,
   run: /** @type {any} */ (null),
@@ -25,10 +25,16 @@ const showing = {
   isWhole: false,
   /** Whether a person asked for lines of this run: while they are open, a newer run does not take the place. */
   isChosen: false,
+  trouble: "",
+};
+
+const showing = {
+  ...NOTHING,
   /** The place in a run's page. @type {HTMLElement | null} */
   host: null,
   share: preference("log", {}).share ?? SHARE.usual,
-  trouble: "",
+  /** The lines that the address has asked for. */
+  asked: "",
   onChange: () => {},
 };
 
@@ -50,9 +56,7 @@ export const activity = {
   },
 
   /** The log of a run's page is read while the page is read. */
-  arrive() {
-    followAddress();
-  },
+  arrive: followAddress,
 
   /** The newest run of the bucket is shown by itself. */
   offer(bucketId, runId) {
@@ -76,15 +80,7 @@ export const activity = {
   /** Shows no run. */
   clear() {
     showing.source?.close();
-    Object.assign(showing, {
-      source: null,
-      run: null,
-      error: undefined,
-      isOpen: false,
-      isWhole: false,
-      isChosen: false,
-      trouble: "",
-    });
+    Object.assign(showing, NOTHING);
     pane.clear();
     place();
   },
@@ -92,11 +88,11 @@ export const activity = {
   /** Opens the search in the log; false where there is none, and where the search has the keyboard. */
   find() {
     const { field } = pane.find;
-    if (!showing.source || document.activeElement === field) return false;
-    setOpen(true);
-    field.focus();
-    field.select();
-    return true;
+    const focus = () => {
+      field.focus();
+      field.select();
+    };
+    return document.activeElement !== field && inLog(focus);
   },
 
   /** Opens or closes the log. */
@@ -129,34 +125,16 @@ export const activity = {
   },
 
   /** The next error, or the one before. */
-  error(by) {
-    if (!showing.source) return false;
-    setOpen(true);
-    pane.error(by);
-    return true;
-  },
+  error: (by) => inLog(() => pane.error(by)),
 
   /** The next match, or the one before. */
-  match(by) {
-    if (!showing.source || pane.find.state.q === "") return false;
-    pane.find.step(by);
-    return true;
-  },
+  match: (by) => pane.find.state.q !== "" && inLog(() => pane.find.step(by)),
 
   /** Goes to a line of the run that is shown. */
-  goTo(line) {
-    if (!showing.source) return;
-    setOpen(true);
-    pane.goTo([Math.max(1, Math.min(line, showing.source.total))]);
-  },
+  goTo: (line) => inLog(({ total }) => pane.goTo([Math.max(1, Math.min(line, total))])),
 
   /** Asks for the number of a line. */
-  askForLine() {
-    if (!showing.source) return false;
-    setOpen(true);
-    pane.askForLine();
-    return true;
-  },
+  askForLine: () => inLog(() => pane.askForLine()),
 
   /** Gives the log a place in the page of its run, on wide screens. */
   mount(host) {
@@ -164,6 +142,14 @@ export const activity = {
     place();
   },
 };
+
+/** Opens the log and does something in it; false where none is shown. @param {(source: LogSource) => void} act */
+function inLog(act) {
+  if (!showing.source) return false;
+  setOpen(true);
+  act(showing.source);
+  return true;
+}
 
 /** Shows a run unless it is shown; answers whether it was not. */
 function showRun(bucketId, runId, where) {
@@ -276,28 +262,20 @@ function statusBar() {
   const { source, run, error, isOpen, trouble } = showing;
   if (!source || !run) return el("span.meta", { key: "none" }, source ? "" : "Nothing has run yet.");
   const matters = error ?? source.newest;
-  const line = trouble || (matters ? [matters.job, said(matters.text)].filter(Boolean) : "Nothing was written yet.");
+  const line = trouble || (matters ? said(matters.text) : "Nothing was written yet.");
   const what = [mark(run.status, { label: run.status }), el("b", words(run.kind)), el("span.code", `…${run.id.slice(-8)}`)];
   if (isHosted()) return el("span.what", { key: "what" }, what, "is shown on this page");
   const page = { bucketId: source.bucketId, path: (rest = "") => bucketPath(source.bucketId, rest) };
-  return [
-    el(
-      "button.bar-line",
-      {
-        type: "button",
-        key: "line",
-        onclick: () => activity.toggle(),
-        "aria-expanded": String(isOpen),
-        "aria-controls": "activity",
-      },
-      el("span.what", what),
-      el("span.said.code", { class: (error || trouble) && "failed" }, matters && !trouble ? said(matters.text) : line),
-      el("span.lines", count(source.total, "line")),
-      el("span.open", isOpen ? "Close" : "Log", el("kbd", "L")),
-      icon("wide"),
-    ),
-    run.status === "running" && cancelButton(page, run, { class: "small", key: "cancel" }),
+  const about = { class: "bar-line", key: "line", "aria-expanded": String(isOpen), "aria-controls": "activity" };
+  const parts = [
+    el("span.what", what),
+    el("span.said.code", { class: (error || trouble) && "failed" }, line),
+    el("span.lines", count(source.total, "line")),
+    el("span.open", isOpen ? "Close" : "Log", el("kbd", "L")),
+    icon("wide"),
   ];
+  const cancel = run.status === "running" && cancelButton(page, run, { class: "small", key: "cancel" });
+  return [button(parts, () => activity.toggle(), about), cancel];
 }
 
 /** The upper edge of the panel: dragged, or moved by keys. */

@@ -70,7 +70,7 @@ function onSignOut() {
 /** Shows the view of the address. */
 async function openView() {
   const [before, place] = [shownNow.place, address()];
-  const isSame = shownNow.view !== null && place.path === before.path && !shownNow.view.queried;
+  const isSame = shownNow.view !== null && place.path === before.path;
   shownNow.place = place;
   if (isSame) return refresh();
   if (place.bucketId !== before.bucketId) shownNow.bucket = null;
@@ -85,8 +85,7 @@ async function openView() {
     ...pageAt(place),
     ...{ signal, refresh },
     bucket: () => shownNow.bucket,
-    nameOfBucket: () => shownNow.bucket?.name ?? shownNow.buckets.find(({ id }) => id === place.bucketId)?.name ?? place.bucketId,
-    buckets: () => shownNow.buckets,
+    nameOfBucket: () => (shownNow.bucket ?? shownNow.buckets.find(({ id }) => id === place.bucketId))?.name ?? place.bucketId,
     showRun: (runId, at) => activity.show(place.bucketId, runId, at),
   };
   shownNow.view = viewAt(place)(page);

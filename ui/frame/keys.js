@@ -2,7 +2,7 @@ import { address, link } from "../base/api.js";
 import { alertPlace, button, el, facts, tell } from "../base/dom.js";
 import { prefer, preference } from "../base/preferences.js";
 import { ask, closeDialogs } from "../parts/dialog.js";
-import { colours, tickBox } from "../parts/form.js";
+import { tickBox } from "../parts/form.js";
 import { SECTIONS } from "../routes.js";
 import { activity } from "./activity.js";
 
@@ -109,7 +109,7 @@ function step(by) {
   return true;
 }
 
-/** Shows all keys, where they can be changed or turned off, and the colours. */
+/** Shows all keys, where they can be changed or turned off. */
 export function showKeys() {
   const problem = alertPlace();
   const fieldOf = (group) => (one) => {
@@ -133,5 +133,5 @@ export function showKeys() {
   });
   const plain = facts([...PLAIN.map(fieldOf(PLAIN)), ...fixed]);
   const list = el("div.keys", plain, facts(VIEWS.map(fieldOf(VIEWS))));
-  ask({ title: "Keys", fields: [list, problem, toggle, colours(), el("p", reset)], action: "Close", leave: "", wide: true });
+  ask({ title: "Keys", fields: [list, problem, toggle, el("p", reset)], action: "Close", leave: "", wide: true });
 }

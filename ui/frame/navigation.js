@@ -5,7 +5,7 @@ import { item, popupButton } from "../parts/dialog.js";
 import { freezeIn, freezeText } from "../parts/freeze.js";
 import { icon, mark } from "../parts/state.js";
 import { troublesOf } from "../parts/trouble.js";
-import { SECTIONS, sectionAt } from "../routes.js";
+import { GROUPS, SECTIONS, sectionAt } from "../routes.js";
 import { activity } from "./activity.js";
 import { showKeys } from "./keys.js";
 import { openGuarded } from "./session.js";
@@ -18,7 +18,7 @@ export function drawNavigation({ place, bucket, buckets }) {
   patch(where, wayTo(place, bucket, buckets));
   if (!place.bucketId) return;
   const current = sectionAt(place);
-  const groups = [...Map.groupBy(SECTIONS, ({ group }) => group)].map(([name, own]) => [
+  const groups = Object.entries(GROUPS).map(([name, own]) => [
     name !== "" && el("h2", { key: name }, name),
     own.map((section) => linkTo(section, place.bucketId, section === current, bucket?.summary)),
   ]);
@@ -68,31 +68,20 @@ function troubleIn(summary, trouble) {
 
 function wayTo({ bucketId, view, rest }, bucket, buckets) {
   if (!bucketId) return [el("a", { href: "#/", "aria-current": view === "" && "page" }, "Buckets")];
-  const name = bucket?.name ?? buckets.find(({ id }) => id === bucketId)?.name ?? "…";
-  const project = bucket?.project ?? buckets.find(({ id }) => id === bucketId)?.project ?? "…";
+  const { name = "…", project = "…" } = bucket ?? buckets.find(({ id }) => id === bucketId) ?? {};
   const others = () =>
     buckets.map((one) =>
       item(`${one.project} / ${one.name}`, () => (location.hash = link(one.id, one.id === bucketId ? "" : view))),
     );
-  const switcher = popupButton([el("b", name), " ▾"], others, {
-    menu: true,
-    class: "quiet",
-    "aria-label": `Bucket ${name}, switch`,
-    key: "bucket",
-  });
+  const about = { menu: true, class: "quiet", "aria-label": `Bucket ${name}, switch` };
+  const switcher = popupButton([el("b", name), " ▾"], others, about);
   switcher.own = true;
   switcher.key = `${bucketId} ${name} ${buckets.length} ${view}`;
   const deeper = view === "runs" &&
     rest[0] && [slash(), el("a", { href: link(bucketId, "runs") }, "Runs"), slash(), el("span.code", `…${rest[0].slice(-8)}`)];
   const freeze = freezeIn(bucket);
-  const cold =
-    freeze &&
-    el(
-      "a.badge.soon",
-      { href: link(bucketId, "schedules"), title: plain(freeze.reason), key: "freeze" },
-      mark("soon"),
-      freezeText(freeze),
-    );
+  const ofFreeze = freeze && { href: link(bucketId, "schedules"), title: plain(freeze.reason), key: "freeze" };
+  const cold = freeze && el("a.badge.soon", ofFreeze, mark("soon"), freezeText(freeze));
   return [el("a", { href: "#/" }, "Buckets"), slash(), el("span", project), slash(), switcher, deeper, cold];
 }
 

@@ -36,16 +36,13 @@ export async function startSession({ onSignIn, onSignOut, onEnd }) {
   Object.assign(signing, { onSignIn, onSignOut, onEnd });
   startCodes();
   session.end = ended;
+  const start = async () => begin(await request("GET", SESSION));
   try {
-    begin(await request("GET", SESSION));
+    await start();
   } catch (error) {
-    if (error.code === "totp_required") await session.askForCode().then(startAgain, () => showCard());
+    if (error.code === "totp_required") await session.askForCode().then(start, () => showCard());
     else showCard(error.status === 401 ? "" : error.message);
   }
-}
-
-async function startAgain() {
-  begin(await request("GET", SESSION));
 }
 
 /** Asks for a code whenever a request needs one; all requests wait for the same. */
@@ -95,13 +92,10 @@ function showCard(message = "") {
   signing.signedIn = false;
   signing.onSignOut();
   const place = document.getElementById("view");
-  place.replaceChildren(el("div.card.panel", brand(), signInForm(begin, message)));
-  place.querySelector("input").focus();
-}
-
-function brand() {
   const image = el("img", { src: "/icon.svg", role: "presentation", width: 20, height: 20 });
-  return el("p.brand-line", image, el("b", "ops"), el("span.small", location.host));
+  const brand = el("p.brand-line", image, el("b", "ops"), el("span.small", location.host));
+  place.replaceChildren(el("div.card.panel", brand, signInForm(begin, message)));
+  place.querySelector("input").focus();
 }
 
 /** The session has ended under a page: what is shown and typed stays. */
@@ -109,7 +103,7 @@ function ended() {
   if (!signing.signedIn || signing.wanted) return;
   signing.signedIn = false;
   signing.onEnd();
-  document.getElementById("live").replaceChildren(el("span.live.gone", "signed out"));
+  document.getElementById("live").replaceChildren(el("span.live.failed", "signed out"));
   const form = signInForm((answer) => {
     dialog.close();
     begin(answer);
@@ -133,15 +127,8 @@ function over(form, onClose) {
 function signInForm(done, message) {
   const problem = alertPlace();
   const token = el("input", { id: "token", type: "password", autocomplete: "off", spellcheck: "false", required: true });
-  const confirm = el("button.primary", "Sign in");
-  const form = el(
-    "form",
-    { autocomplete: "off" },
-    el("h1", "Sign in"),
-    el("label.field", el("span", "API token"), token),
-    problem,
-    confirm,
-  );
+  const field = el("label.field", el("span", "API token"), token);
+  const form = el("form", { autocomplete: "off" }, el("h1", "Sign in"), field, problem, el("button.primary", "Sign in"));
   tell(problem, message);
   onSent(form, token, problem, async (given) => {
     try {

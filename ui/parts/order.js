@@ -2,7 +2,7 @@
 // waits where another run goes on in the bucket.
 import { bucketPath, call, curlOf, link, pause, request } from "../base/api.js";
 import { button, el } from "../base/dom.js";
-import { has, lackedRole, person } from "../base/person.js";
+import { has, lackedRole, needsRole, person } from "../base/person.js";
 import { since, words } from "../base/text.js";
 import { ask, closeDialogs, copying, item, popupButton, toast } from "./dialog.js";
 import { fieldsOf } from "./form.js";
@@ -22,6 +22,7 @@ import { icon } from "./state.js";
  * @property {string} [title] the question
  * @property {string} [action] the word on its button
  * @property {any} [example] the body for curl, where the body holds a secret
+ * @property {number} [limitMs] how long the answer may take
  */
 
 /** The run in the way of starts: `{ bucketId, runId, kind, created_at }`, or null. */
@@ -63,12 +64,10 @@ function showBlocked(trigger) {
 export function orderButton(page, label, order, { style, free = false, again = false, done } = {}) {
   const lacked = lackedFor(order);
   if (lacked && style !== "primary") return null;
-  if (lacked)
-    return popupButton(label, () => [el("p", lacksRole(lacked))], {
-      class: style,
-      "aria-disabled": "true",
-      title: lacksRole(lacked),
-    });
+  if (lacked) {
+    const title = needsRole("This", lacked);
+    return popupButton(label, () => [el("p", title)], { class: style, "aria-disabled": "true", title });
+  }
   // What was pressed may be an older element than `trigger`: see patch.
   const act = async ({ currentTarget: pressed }) => {
     const queue = () => give(page, label, order, { done, after: inTheWay?.runId });
@@ -89,10 +88,6 @@ function lackedFor(order) {
   if (has("admin")) return undefined;
   const { path, body } = valueFor(order);
   return lackedRole({ path: valueFor(path, {}), body: typeof body === "function" ? undefined : body });
-}
-
-function lacksRole(needed) {
-  return `This needs the role ${needed}; you are ${person.name} and have ${person.role}.`;
 }
 
 /** An entry of a menu for an order; null for one that the person may not give. */
@@ -139,10 +134,10 @@ function withoutDots(label) {
 }
 
 /** The function that sends an order. */
-function starter(page, { method = "POST", path, body = {}, headers = undefined }, done = page.refresh) {
+function starter(page, { method = "POST", path, body = {}, headers = undefined, limitMs = undefined }, done = page.refresh) {
   return async () => {
     const sent = method === "DELETE" ? undefined : valueFor(body);
-    const answer = await call(method, page.path(valueFor(path)), { body: sent, headers: valueFor(headers) });
+    const answer = await call(method, page.path(valueFor(path)), { body: sent, headers: valueFor(headers), limitMs });
     if (answer.run_id) onStart(page.bucketId, answer.run_id);
     done?.(answer);
   };

@@ -1,4 +1,5 @@
 import { alertPlace, button, el, patch } from "../base/dom.js";
+import { said } from "../base/text.js";
 
 /**
  * A region of a view: reads, and draws what was read whenever that has changed. What is on the page stays while it is read
@@ -63,21 +64,28 @@ export function tabs(names, chosen, linkTo) {
 }
 
 /**
- * A view: its head, and below it regions and elements, which are read again together.
+ * A view: its head, and below it parts. Each is an element or a region; what is on top is read before the others.
  * @param {string} title of the window
  * @param {any} top head and tabs
  * @param {any[]} parts
  */
 export function viewOf(title, top, ...parts) {
-  const all = parts.flat();
-  const elements = all.map((one) => one.element ?? one);
-  const refresh = () => Promise.all(all.map((one) => one.refresh?.()));
-  return { title, element: el("div", top, el("div.stack", elements)), refresh };
+  const rows = [[top].flat(), parts.flat()];
+  const [above, below] = rows.map((row) => row.map((one) => one?.element ?? one));
+  const refresh = async () => {
+    for (const row of rows) await Promise.all(row.map((one) => one?.refresh?.()));
+  };
+  return { title, element: el("div", above, el("div.stack", below)), refresh };
 }
 
 /** What stands where there is nothing: a sentence, and the order that fills it. */
 export function empty(sentence, ...controls) {
   return el("div.notice", el("p", sentence), controls.length > 0 && el("div.controls", controls));
+}
+
+/** The head of a page about a thing that is not there. */
+export function notThere(name, sentence, way) {
+  return [el("h1", said(name)), empty(sentence, way)];
 }
 
 /**

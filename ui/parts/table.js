@@ -1,7 +1,8 @@
 import { address, keepQuery, link } from "../base/api.js";
 import { button, el, facts, patch } from "../base/dom.js";
-import { ago, count, duration, number, said, size, words } from "../base/text.js";
+import { ago, count, duration, number, plain, said, size, words } from "../base/text.js";
 import { shortId } from "./dialog.js";
+import { tellingLine } from "./map/reason.js";
 import { region } from "./region.js";
 import { byTrouble, chips, state } from "./state.js";
 
@@ -21,6 +22,8 @@ const LABELS = {
   new_version: "Target",
   sha256: "SHA-256",
   cert: "Certificate",
+  actions: "",
+  aspect: "What",
 };
 const IDS = /(^|_)(id|hash|sha256|revision)$/;
 const STATE = /^(state|status|outcome|rollout|gate|drift|build_status|last_outcome)$/;
@@ -32,9 +35,16 @@ const FORMS = [
   [/_ms$/, duration],
   [/_(s|seconds)$/, (seconds) => duration(seconds * 1000)],
   [/^last_run$|^run_id$/, (id) => el("a.code.whole", { href: link(address().bucketId, "runs", [id]) }, `…${id.slice(-8)}`)],
+  [/^worker$/, (worker) => el("a", { href: link(address().bucketId, "workers", [worker]) }, said(worker))],
+  [/reason$/, reasonLine],
   [IDS, shortId],
   [/_(at|date)$|^(at|not_after)$/, ago],
 ];
+
+/** The line of a reason that says most; the pointer shows all. */
+export function reasonLine(text) {
+  return text && el("code.reason", { tabindex: 0, title: plain(text) }, said(tellingLine(text)));
+}
 
 /** The name of a column for people. */
 function labelOf(name) {
@@ -85,10 +95,10 @@ function columnsOf(rows) {
  * @param {Record<string, (row: any) => any>} [options.cells] how cells are shown, by column
  * @param {Record<string, string>} [options.labels] heads that differ from the column's name
  * @param {string} [options.name] of its part of the address, where a view has several tables
- * @param {string} [options.stateColumn] has chips
+ * @param {string} [options.stateColumn] has chips: `state` by default
  * @param {any} [options.none] stands where there is no row
  * @param {any} [options.tools] stands beside the filter
- * @param {(row: any) => string} [options.keyOf] of a row: rows that stay keep their elements
+ * @param {(row: any) => string} [options.keyOf] of a row, by default its id: rows that stay keep their elements
  */
 export function dataTable({
   caption,
@@ -96,10 +106,10 @@ export function dataTable({
   cells = {},
   labels = {},
   name = "",
-  stateColumn,
+  stateColumn = columns?.includes("state") ? "state" : undefined,
   none = "There is none.",
   tools,
-  keyOf,
+  keyOf = ({ id }) => id,
 }) {
   const inQuery = (key) => (name === "" ? key : `${name}.${key}`);
   const given = (key) => address().query.get(inQuery(key)) ?? "";
@@ -179,6 +189,28 @@ export function listing(read, options) {
   return region(read, (rows) => table.with(rows));
 }
 
+/**
+ * A table of the newest rows, which reads as many more when it is asked.
+ * @param {number} step how many
+ * @param {(most: number) => Promise<any[]>} read at most so many; says whether it is `cut`
+ * @param {Parameters<typeof dataTable>[0]} options
+ */
+export function newest(step, read, options) {
+  const look = { most: step };
+  const table = dataTable(options);
+  const draw = (rows) => {
+    const note = el("p.meta", `The ${number(rows.length)} newest are shown.`);
+    const more = () => again(look.most + step);
+    return [table.with(rows), rows.cut && el("div.controls", { key: "more" }, note, button("Show more", more))];
+  };
+  const list = region(() => read(look.most), draw);
+  const again = (most = step) => {
+    look.most = most;
+    list.refresh();
+  };
+  return { ...list, again };
+}
+
 function statesIn(rows, column) {
   const found = Map.groupBy(rows, (row) => String(row[column] ?? ""));
   const words = [...found.keys()].filter(Boolean).sort(byTrouble);
@@ -223,7 +255,7 @@ function tableRow(row, keys, { cells, labels, keyOf }) {
     const attributes = { scope: index === 0 && "row", class: isNumber && "number", "data-label": label };
     return el(index === 0 ? "th" : "td", attributes, cells[key] ? cells[key](row) : cellText(key, row[key]));
   });
-  return el("tr", { key: keyOf?.(row) }, all);
+  return el("tr", { key: keyOf(row) }, all);
 }
 
 /** Lines of a unified difference. */

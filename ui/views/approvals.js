@@ -1,4 +1,3 @@
-import { get, listOf } from "../base/api.js";
 import { el } from "../base/dom.js";
 import { has, person } from "../base/person.js";
 import { ago, count, listed, said, words } from "../base/text.js";
@@ -14,27 +13,22 @@ const LESS = "What is proposed already needs this number too. The change is in t
 export function approvalsView(page) {
   const table = dataTable({
     caption: "proposals",
-    columns: ["what", "state", "proposed_by", "proposed_at", "approvals", "hosts", "expires_at", "orders"],
+    columns: ["what", "state", "proposed_by", "proposed_at", "approvals", "hosts", "expires_at", "actions"],
     cells: {
       what: (one) => whatOf(page, one),
       state: (one) => stateOf(page, one),
       approvals: approvalsOf,
       hosts: ({ hosts }) => el("span.meta", count(hosts.length, "worker"), hosts.length > 0 && `: ${listed(hosts)}`),
       expires_at: ({ ended, expires_at: at }) => (ended ? "" : ago(at)),
-      orders: (one) => proposalOrders(page, one),
+      actions: (one) => proposalOrders(page, one),
     },
-    labels: { what: "Run", hosts: "On", orders: "" },
-    stateColumn: "state",
+    labels: { what: "Run", hosts: "On" },
     none: "Nothing is proposed. Where a run needs approval, its question offers to propose it.",
-    keyOf: ({ id }) => id,
   });
-  const read = async () => {
-    const [proposals, bucket] = await Promise.all([listOf(page.path("/proposals?limit=200"), 200), get(page.path())]);
-    return { proposals, cut: proposals.cut, required: bucket.approvals };
-  };
-  const list = region(read, ({ proposals, cut, required }) => [
+  const read = () => Promise.all([page.list("/proposals?limit=200", 200), page.get()]);
+  const list = region(read, ([proposals, { approvals: required }]) => [
     el("p", { key: "rule" }, ruleOf(required), " ", numberButton(page, required)),
-    table.with(Object.assign(proposals, { cut })),
+    table.with(proposals),
   ]);
   const line = "Runs that wait for the approval of others. An approval holds for exactly this run, once, for a day.";
   return viewOf("Approvals", head({ title: "Approvals", line }), list);
@@ -80,11 +74,8 @@ function proposalOrders(page, { id, kind, state: word, proposed_by: by, required
   const isOwn = by.toLowerCase() === person.name.toLowerCase();
   const where = `It was proposed by ${by} and is about ${count(hosts.length, "worker")}${reason ? `: ${reason}` : "."}`;
   const path = `/proposals/${id}`;
-  const approve = {
-    path: `${path}/approve`,
-    says: [`Approves this ${words(kind)}, exactly as it is proposed, for a day.`, where],
-    action: "Approve",
-  };
+  const says = [`Approves this ${words(kind)}, exactly as it is proposed, for a day.`, where];
+  const approve = { path: `${path}/approve`, says, action: "Approve" };
   const reject = {
     path: `${path}/reject`,
     says: ["Ends the proposal. The reason is shown to who proposed it."],
@@ -92,12 +83,8 @@ function proposalOrders(page, { id, kind, state: word, proposed_by: by, required
     action: "Reject",
   };
   const withdraw = { method: "DELETE", path, says: ["Ends the proposal."], action: "Withdraw" };
-  const start = {
-    path: startPathOf(kind),
-    body: { proposal: id },
-    says: [`Starts this ${words(kind)}. ${where}`],
-    action: "Start",
-  };
+  const starts = [`Starts this ${words(kind)}. ${where}`];
+  const start = { path: startPathOf(kind), body: { proposal: id }, says: starts, action: "Start" };
   const items = () => [orderItem(page, "Reject …", reject), (isOwn || has("admin")) && orderItem(page, "Withdraw …", withdraw)];
   return el("span.controls", [
     word === "approved" && orderButton(page, "Start …", start, { style: "small" }),

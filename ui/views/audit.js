@@ -1,10 +1,10 @@
 import { get, keepQuery, listOf, queryOf } from "../base/api.js";
-import { button, el } from "../base/dom.js";
+import { el, facts } from "../base/dom.js";
 import { ago, number, said, words } from "../base/text.js";
-import { command, copying } from "../parts/dialog.js";
+import { command } from "../parts/dialog.js";
 import { choice } from "../parts/form.js";
 import { head, region, viewOf } from "../parts/region.js";
-import { dataTable } from "../parts/table.js";
+import { newest } from "../parts/table.js";
 
 const PAGE_LINES = 500;
 /** What people ask an audit for, with the kinds of lines that tell it. */
@@ -19,47 +19,33 @@ const SUBJECTS = {
 /** Who did what, when, from where and with which outcome, in a bucket or on the whole server. @param {import("../routes.js").Page} page */
 export function auditView(page) {
   const { bucketId } = page;
-  const look = { subject: SUBJECTS[page.query.get("of")] ? page.query.get("of") : "done", most: PAGE_LINES };
-  const table = dataTable({
+  const look = { subject: SUBJECTS[page.query.get("of")] ? page.query.get("of") : "done" };
+  const read = async (most) => {
+    const what = SUBJECTS[look.subject][1];
+    const lines = await listOf(`/api/audit?${queryOf({ what, bucket: bucketId, limit: PAGE_LINES })}`, most);
+    return Object.assign(auditRows(lines, look.subject), { cut: lines.cut });
+  };
+  const subjects = Object.entries(SUBJECTS).map(([name, [label]]) => [name, label]);
+  const showSubject = (subject) => {
+    look.subject = subject;
+    keepQuery({ of: subject });
+    list.again();
+  };
+  const list = newest(PAGE_LINES, read, {
     caption: "audit",
     columns: ["at", "who", "what", "outcome", "asked", "run", "from", "n"],
     cells: {
-      at: ({ at }) => ago(at),
       what: ({ what, reason }) => [what, reason && el("b.failed", " glass broken")],
       asked: askedFor,
       run: ({ run, bucket }) => run && el("a.code", { href: `#/buckets/${bucket}/runs/${run}` }, `…${run.slice(-8)}`),
     },
     labels: { n: "Line" },
     none: "The audit has no such line.",
-    tools: choice(
-      "Show",
-      Object.entries(SUBJECTS).map(([name, [label]]) => [name, label]),
-      look.subject,
-      showSubject,
-    ),
+    tools: choice("Show", subjects, look.subject, showSubject),
     keyOf: ({ n }) => String(n),
   });
-  const path = () => `/api/audit?${queryOf({ what: SUBJECTS[look.subject][1], bucket: bucketId, limit: PAGE_LINES })}`;
-  const read = async () => {
-    const lines = await listOf(path(), look.most);
-    return { rows: auditRows(lines, look.subject), cut: lines.cut };
-  };
-  const draw = ({ rows, cut }) => [
-    table.with(Object.assign(rows, { cut })),
-    cut && button(`Show ${number(PAGE_LINES)} lines more`, more, { class: "quiet", key: "more" }),
-  ];
-  const list = region(read, draw);
   const end = region(() => get("/api/audit/head"), auditEnd, { rows: 1 });
-  function more() {
-    look.most += PAGE_LINES;
-    list.refresh();
-  }
-  function showSubject(name) {
-    Object.assign(look, { subject: name, most: PAGE_LINES });
-    keepQuery({ of: name });
-    list.refresh();
-  }
-  const line = bucketId ? "What was done in this bucket, and by whom" : "What was done on this server, and by whom";
+  const line = `What was done ${bucketId ? "in this bucket" : "on this server"}, and by whom`;
   return viewOf("Audit", head({ title: "Audit", line }), end, list);
 }
 
@@ -67,11 +53,11 @@ export function auditView(page) {
 function auditRows(lines, subject) {
   const outcomes = new Map(lines.filter(({ what }) => what === "outcome").map((line) => [line.of, line]));
   const shown = subject === "all" ? lines : lines.filter(({ what }) => what !== "outcome");
-  return shown.map(({ n, at, who = "", what, via = "", from = "", action, params, facts, reason, count, ...line }) => {
+  return shown.map(({ n, at, who = "", what, via = "", from = "", action, params, facts: known, reason, count, ...line }) => {
     const { outcome, error, run } = { ...outcomes.get(n), ...definedOf(line) };
     const times = count > 1 ? ` × ${number(count)}` : "";
     const place = [from, via && `(${via})`].filter(Boolean).join(" ");
-    const asked = { action, params, facts, reason, error };
+    const asked = { action, params, facts: known, reason, error };
     return { n, at, who, what: words(what) + times, outcome, asked, reason, run, bucket: line.bucket, from: place };
   });
 }
@@ -83,11 +69,8 @@ function definedOf(line) {
 function askedFor({ asked: { action = "", ...more } }) {
   const told = definedOf(more);
   if (Object.keys(told).length === 0) return el("code", said(action));
-  return el(
-    "details",
-    el("summary", el("code", action === "" ? "facts" : said(action))),
-    el("pre.scroll", said(JSON.stringify(told, null, 2))),
-  );
+  const text = el("pre.scroll", said(JSON.stringify(told, null, 2)));
+  return el("details", el("summary", el("code", said(action || "facts"))), text);
 }
 
 /** Where the audit ends: noted elsewhere, the hash shows later that nothing was cut off. */
@@ -97,21 +80,10 @@ function auditEnd({ n, at, hash, public_key: key, fingerprint, trouble }) {
     "details.panel.pad",
     el("summary", `Line ${number(n)} is the last one, `, ago(at), ". ", el("code", hash.slice(0, 16))),
     el("p", "Who notes this hash elsewhere can show later that nothing up to this line was cut off."),
-    el(
-      "p",
-      "Head: ",
-      el("code", hash),
-      " ",
-      copying("Copy", () => hash, { class: "small" }),
-    ),
-    el(
-      "p",
-      `Public key (${fingerprint}): `,
-      el("code", key),
-      " ",
-      copying("Copy", () => key, { class: "small" }),
-    ),
-    el("p", "On any machine, with copies of the files:"),
-    command(`ops audit verify FOLDER --public-key ${key} --head ${hash}`),
+    facts([
+      ["Head", command(hash)],
+      [`Public key (${fingerprint})`, command(key)],
+      ["On any machine, with copies of the files", command(`ops audit verify FOLDER --public-key ${key} --head ${hash}`)],
+    ]),
   );
 }

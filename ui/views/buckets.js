@@ -4,7 +4,7 @@ import { about, ago, count, duration, elapsed, listed, number, said, since, word
 import { guide, newBucketButton } from "../parts/guide.js";
 import { tellingLine } from "../parts/map/reason.js";
 import { orderButton } from "../parts/order.js";
-import { head, region } from "../parts/region.js";
+import { head, region, viewOf } from "../parts/region.js";
 import { chips, mark, progressBar, runStrip } from "../parts/state.js";
 
 /** Each state with its chip and its group in the table. */
@@ -32,7 +32,7 @@ export function bucketsView(page) {
       return guide({ ...page, ...pageAt({ bucketId: all[0].id }) }, all[0]);
     return [bucketsHead(page, all), filtersOf(all, look, buckets.draw), tableOf(page, all, look, buckets.draw)];
   }
-  return { title: "Buckets", element: buckets.element, refresh: buckets.refresh };
+  return viewOf("Buckets", buckets);
 }
 
 /** failed, unreachable, unwell, running, ok or waiting: worked out from the allocations, not from the last run. */
@@ -66,18 +66,20 @@ function bucketsHead(page, all) {
 
 /** How the buckets are: a state, and a sentence. */
 function bucketsTitle(all) {
-  const of = (word) => all.filter(({ state }) => state === word).length;
-  const broken = all.filter(needsAttention).length;
-  const [buckets, waiting] = [count(all.length, "bucket"), of("waiting")];
-  if (broken > 0)
-    return [
-      Object.keys(STATES_OF_BUCKETS).find((word) => of(word) > 0),
-      `${broken} of ${buckets} ${broken === 1 ? "needs" : "need"} attention`,
-    ];
-  const isOne = all.length === 1;
-  if (waiting === all.length) return ["waiting", isOne ? "The bucket is not deployed" : `None of ${buckets} is deployed`];
-  if (waiting > 0) return ["ok", `${all.length - waiting} of ${buckets} ${all.length - waiting === 1 ? "is" : "are"} well`];
+  const broken = all.filter(needsAttention);
+  const [buckets, waiting, isOne] = [count(all.length, "bucket"), inState(all, "waiting"), all.length === 1];
+  const well = all.length - waiting;
+  if (broken.length > 0) {
+    const worst = Object.keys(STATES_OF_BUCKETS).find((word) => inState(all, word) > 0);
+    return [worst, `${broken.length} of ${buckets} ${broken.length === 1 ? "needs" : "need"} attention`];
+  }
+  if (well === 0) return ["waiting", isOne ? "The bucket is not deployed" : `None of ${buckets} is deployed`];
+  if (waiting > 0) return ["ok", `${well} of ${buckets} ${well === 1 ? "is" : "are"} well`];
   return ["ok", isOne ? "The bucket is well" : `All ${buckets} are well`];
+}
+
+function inState(all, word) {
+  return all.filter(({ state }) => state === word).length;
 }
 
 function filtersOf(all, look, changed) {
@@ -86,17 +88,10 @@ function filtersOf(all, look, changed) {
     keepQuery({ q: look.typed });
     changed();
   };
-  const search = el("input", {
-    type: "search",
-    placeholder: "Filter",
-    "aria-label": "Filter buckets",
-    value: look.typed,
-    oninput,
-  });
-  const items = Object.entries(STATES_OF_BUCKETS).map(([word, [text]]) => {
-    return { word, text, count: all.filter(({ state }) => state === word).length };
-  });
-  return el("div.filters.bare", search, chips(items, look.chosen, changed));
+  const about = { type: "search", placeholder: "Filter", "aria-label": "Filter buckets", value: look.typed, oninput };
+  const words = Object.entries(STATES_OF_BUCKETS);
+  const items = words.map(([word, [text]]) => ({ word, text, count: inState(all, word) }));
+  return el("div.filters.bare", el("input", about), chips(items, look.chosen, changed));
 }
 
 function tableOf(page, all, look, changed) {
@@ -116,10 +111,9 @@ function tableOf(page, all, look, changed) {
     return [all.length > 1 && row, ...(isFolded ? [] : own.map((bucket) => bucketRow(page, bucket)))];
   });
   if (rows.length === 0) return el("p.notice.panel", "No bucket matches the filter.");
-  const columns = HEADS.map((text) => {
-    const isNumber = text === "Jobs × workers";
-    return el("th", { scope: "col", class: isNumber && "number" }, text || el("span.unseen", "State and orders"));
-  });
+  const columns = HEADS.map((text) =>
+    el("th", { scope: "col", class: text === "Jobs × workers" && "number" }, text || el("span.unseen", "State and orders")),
+  );
   const parts = [el("caption.unseen", "Buckets"), el("thead", el("tr", columns)), el("tbody", rows)];
   return el("div.panel.table.buckets", el("table", parts));
 }
@@ -150,7 +144,7 @@ function bucketRow(page, bucket) {
 
 /** What is wrong and since when, with the real line; or what goes on; or what comes next. */
 function healthOf(bucket) {
-  const { active_run: active, unavailable, problems, problem_count: problemCount, state, workers } = bucket;
+  const { active_run: active, unavailable, problems, problem_count: problemCount, unwell_count: many, state, workers } = bucket;
   if (unavailable) return [el("b.failed", "Cannot be read"), el("span.reason", said(unavailable))];
   const own = problems.filter(({ kind }) => kind !== "unsettled");
   const [worst] = own.length > 0 ? own : problems;
@@ -164,12 +158,9 @@ function healthOf(bucket) {
       active && runningLine(bucket),
     ];
   }
-  const { unwell_count: many } = bucket;
   const unwell = many > 0 && el("b.soon", `${number(many)} found not well when last looked at`);
-  if (active) return [unwell, runningLine(bucket)];
-  if (unwell) return unwell;
-  if (state === "waiting")
-    return el("span.meta", workers > 0 ? "Not deployed yet." : "Not deployed yet. Nothing has been pushed.");
+  if (active || unwell) return [unwell, active && runningLine(bucket)];
+  if (state === "waiting") return el("span.meta", "Not deployed yet.", !workers && " Nothing has been pushed.");
   return nextOf(bucket);
 }
 
@@ -184,13 +175,8 @@ function problemText({ kind, job, workers, worker_count: workerCount, job_count:
 function runningLine({ active_run: { kind, created_at: begun, dry_run: isPlan }, mean_deploy_ms: mean, progress }) {
   const isKnown = kind === "deploy" && !isPlan && mean > 0;
   const isLate = isKnown && Date.now() - Date.parse(begun) > mean;
-  const usual = isKnown && ` of about ${duration(mean)}`;
-  return el(
-    "span.going-on",
-    progress && progressBar(progress),
-    el("span", isPlan ? "Plan" : words(kind)),
-    el("span", { class: isLate ? "soon late" : "meta" }, elapsed(begun), usual),
-  );
+  const time = el("span", { class: isLate ? "soon late" : "meta" }, elapsed(begun), isKnown && ` of about ${duration(mean)}`);
+  return el("span.going-on", progress && progressBar(progress), el("span", isPlan ? "Plan" : words(kind)), time);
 }
 
 function nextOf({ certs_soon: certs, next_cert: next, drifted }) {

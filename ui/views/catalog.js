@@ -1,28 +1,16 @@
-import { keepQuery, listOf, queryOf, unless } from "../base/api.js";
-import { ago, words } from "../base/text.js";
+import { keepQuery, queryOf, unless } from "../base/api.js";
+import { words } from "../base/text.js";
 import { tickBox } from "../parts/form.js";
 import { orderButton } from "../parts/order.js";
 import { head, tabs, viewOf } from "../parts/region.js";
-import { state, tag } from "../parts/state.js";
+import { tag } from "../parts/state.js";
 import { listing } from "../parts/table.js";
 
 /** More rows than this are not read: the table says that it is cut. */
 const MOST_ENTRIES = 20_000;
-const CATALOG_LISTS = [
-  ["workers", "Workers"],
-  ["jobs", "Jobs"],
-  ["allocations", "Allocations"],
-  ["deployments", "Deployments"],
-  ["hooks", "Hooks"],
-  ["ports", "Ports"],
-  ["kv", "Keys and values"],
-  ["certs", "Certificates"],
-];
+const CATALOG_LISTS = ["workers", "jobs", "allocations", "deployments", "hooks", "ports", "kv", "certs"];
 const STATE_COLUMNS = { allocations: "state", deployments: "rollout", certs: "status" };
-const CELLS = {
-  kv: { key: ({ key, secret }) => [key, secret && tag("secret")] },
-  certs: { not_after: ({ not_after: at }) => ago(at), status: ({ status }) => state(status) },
-};
+const CELLS = { kv: { key: ({ key, secret }) => [key, secret && tag("secret")] } };
 const TITLES = { kv: "Keys and values", certs: "Certificates" };
 const NONE = {
   kv: "There is no key yet. A build, hooks and ops kv set-secret write them.",
@@ -31,14 +19,14 @@ const NONE = {
 
 /** The catalog of the last build, for reading: workers, jobs, …, keys and certificates (control-plane.md, UI). */
 export function catalogView(page) {
-  const name = CATALOG_LISTS.some(([one]) => one === page.rest[0]) ? page.rest[0] : "workers";
+  const name = CATALOG_LISTS.includes(page.rest[0]) ? page.rest[0] : "workers";
   const title = TITLES[name] ?? "Catalog";
   const read = () => {
-    const on = Object.fromEntries(["active", "deleted"].map((key) => [key, page.query.get(key) ?? ""]));
-    return unless(listOf(page.path(`/cat/${name}?${queryOf(on)}`), MOST_ENTRIES), []);
+    const on = queryOf({ active: page.query.get("active"), deleted: page.query.get("deleted") });
+    return unless(page.list(`/cat/${name}?${on}`, MOST_ENTRIES), []);
   };
   const list = listing(read, {
-    caption: TITLES[name] ?? words(name),
+    caption: catalogTitle(name),
     stateColumn: STATE_COLUMNS[name],
     cells: CELLS[name],
     none: NONE[name] ?? "The catalog has none. Push a source; a push builds it.",
@@ -46,8 +34,16 @@ export function catalogView(page) {
   });
   const controls = name === "kv" && [secretButton(page, "Set a secret …", SET), secretButton(page, "Remove a secret …", REMOVE)];
   const top = head({ title, line: "What the last build made; for reading.", controls });
-  const choices = tabs(CATALOG_LISTS, name, (one) => page.link("catalog", [one]));
+  const choices = tabs(
+    CATALOG_LISTS.map((one) => [one, catalogTitle(one)]),
+    name,
+    (one) => page.link("catalog", [one]),
+  );
   return viewOf(title, [top, !TITLES[name] && choices], list);
+}
+
+function catalogTitle(name) {
+  return TITLES[name] ?? words(name);
 }
 
 function switchesOf(page, name, changed) {

@@ -1,4 +1,4 @@
-import { get, runsOf } from "../base/api.js";
+import { runsOf } from "../base/api.js";
 import { alertPlace, el, patch, tell } from "../base/dom.js";
 import { draft } from "../base/preferences.js";
 import { count, listed, number, plain } from "../base/text.js";
@@ -135,7 +135,7 @@ function usedMenu(label, changed) {
 async function lastAnswers(page) {
   const [run] = await runsOf(page.bucketId, { kind: "run_command" });
   if (!run) return null;
-  const detail = await get(page.path(`/runs/${run.id}`));
+  const detail = await page.get(`/runs/${run.id}`);
   const workers = detail.result?.workers ?? [];
   return { run: detail, failed: workers.filter(({ outcome }) => /failed|unreachable/.test(outcome)).map(({ worker }) => worker) };
 }

@@ -1,6 +1,6 @@
-import { get, runsOf, unless } from "../base/api.js";
-import { a, el, patch } from "../base/dom.js";
-import { ago, count, elapsed, listed, number, plain, said } from "../base/text.js";
+import { runsOf, unless } from "../base/api.js";
+import { a, el } from "../base/dom.js";
+import { ago, count, elapsed, listed, number, said } from "../base/text.js";
 import { fieldsOf } from "../parts/form.js";
 import { freezeLine } from "../parts/freeze.js";
 import { pushCommand } from "../parts/guide.js";
@@ -35,7 +35,6 @@ export function deploymentsView(page) {
 function jobsTab(page, choices) {
   const options = fieldsOf(DEPLOY_OPTIONS);
   const ticked = new Set();
-  const orders = el("span.controls");
   const list = listing(() => readJobs(page), {
     caption: "jobs",
     columns: ["tick", "state", "job", "version", "deployment_seq", "due", "allocations"],
@@ -44,38 +43,30 @@ function jobsTab(page, choices) {
       tick: ({ job }) =>
         el("input", { type: "checkbox", "aria-label": job, onchange: ({ target }) => tick(job, target.checked) }),
     },
-    stateColumn: "state",
     keyOf: ({ job }) => job,
     none: empty("Nothing is built yet: push a workspace.", pushCommand(page)),
   });
 
   function tick(job, isOn) {
     ticked[isOn ? "add" : "delete"](job);
-    drawOrders();
+    about.draw();
   }
   function body() {
     const { with_hooks: _, ...given } = options.values();
     return { ...given, ...(ticked.size > 0 && { jobs: [...ticked] }) };
   }
-  function drawOrders() {
+  function draw(data) {
     const which = ticked.size > 0 ? `${count(ticked.size, "job")} ` : "";
     const plan = () => ({ path: "/deploy", body: { ...body(), ...options.values(), dry_run: true } });
-    patch(
-      orders,
+    return aboutDeploys(page, data, [
       orderButton(page, `Deploy ${which}…`, () => deployOrder(body()), { style: "primary" }),
       orderButton(page, `Plan ${which}`.trim(), plan, { done: ({ run_id: id }) => (location.hash = page.link("runs", [id])) }),
-    );
+    ]);
   }
-  drawOrders();
-  const about = region(
-    () => unless(readAbout(page), {}),
-    (data) => aboutDeploys(page, data, orders),
-    { rows: 2 },
-  );
+  const about = region(() => unless(readAbout(page), {}), draw, { rows: 2 });
   const summary = el("summary", el("b", "Options"), el("span.meta", "build, force, only files, hooks"));
   const choice = el("details.panel.fold", summary, el("div.row.pad", options.labels));
-  const { element, refresh } = viewOf("", [about.element, choices], choice, list);
-  return { title: "Deployments", element, fast: true, refresh: () => Promise.all([about.refresh(), refresh()]) };
+  return { ...viewOf("Deployments", [about, choices], choice, list), fast: true };
 }
 
 /** The running deploy, the last one and the last plan. */
@@ -84,9 +75,9 @@ async function readAbout(page) {
   const running = deploys.find(({ status }) => status === "running");
   const plan = deploys.find((run) => isPlan(run) && run.status === "succeeded");
   return {
-    running: running && (await get(page.path(`/runs/${running.id}`))),
+    running: running && (await page.get(`/runs/${running.id}`)),
     plan,
-    validity: plan && (await get(page.path(`/runs/${plan.id}/plan`)).catch(() => null)),
+    validity: plan && (await page.get(`/runs/${plan.id}/plan`).catch(() => null)),
     last: deploys.find(({ params, status }) => !params.dry_run && status !== "running"),
     counts: page.bucket()?.summary?.counts,
     freezes: page.bucket()?.summary?.freezes,
@@ -96,13 +87,11 @@ async function readAbout(page) {
 function aboutDeploys(page, { running, plan, validity, last, counts = /** @type {any} */ ({}), freezes }, orders) {
   const { allocations: all = 0, promoted = 0 } = counts;
   const line = all > 0 && `${number(promoted)} of ${count(all, "allocation")} are as the catalog wants them`;
-  const rows = [running && runningRow(page, running), plan && planRow(page, plan, validity), last && lastRow(page, last)].filter(
-    Boolean,
-  );
+  const rows = [running && runningRow(page, running), plan && planRow(page, plan, validity), last && lastRow(page, last)];
   return [
     head({ title: titleOfDeploys(running, counts), line, controls: orders }),
     freezeLine({ summary: { freezes } }),
-    rows.length > 0 && el("section.panel.last", { key: "last" }, rows),
+    rows.some(Boolean) && el("section.panel.last", { key: "last" }, rows),
   ];
 }
 
@@ -125,15 +114,10 @@ function runningRow(page, run) {
 
 function planRow(page, run, validity) {
   const isStale = validity?.valid === false;
-  const deploy = orderButton(page, "Deploy this plan …", () => planOrder(run), { style: "small" });
+  const deploy = !isStale && orderButton(page, "Deploy this plan …", () => planOrder(run), { style: "small" });
   const told = [planInShort(run), isStale && `; out of date: ${staleBy(validity)}`];
-  return rowOfRun(
-    page,
-    run,
-    [isStale ? "soon" : "ok", "Last plan", told],
-    el("span.end", ago(run.created_at)),
-    !isStale && deploy,
-  );
+  const word = isStale ? "soon" : "ok";
+  return rowOfRun(page, run, [word, "Last plan", told], el("span.end", ago(run.created_at)), deploy);
 }
 
 function lastRow(page, run) {
@@ -148,35 +132,28 @@ function rolloutTab(page, choices) {
   const table = dataTable({
     caption: "allocations",
     columns: ["state", "job", "worker", "current_version", "new_version", "last_action", "last_run", "last_reason"],
-    cells: {
-      last_reason: ({ last_reason: why }) => why && el("code.one-line", { title: plain(why) }, said(why.split("\n").at(-1))),
-    },
-    stateColumn: "state",
     keyOf: ({ allocation_id: id }) => id,
     none: "Nothing is placed yet.",
   });
-  // A table of many is read when somebody wants to see it.
   const read = () => readAllocations(page, {}, MOST_ALLOCATIONS);
   const list = region(read, (rows) => table.with(rows), { rows: 0 });
-  const deploy = () => orderButton(page, "Deploy …", () => deployOrder({}), { style: "primary" });
-  const about = region(
-    () => page.bucket()?.summary?.counts ?? {},
-    (counts) => head({ title: "Rollout", line: countsInWords(counts), controls: deploy() }),
-    { rows: 1 },
-  );
-  const each = el(
-    "details.panel.fold",
-    { ontoggle: ({ target }) => target.open && list.refresh() },
-    el("summary", el("b", "As a table")),
-    list.element,
-  );
-  const refresh = async () => {
-    await about.refresh();
-    const found = await unless(get(page.path("/map")), null);
-    if (found?.jobs.length > 0) map.show(found);
-    if (/** @type {HTMLDetailsElement} */ (each).open) await list.refresh();
+  const draw = (counts) => {
+    const deploy = orderButton(page, "Deploy …", () => deployOrder({}), { style: "primary" });
+    return head({ title: "Rollout", line: countsInWords(counts), controls: deploy });
   };
-  return { ...viewOf("Deployments", [about.element, choices], map, each), refresh };
+  const about = region(() => page.bucket()?.summary?.counts ?? {}, draw, { rows: 1 });
+  const readMap = async () => {
+    const found = await unless(page.get("/map"), null);
+    if (found?.jobs.length > 0) map.show(found);
+  };
+  // A table of many is read when somebody wants to see it.
+  const readTable = () => each.open && list.refresh();
+  const each = el("details.panel.fold", { ontoggle: readTable }, el("summary", el("b", "As a table")), list.element);
+  const parts = [
+    { element: map.element, refresh: readMap },
+    { element: each, refresh: readTable },
+  ];
+  return viewOf("Deployments", [about, choices], parts);
 }
 
 function countsInWords({ allocations = 0, ...states }) {

@@ -1,4 +1,4 @@
-import { listOf, runsOf, unless } from "../base/api.js";
+import { runsOf, unless } from "../base/api.js";
 import { a, el } from "../base/dom.js";
 import { ago, listed, said } from "../base/text.js";
 import { curlItem, moreMenu, orderButton } from "../parts/order.js";
@@ -11,7 +11,6 @@ export function hooksView(page) {
   const list = listing(() => readHooks(page), {
     caption: "Hooks",
     columns: ["hook", "job", "last_run", "demands", "actions"],
-    labels: { actions: "" },
     cells: {
       hook: ({ hook }) => el("b", said(hook)),
       last_run: ({ last }) => last && a(page.link("runs", [last.id]), state(last.status), " ", ago(last.created_at)),
@@ -27,7 +26,7 @@ export function hooksView(page) {
 
 async function readHooks(page) {
   const [rows, runs] = await Promise.all([
-    unless(listOf(page.path("/cat/hooks")), []),
+    unless(page.list("/cat/hooks"), []),
     runsOf(page.bucketId, { kind: "hooks", limit: 50 }),
   ]);
   const own = rows.filter(({ executed_on: events }) => events.split(",").includes("cli"));

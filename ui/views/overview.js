@@ -1,4 +1,4 @@
-import { get, runsOf } from "../base/api.js";
+import { runsOf } from "../base/api.js";
 import { a, alertPlace, button, el, patch, tell } from "../base/dom.js";
 import { ago, clockTime, count, duration, elapsed, listed, number, words } from "../base/text.js";
 import { activity } from "../frame/activity.js";
@@ -57,9 +57,10 @@ export function overviewView(page) {
     const isNew = !summary?.built_at;
     columns.hidden = isNew;
     if (isNew) return patch(top, guide(page, { ...bucket, workers: summary?.workers ?? 0 }));
-    const attention = attentionRows(page.bucketId, troublesOf(summary, look.incidents), look.withDismissed);
-    const show = () => change({ withDismissed: !look.withDismissed });
-    patch(top, topOfBucket(page, bucket, attention, { map: look.hasMap ? map : null, show, isShown: look.withDismissed }));
+    const { withDismissed, incidents, hasMap } = look;
+    const attention = attentionRows(page.bucketId, troublesOf(summary, incidents), withDismissed);
+    const show = () => change({ withDismissed: !withDismissed });
+    patch(top, topOfBucket(page, bucket, attention, { map: hasMap ? map : null, show, isShown: withDismissed }));
     const options = {
       isOpen: look.isOpen,
       onOpen: () => change({ isOpen: true }),
@@ -77,27 +78,25 @@ export function overviewView(page) {
   async function readMap() {
     const { active_run: runId, last_run: last, summary } = page.bucket() ?? {};
     if (!summary?.built_at) return;
-    const run = runId && (await get(page.path(`/runs/${runId}`)));
+    const run = runId && (await page.get(`/runs/${runId}`));
     if (run || look.isLive) map.follow(run ? (run.progress?.rollouts ?? []) : null);
     look.isLive = Boolean(run);
     const mapOf = JSON.stringify([runId, last?.id, last?.status, summary.built_at, runId ? "" : summary.counts]);
     if (mapOf === look.mapOf && Date.now() - look.readAt < MAP_MS) return;
-    map.show(await get(page.path("/map")));
+    map.show(await page.get("/map"));
     Object.assign(look, { mapOf, readAt: Date.now(), hasMap: true });
   }
 
   async function refresh() {
     draw();
     if (!page.bucket()?.summary?.built_at) return;
-    const reading = readMap()
-      .then(() => "")
-      .catch((error) => `The map: ${error.message}`)
-      .then((told) => tell(problem, told));
-    const open = get(page.path("/incidents?limit=100")).then(
-      ({ items }) => Object.assign(look, { incidents: items.filter(({ over_at: over }) => over === null) }),
-      () => {},
+    const reading = readMap().then(
+      () => tell(problem),
+      (error) => tell(problem, `The map: ${error.message}`),
     );
-    await Promise.all([reading, rail.refresh(), open]);
+    const incidents = page.get("/incidents?limit=100").catch(() => null);
+    const [found] = await Promise.all([incidents, reading, rail.refresh()]);
+    if (found) look.incidents = found.items.filter(({ over_at: over }) => over === null);
     draw();
   }
 
@@ -183,9 +182,8 @@ function overviewControls(page, bucket, { rows }, map) {
   const again = () => {
     if (jobs.length > 0) return orderButton(page, "Retry what failed …", () => redeployOrder(jobs, map), options);
     if (silent.length > 0) return orderButton(page, "Try again", { path: "/workers/uptime", body: { workers: silent } }, options);
-    return (
-      unhealthy.length > 0 && orderButton(page, "Check again", { path: "/health_check", body: { jobs: unhealthy } }, options)
-    );
+    const check = { path: "/health_check", body: { jobs: unhealthy } };
+    return unhealthy.length > 0 && orderButton(page, "Check again", check, options);
   };
   const isBroken = rows.length > 0;
   const deploy = orderButton(page, "Deploy …", () => deployOrder({}), { style: isBroken ? "" : options.style });

@@ -1,8 +1,8 @@
 import { get, listOf } from "../base/api.js";
-import { el } from "../base/dom.js";
+import { el, facts } from "../base/dom.js";
 import { isAdmin, person } from "../base/person.js";
 import { ago, said } from "../base/text.js";
-import { ask, copying } from "../parts/dialog.js";
+import { ask, command } from "../parts/dialog.js";
 import { orderButton } from "../parts/order.js";
 import { head, region, tabs, viewOf } from "../parts/region.js";
 import { dataTable, listing } from "../parts/table.js";
@@ -32,9 +32,8 @@ function tokenList(page) {
       expires_at: ({ expired, expires_at: ends }) => (ends === null ? "never" : expired ? "has expired" : ago(ends)),
       actions: (token) => revokeButton(page, token),
     },
-    labels: { actions: "", totp: "TOTP" },
+    labels: { totp: "TOTP" },
     none: "There is no token but the server's own. Make one for each person and each program.",
-    keyOf: ({ id }) => id,
   });
   const read = async () => {
     const [{ items }, all] = await Promise.all([get("/api/tokens"), listOf("/api/buckets?limit=500")]);
@@ -46,13 +45,8 @@ function tokenList(page) {
 }
 
 function revokeButton(page, { name, id }) {
-  const order = {
-    method: "DELETE",
-    path: `/api/tokens/${id}`,
-    says: [`Ends ${name} at once: its sessions too, and no request of it starts anything more. Runs go on.`],
-    danger: name,
-    action: "Revoke",
-  };
+  const says = [`Ends ${name} at once: its sessions too, and no request of it starts anything more. Runs go on.`];
+  const order = { method: "DELETE", path: `/api/tokens/${id}`, says, danger: name, action: "Revoke" };
   return orderButton(page, "Revoke …", order, { style: "small", free: true });
 }
 
@@ -84,21 +78,12 @@ function newToken(page, namesOf) {
 }
 
 function showOnce({ name, token, totp_secret: secret, totp_uri: uri }) {
-  const shown = (label, text) => [
-    el("p", label),
-    el(
-      "div.command",
-      el("code", text),
-      copying("Copy", () => text),
-    ),
-  ];
-  return ask({
-    title: `The token of ${name}`,
-    says: ["This is the only time that it is shown."],
-    fields: [shown("The token", token), secret && shown("For the authenticator", uri)],
-    action: "I have it",
-    leave: "",
-  });
+  const says = ["This is the only time that it is shown."];
+  const fields = facts([
+    ["The token", command(token)],
+    ["For the authenticator", secret && command(uri)],
+  ]);
+  return ask({ title: `The token of ${name}`, says, fields, action: "I have it", leave: "" });
 }
 
 function sessionList(page) {
@@ -109,8 +94,7 @@ function sessionList(page) {
       name: ({ name, current }) => [said(name), current && el("b", " (this one)")],
       actions: (session) => endButton(page, session),
     },
-    labels: { agent: "Browser", created_at: "Signed in", last_used_at: "Last used", expires_at: "Ends", actions: "" },
-    keyOf: ({ id }) => id,
+    labels: { agent: "Browser", created_at: "Signed in", last_used_at: "Last used", expires_at: "Ends" },
   });
 }
 

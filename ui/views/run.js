@@ -1,4 +1,4 @@
-import { address, get } from "../base/api.js";
+import { address } from "../base/api.js";
 import { alertPlace, button, el, patch, tell } from "../base/dom.js";
 import { prefer, preference } from "../base/preferences.js";
 import { number } from "../base/text.js";
@@ -55,8 +55,7 @@ export function runView(page) {
       if (!view.run || view.run.status === "running") await readRun();
       const { run } = view;
       // A plan that was valid becomes invalid when the bucket changes, so its validity is read each time.
-      if (isPlan(run) && run.status === "succeeded")
-        view.validity = await get(page.path(`/runs/${runId}/plan`)).catch(() => null);
+      if (isPlan(run) && run.status === "succeeded") view.validity = await page.get(`/runs/${runId}/plan`).catch(() => null);
       tell(problem, "");
     } catch (error) {
       if (page.signal.aborted) return;
@@ -67,7 +66,7 @@ export function runView(page) {
   }
 
   async function readRun() {
-    view.run = await get(page.path(`/runs/${runId}`), { signal: page.signal });
+    view.run = await page.get(`/runs/${runId}`, { signal: page.signal });
     if (view.run.status === "running") return;
     view.chosen.clear();
     if (view.run.result?.summary?.allocations.failed > 0) view.chosen.add("failed");
@@ -106,7 +105,7 @@ function readerOf(page, draw) {
   const answers = new Map();
   const read = async (path) => {
     answers.set(path, undefined);
-    answers.set(path, await get(page.path(path), { signal: page.signal }).catch(() => null));
+    answers.set(path, await page.get(path, { signal: page.signal }).catch(() => null));
     if (!page.signal.aborted) draw();
   };
   return (path) => {
@@ -127,11 +126,7 @@ const DRAWN = {
 /** Tabs with their labels, and how many workers there are. @returns {any[]} */
 function tabsOfRun(run) {
   const isActive = run.status === "running";
-  const workers = new Set(
-    outcomesOf(run)
-      .map(({ worker }) => worker)
-      .filter(Boolean),
-  ).size;
+  const workers = new Set(outcomesOf(run).flatMap(({ worker }) => worker || [])).size;
   return [
     ["summary", isActive ? "Progress" : isPlan(run) ? "Plan" : "Summary"],
     (isActive || workers > 0) && ["workers", "Workers", workers > 0 ? number(workers) : undefined],

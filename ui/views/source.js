@@ -1,5 +1,5 @@
-import { call, encoded, get, listOf, queryOf, unless } from "../base/api.js";
-import { a, button, el, facts, prose, scroller } from "../base/dom.js";
+import { encoded, queryOf, unless } from "../base/api.js";
+import { a, el, facts, prose, scroller } from "../base/dom.js";
 import { ago, count, joined, localTime, said, size } from "../base/text.js";
 import { shortId, toast } from "../parts/dialog.js";
 import { fileParts } from "../parts/files.js";
@@ -19,7 +19,7 @@ const FEW_FILES = 10;
 const CHECK_MS = 90_000;
 const JOB_SETTINGS = /^workspace\/bucket\.jobs(?:\.(.+))?\.conf$/;
 /** The tabs: name, label, and the function that makes their parts. */
-const TABS = /** @type {[string, string, (page: any) => any[]][]} */ ([
+const TABS = /** @type {[string, string, (page: any) => any][]} */ ([
   ["revisions", "Revisions", revisions],
   ["files", "Files", sourceFiles],
   ["settings", "Settings", settings],
@@ -39,12 +39,12 @@ export function sourceView(page) {
 
 function revisions(page) {
   const [chosen] = page.rest;
-  const read = () => listOf(page.path("/source/revisions?limit=500"));
+  const read = () => page.list("/source/revisions?limit=500");
   const list = listing(read, {
     caption: "Revisions",
     stateColumn: "build_status",
     columns: ["id", "created_at", "note", "commit", "build_status", "is", "file_count", "size_bytes", "actions"],
-    labels: { id: "Revision", created_at: "Pushed", build_status: "Build", is: "", file_count: "Files", actions: "" },
+    labels: { id: "Revision", created_at: "Pushed", build_status: "Build", is: "", file_count: "Files" },
     cells: {
       id: ({ id }) => el("a.code", { href: page.link("source", ["revisions", id]), title: id }, `…${id.slice(-8)}`),
       created_at: ({ created_at: at, run_id: run }) => a(page.link("runs", [run]), ago(at)),
@@ -52,7 +52,6 @@ function revisions(page) {
       is: ({ current, last_successful: good }) => [current && tag("current"), " ", good && badge("ok", "last good")],
       actions: (row) => !row.current && orderButton(page, "Roll back …", () => rollbackOrder(page, row), { style: "small" }),
     },
-    keyOf: ({ id }) => id,
     none: empty("Nothing was pushed yet.", pushCommand(page)),
   });
   return chosen === undefined ? [list] : [comparison(page, chosen), list];
@@ -66,23 +65,21 @@ function comparison(page, id) {
   const draw = ([{ added, removed, changed }, { items }]) => {
     const others = items.filter((one) => one.id !== id);
     const options = others.map((one) => [one.id, `…${one.id.slice(-8)}, ${localTime(one.created_at)}`]);
-    const go = (value) => {
-      location.hash = page.link("source", ["revisions", id], { against: value });
-    };
+    const go = (value) => (location.hash = page.link("source", ["revisions", id], { against: value }));
     const told = Object.entries({ added, removed, changed }).map(([word, all]) => `${count(all.length, "file")} ${word}`);
     const files = [
       ...changed.map((file) => ({ ...file, change: "changed", note: noteOf(file) })),
       ...Object.entries({ added, removed }).flatMap(([change, paths]) => paths.map((path) => ({ path, change }))),
     ];
     const other = choice("Against", [["", "the current one"], ...options], against, go);
+    const folds = files.map((file) => fileFold(view, file.path, file, { open: files.length <= FEW_FILES }));
     return [
       el("div.spread", el("h2", "What ", shortId(id), " changes"), other),
       el("p.meta", told.join(", "), "."),
-      files.length > 0 &&
-        el("div.panel", ...files.map((file) => fileFold(view, file.path, file, { open: files.length <= FEW_FILES }))),
+      folds.length > 0 && el("div.panel", folds),
     ];
   };
-  const part = region(() => Promise.all(paths.map((path) => get(page.path(path)))), draw);
+  const part = region(() => Promise.all(paths.map((path) => page.get(path))), draw);
   return part;
 }
 
@@ -97,32 +94,24 @@ function sourceFiles(page) {
 
 function settings(page) {
   const read = async () => {
-    const sources = await listOf(page.path("/files?limit=500"));
+    const sources = await page.list("/files?limit=500");
     const own = sources.map(({ path }) => JOB_SETTINGS.exec(path)).filter(Boolean);
     const resources = own.map(([, selector = "default"]) => `/settings/job_resources/${encoded(selector)}`);
-    return await Promise.all(["/settings/maand", "/settings/bucket", ...resources].map((rest) => get(page.path(rest))));
-  };
-  const readTemplates = async () => {
-    const all = await listOf(page.path("/templates?limit=500"));
-    return all.flatMap(({ name, files: own }) => own.map((file) => ({ template: name, ...file })));
+    return await Promise.all(["/settings/maand", "/settings/bucket", ...resources].map((rest) => page.get(rest)));
   };
   return [
     el("p.meta", "To change a setting, edit the file in your folder and push it: ", pushCommand(page)),
     region(read, (found) => found.map(settingsOf)),
-    el("h2", "Templates for jobs"),
-    listing(readTemplates, { caption: "Templates", name: "templates", none: "There is none in templates/." }),
   ];
 }
 
 function settingsOf({ path, content, values, problem }) {
-  return el(
-    "section.panel.pad",
-    { key: path },
+  return el("section.panel.pad", { key: path }, [
     el("h2", el("code", path)),
     problem && el("p.error", said(problem)),
     content === "" ? el("p.meta", "There is no such file: the defaults hold.") : scroller(path, said(content), "pre.scroll"),
     values && el("details", el("summary", "Values, with the defaults"), dataOf(values)),
-  );
+  ]);
 }
 
 function snapshots(page) {
@@ -135,7 +124,7 @@ function snapshots(page) {
   const table = {
     caption: "Snapshots",
     columns: ["name", "created_at", "note", "size_bytes", "seal", "signer", "schema_version", "actions"],
-    labels: { created_at: "Made", seal: "Sealed for", signer: "Signed by", schema_version: "Schema", actions: "" },
+    labels: { created_at: "Made", seal: "Sealed for", signer: "Signed by", schema_version: "Schema" },
     cells: {
       seal: ({ seal }) => (seal ? said(seal.recipient ?? "a passphrase") : "nobody"),
       signer: ({ signer, own }) => (own ? "this server" : said(signer ?? "nobody")),
@@ -146,7 +135,7 @@ function snapshots(page) {
     none: "There is no snapshot yet.",
     tools: orderButton(page, "Create a snapshot …", create, { style: "primary" }),
   };
-  return [listing(() => listOf(page.path("/snapshots?limit=500")), table)];
+  return listing(() => page.list("/snapshots?limit=500"), table);
 }
 
 function snapshotOrders(page, row) {
@@ -181,28 +170,14 @@ function opening({ signer, own, seal, error }, says) {
   };
 }
 
-/** Reads the whole snapshot and compares its sums; nothing is changed. */
+/** Reads the whole snapshot and compares its sums; nothing is changed. Only what opens it is asked for. */
 function checkButton(page, path, row) {
-  if (row.seal) {
-    const order = {
-      ...opening(row, ["Opens the snapshot and compares all of it. Nothing is changed."]),
-      path: `${path}/verify`,
-      action: "Check",
-    };
-    return orderButton(page, "Check …", order, { style: "small", free: true, done: tellFound });
-  }
-  const check = async () => {
-    trigger.setAttribute("aria-busy", "true");
-    try {
-      const body = opening(row, []).body();
-      tellFound(await call("POST", page.path(`${path}/verify`), { body, limitMs: CHECK_MS }));
-    } catch (error) {
-      toast(`Not checked: ${error.message}`, { error: true });
-    }
-    trigger.removeAttribute("aria-busy");
-  };
-  const trigger = button("Check", check, { class: "small" });
-  return trigger;
+  const known = opening(row, ["Opens the snapshot and compares all of it. Nothing is changed."]);
+  const order = { ...known, path: `${path}/verify`, action: "Check", limitMs: CHECK_MS };
+  const options = { style: "small", free: true, done: tellFound };
+  return row.seal
+    ? orderButton(page, "Check …", order, options)
+    : orderButton(page, "Check", { ...order, says: undefined }, options);
 }
 
 function tellFound(found) {
@@ -213,7 +188,7 @@ function tellFound(found) {
 function schema(page) {
   const says = ["Makes or upgrades the database; an older server cannot read it then."];
   const upgrade = { path: "/init", says, danger: true, action: "Initialise or upgrade" };
-  const read = () => Promise.all([get(page.path()), unless(get(page.path("/info")), null)]);
+  const read = () => Promise.all([page.get(), unless(page.get("/info"), null)]);
   const draw = ([bucket, info]) => {
     const about = [
       ["Bucket", said(`${bucket.project}/${bucket.name}`)],
@@ -230,5 +205,5 @@ function schema(page) {
     ];
     return [facts(about), el("div.controls", controls)];
   };
-  return [region(read, draw, { name: "section.panel.pad", rows: 4 })];
+  return region(read, draw, { name: "section.panel.pad", rows: 4 });
 }

@@ -1,24 +1,27 @@
-import { listOf, runsOf, unless } from "../base/api.js";
+import { queryOf, runsOf, unless } from "../base/api.js";
 import { a, el } from "../base/dom.js";
-import { count, duration, listed, number, said, since } from "../base/text.js";
+import { count, duration, listed, number, plain, said, since } from "../base/text.js";
 import { item, popupButton } from "../parts/dialog.js";
 import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
-import { head, viewOf } from "../parts/region.js";
+import { head, notThere, region, tabs, viewOf } from "../parts/region.js";
 import { mark, state, tag } from "../parts/state.js";
-import { listing } from "../parts/table.js";
+import { dataOf, listing } from "../parts/table.js";
 import { workerChoice } from "../parts/where.js";
+import { readAllocations } from "../run/allocations.js";
+import { healthGlance, healthTab } from "../watch/health.js";
 
 const READINGS = 50;
 const BARS = "▁▂▃▄▅▆▇█";
+/** What the runs of these kinds have found of each worker last. */
+const FOUND_BY = ["worker_uptime", "worker_trust", "drift"];
 
 /** The workers: what workers.json says of each, and what the last readings found (control-plane.md, UI). */
 export function workersView(page) {
   const look = { chosen: null };
   const list = listing(() => readWorkers(page), {
     caption: "Workers",
-    stateColumn: "state",
     columns: ["worker", "state", "well", "jobs", "behind", "drift", "host_key", "load", "cpu", "memory", "labels", "actions"],
-    labels: { well: "Reachable", actions: "" },
+    labels: { well: "Reachable" },
     cells: cellsOf(page),
     keyOf: ({ worker }) => worker,
     none: "There is none in workspace/workers.json. Add workers there, then push.",
@@ -44,25 +47,21 @@ export function workersView(page) {
 
 function trustOrder({ chosen }, force) {
   const meant = chosen ? `${count(chosen.chosen().length, "worker")}: ${listed(chosen.chosen(), 8)}` : "all workers";
-  const order = { path: "/workers/trust", body: { ...chosen?.values(), ...(force && { force: true }) } };
-  if (!force)
-    return {
-      ...order,
-      action: "Trust",
-      says: [`Records the host keys of ${meant}, where none is known yet. A changed key is refused.`],
-    };
-  const says = [
-    `Replaces the known host keys of ${meant} by those that they show now.`,
-    "Only where you know why they changed: somebody else may answer.",
-  ];
-  return { ...order, action: "Trust by force", danger: true, says };
+  const says = force
+    ? [
+        `Replaces the known host keys of ${meant} by those that they show now.`,
+        "Only where you know why they changed: somebody else may answer.",
+      ]
+    : [`Records the host keys of ${meant}, where none is known yet. A changed key is refused.`];
+  const body = { ...chosen?.values(), ...(force && { force }) };
+  return { path: "/workers/trust", body, says, danger: force, action: force ? "Trust by force" : "Trust" };
 }
 
 function cellsOf(page) {
   return {
-    worker: (row) => [
-      a(page.link("workers", [row.worker]), said(row.worker)),
-      row.hostname && el("small", " ", said(row.hostname)),
+    worker: ({ worker, hostname }) => [
+      a(page.link("workers", [worker]), said(worker)),
+      hostname && el("small", " ", said(hostname)),
     ],
     state: ({ state: word, since: at }) => [state(word), at && el("small.whole", " ", since(at))],
     well: ({ well }) => (well === "" ? "" : `${well} %`),
@@ -73,8 +72,8 @@ function cellsOf(page) {
       load !== undefined && [load.toFixed(2), el("small.meta", `, up ${duration(uptime * 1000)}`)],
     cpu: ({ cpu }) => chartOf(cpu),
     memory: ({ memory }) => chartOf(memory),
-    labels: ({ labels }) => labels.map((label) => tag(label)),
-    actions: (row) => askOf(page, row),
+    labels: ({ labels }) => labels.map(tag),
+    actions: ({ worker }) => moreMenu(() => askItems(page, worker), `Orders for ${worker}`),
   };
 }
 
@@ -91,56 +90,62 @@ function hostKeyOf({ trust }) {
 }
 
 /** What can be asked of one worker. */
-function askOf(page, { worker }) {
+function askItems(page, worker) {
   const one = { workers: [worker] };
-  const items = () => [
+  return [
     orderItem(page, "Read uptime", { path: "/workers/uptime", body: one }),
     orderItem(page, "Read facts", { path: "/workers/facts", body: one }),
+    orderItem(page, "Read load", { path: "/workers/sysstat", body: one }),
     orderItem(page, "Check for drift", { path: "/drift", body: one }),
     item("Run a command there", () => (location.hash = page.link("command", [], { workers: worker }))),
+    curlItem(page, { path: "/workers/uptime", body: one }),
   ];
-  return moreMenu(items, `Orders for ${worker}`);
 }
 
 async function readWorkers(page) {
-  const { bucketId, path } = page;
   const lastOf = async (kind) => {
-    const [run] = await runsOf(bucketId, { kind });
+    const [run] = await runsOf(page.bucketId, { kind });
     return new Map((run?.result?.workers ?? []).map((one) => [one.worker, one]));
   };
-  const workers = await unless(listOf(path("/cat/workers")), []);
+  const workers = await unless(page.list("/cat/workers"), []);
   // Two aspects of each worker come before all of the jobs.
-  const health = unless(listOf(path("/health?limit=500"), 2 * workers.length), []);
-  const [records, uptime, trust, drift, sysstat] = await Promise.all([
-    health,
-    ...["worker_uptime", "worker_trust", "drift"].map(lastOf),
-    readings(page),
-  ]);
-  const reach = new Map(records.filter(({ job, aspect }) => job === "" && aspect === "reach").map((one) => [one.worker, one]));
+  const health = unless(page.list("/health?limit=500", 2 * workers.length), []);
+  const [records, readings, ...found] = await Promise.all([health, readReadings(page), ...FOUND_BY.map(lastOf)]);
   const rows = workers.map(({ worker_ip: worker, hostname, removed, labels, allocations: jobs, behind }) => {
-    const [seen, use, known] = [uptime.get(worker), sysstat.get(worker) ?? [], reach.get(worker)];
+    const [uptime, trust, drift] = found.map((one) => one.get(worker));
+    const reach = reachOf(records, worker);
+    const own = readings.get(worker) ?? [];
     return {
-      ...{ worker, hostname, jobs, behind, trust: trust.get(worker), since: known?.at, well: known?.good_percent ?? "" },
-      ...{ load: seen?.uptime?.load1, uptime_s: seen?.uptime?.uptime_s },
-      state: removed ? "removed" : (known?.state ?? "not_asked"),
-      drift: drift.get(worker)?.outcome ?? "",
-      host_key: trust.get(worker)?.outcome ?? "",
+      ...{ worker, hostname, jobs, behind, trust, since: reach?.at, well: reach?.good_percent ?? "" },
+      ...{ load: uptime?.uptime?.load1, uptime_s: uptime?.uptime?.uptime_s },
+      state: stateOfWorker(removed, reach),
+      drift: drift?.outcome ?? "",
+      host_key: trust?.outcome ?? "",
       labels: labels?.split(",").filter(Boolean) ?? [],
-      cpu: use.map(({ cpu }) => cpu),
-      memory: use.map(({ memory }) => memory),
+      cpu: own.map(({ sysstat }) => sysstat.cpu_pct),
+      memory: own.map(({ sysstat }) => 100 * (1 - sysstat.mem_available_bytes / sysstat.mem_total_bytes)),
     };
   });
   return Object.assign(rows, { cut: workers.cut });
 }
 
-/** The use of CPU and memory at the last readings, in percent, by worker. */
-async function readings({ bucketId }) {
+/** What is known of the connection to a worker. */
+function reachOf(records, worker) {
+  return records.find((one) => one.worker === worker && one.job === "" && one.aspect === "reach");
+}
+
+function stateOfWorker(removed, reach) {
+  return removed ? "removed" : (reach?.state ?? "not_asked");
+}
+
+/** What the last readings have found of the use of CPU and memory, by worker. */
+async function readReadings({ bucketId }) {
   const runs = await runsOf(bucketId, { kind: "worker_sysstat", limit: READINGS });
   const found = runs.reverse().flatMap(({ result }) => result?.workers ?? []);
-  const known = found.filter(({ sysstat }) => sysstat);
-  const memoryOf = ({ mem_available_bytes: left, mem_total_bytes: all }) => 100 * (1 - left / all);
-  const use = known.map(({ worker, sysstat: one }) => ({ worker, cpu: one.cpu_pct, memory: memoryOf(one) }));
-  return Map.groupBy(use, ({ worker }) => worker);
+  return Map.groupBy(
+    found.filter(({ sysstat }) => sysstat),
+    ({ worker }) => worker,
+  );
 }
 
 function chartOf(percents) {
@@ -150,4 +155,78 @@ function chartOf(percents) {
   const last = `${Math.round(known.at(-1))} %`;
   const spoken = { role: "img", "aria-label": `${last}, the last of ${known.length} readings` };
   return el("span.chart", spoken, `${last} `, el("span", bars));
+}
+
+/** One worker: how it is and was, what runs on it, and what is known of it. @param {import("../routes.js").Page} page */
+export function workerView(page) {
+  const [worker, tab = ""] = page.rest;
+  const read = async () => {
+    const [rows, records] = await Promise.all([
+      unless(page.list(`/cat/workers?${queryOf({ workers: worker })}`), []),
+      unless(page.list(`/health?${queryOf({ worker, limit: 500 })}`), []),
+    ]);
+    return { row: rows.find(({ worker_ip: one }) => one === worker), reach: reachOf(records, worker) };
+  };
+  const draw = ({ row, reach }) => {
+    if (!row) return notThere(worker, `No worker ${plain(worker)} is in the catalog.`, a(page.link("workers"), "All workers"));
+    return headOfWorker(page, row, reach, tab);
+  };
+  const drawn = { health: () => healthTab(page, { worker }), known: () => knownOf(page, worker) };
+  const parts = drawn[tab]?.() ?? [healthGlance(page, { worker }), allocationsOn(page, worker)];
+  return viewOf(plain(worker), region(read, draw, { name: "div" }), parts);
+}
+
+function headOfWorker(page, { worker_ip: worker, hostname, labels, allocations: jobs, behind, removed }, reach, tab) {
+  const word = stateOfWorker(removed, reach);
+  const line = [
+    hostname && `${plain(hostname)} · `,
+    word.replaceAll("_", " "),
+    reach && [" ", since(reach.at)],
+    ` · ${count(jobs, "job")}`,
+    behind > 0 && `, ${number(behind)} behind`,
+    labels?.split(",").map((label) => [" ", tag(label)]),
+  ];
+  const one = { workers: [worker] };
+  const controls = [
+    orderButton(page, "Read uptime", { path: "/workers/uptime", body: one }, { style: "primary" }),
+    orderButton(page, "Check for drift", { path: "/drift", body: one }),
+    moreMenu(() => askItems(page, worker)),
+  ];
+  const names = [
+    ["", "Jobs", number(jobs)],
+    ["health", "Health"],
+    ["known", "Facts and definition"],
+  ];
+  return [
+    head({ title: said(worker), mark: mark(word, { large: true, label: word.replaceAll("_", " ") }), line, controls }),
+    tabs(names, tab, (name) => page.link("workers", [worker, name])),
+  ];
+}
+
+function allocationsOn(page, worker) {
+  return listing(() => readAllocations(page, { workers: worker }), {
+    caption: "Jobs of this worker",
+    columns: ["job", "state", "current_version", "new_version", "last_action", "last_outcome", "last_run"],
+    keyOf: ({ job }) => job,
+    none: "No job runs there.",
+  });
+}
+
+/** What workers.json says of a worker, and what the last reading found. */
+function knownOf(page, worker) {
+  const read = async () => {
+    const [definitions, found] = await Promise.all([
+      page.list("/workers?limit=500").catch(() => []),
+      unless(page.list("/workers/facts?limit=500"), []),
+    ]);
+    const { host: _, ...definition } = definitions.find((one) => one.host === worker) ?? {};
+    return { definition, facts: found.find((one) => one.worker === worker)?.facts };
+  };
+  const draw = ({ definition, facts }) => [
+    el("h2", "In workspace/workers.json"),
+    dataOf(definition),
+    el("h2", "Facts"),
+    facts ? dataOf(facts) : el("p.meta", "They were not read yet."),
+  ];
+  return region(read, draw, { name: "section.panel.pad" });
 }

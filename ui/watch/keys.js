@@ -1,7 +1,6 @@
 // The keys of a bucket: how far a change of each is, and the runs that change them (docs/keys.md).
-import { get } from "../base/api.js";
 import { el, facts } from "../base/dom.js";
-import { has, person } from "../base/person.js";
+import { has, needsRole } from "../base/person.js";
 import { ago, said, since } from "../base/text.js";
 import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
 import { region } from "../parts/region.js";
@@ -43,50 +42,40 @@ const KEY_RUNS = {
 
 /** @param {import("../routes.js").Page} page */
 export function keysTab(page) {
-  const read = async () => ({
-    changes: page.bucket()?.summary?.key_changes ?? [],
-    ssh: await get(page.path("/secrets/ssh_key")),
-  });
+  const read = async () => ({ changes: page.bucket()?.summary?.key_changes ?? [], ssh: await page.get("/secrets/ssh_key") });
   const draw = ({ changes, ssh }) => [
-    !has("admin") && el("p.meta", `To change a key needs the role admin; you are ${person.name} and have ${person.role}.`),
-    ...Object.entries(KEY_RUNS).map(([kind, about]) => {
+    !has("admin") && el("p.meta", needsRole("To change a key", "admin")),
+    Object.entries(KEY_RUNS).map(([kind, about]) => {
       const begun = changes.find((one) => one.kind === kind);
       return keyPanel(page, about, begun, kind === "ssh_key_rotate" ? sshKeyPart(page, ssh) : null);
     }),
   ];
-  return [region(read, draw)];
+  return region(read, draw);
 }
 
 /** A key: what it is for, how far a change of it is, what else is known, and the orders. */
 function keyPanel(page, { title, about, path, word, says }, begun, part) {
   const done = ({ run_id: id }) => (location.hash = page.link("runs", [id]));
-  const order = {
-    path,
-    says,
-    danger: true,
-    action: begun ? "Go on" : word,
-    title: `${begun ? "Go on with the change of" : word} ${title}?`,
-  };
-  const isThere = part?.isThere ?? true;
-  const controls = isThere && [
+  const action = begun ? "Go on" : word;
+  const order = { path, says, danger: true, action, title: `${begun ? "Go on with the change of" : word} ${title}?` };
+  const controls = !part?.isMissing && [
     orderButton(page, "Plan", { path, body: { dry_run: true } }, { done }),
-    orderButton(page, begun ? "Go on …" : `${word} …`, order, { done }),
+    orderButton(page, `${action} …`, order, { done }),
     part && moreMenu(part.items, `More orders of the ${title}`),
+  ];
+  const goesOn = begun && [
+    mark("soon"),
+    el("b", "A change goes on"),
+    since(begun.since),
+    el("span", said(begun.left)),
+    el("code", said(begun.next)),
   ];
   return el(
     "section.panel.pad.stack",
     { key: title, "aria-label": title },
     el("div.spread", el("h2", title), el("div.controls", controls)),
     el("p.meta", about),
-    begun &&
-      el(
-        "p.freeze",
-        mark("soon"),
-        el("b", "A change goes on"),
-        since(begun.since),
-        el("span", said(begun.left)),
-        el("code", said(begun.next)),
-      ),
+    goesOn && el("p.freeze", goesOn),
     part?.content,
   );
 }
@@ -112,13 +101,11 @@ function sshKeyPart(page, key) {
   };
   if (!key.present) {
     const put = orderButton(page, "Upload a key …", upload, { style: "primary", free: true });
-    return {
-      isThere: false,
-      content: [el("p", "There is no key: workers cannot be reached over ssh."), el("div.controls", put)],
-    };
+    const none = el("p", "There is no key: workers cannot be reached over ssh.");
+    return { isMissing: true, content: [none, el("div.controls", put)] };
   }
-  const says = ["Workers cannot be reached over ssh any more."];
-  const remove = { method: "DELETE", path, says, danger: true, action: "Remove the key" };
+  const gone = ["Workers cannot be reached over ssh any more."];
+  const remove = { method: "DELETE", path, says: gone, danger: true, action: "Remove the key" };
   const items = () => [
     orderItem(page, "Replace the key …", upload),
     curlItem(page, { method: "GET", path }),
@@ -131,5 +118,5 @@ function sshKeyPart(page, key) {
     ["For authorized_keys", el("code", key.public_key)],
     ["Stored", ago(key.updated_at)],
   ];
-  return { isThere: true, items, content: [!key.type && el("p.error", "ssh cannot use this key."), facts(known)] };
+  return { items, content: [!key.type && el("p.error", "ssh cannot use this key."), facts(known)] };
 }

@@ -1,12 +1,11 @@
 // What is or was wrong in a bucket, and who was told of it (docs/messages.md).
-import { get, listOf } from "../base/api.js";
 import { a, el } from "../base/dom.js";
-import { ago, listed, number, plain, said, words } from "../base/text.js";
+import { ago, listed, number, said } from "../base/text.js";
 import { toast } from "../parts/dialog.js";
 import { orderButton } from "../parts/order.js";
 import { head, tabs, viewOf } from "../parts/region.js";
 import { state } from "../parts/state.js";
-import { listing } from "../parts/table.js";
+import { listing, reasonLine } from "../parts/table.js";
 
 const MOST_LISTED = 1_000;
 /** The tabs, by their part of the address. */
@@ -23,19 +22,16 @@ export function incidentsView(page) {
 
 function incidentList(page) {
   const read = async () => {
-    const all = await listOf(page.path("/incidents?limit=500"), MOST_LISTED);
-    const rows = all.map((one) => ({ ...one, state: one.over_at ? "over" : "ongoing" }));
-    return Object.assign(rows, { cut: all.cut });
+    const all = await page.list("/incidents?limit=500", MOST_LISTED);
+    for (const one of all) one.state = one.over_at ? "over" : "ongoing";
+    return all;
   };
   return listing(read, {
     caption: "incidents",
     columns: ["subject", "state", "opened_at", "places", "told", "run_id"],
     labels: { opened_at: "Since", run_id: "Found by" },
     cells: {
-      subject: ({ subject, reason }) => [
-        said(subject),
-        reason && el("code.reason", { tabindex: 0, title: plain(reason) }, said(reason)),
-      ],
+      subject: ({ subject, reason }) => [said(subject), reasonLine(reason)],
       opened_at: ({ opened_at: at, over_at: end }) => [ago(at), end && el("p.small.whole", "over ", ago(end))],
       places: ({ places, place_count: all, left_count: left }) => [
         said(all > 3 ? `${places.slice(0, 2).join(", ")} and ${number(all - 2)} more` : listed(places)),
@@ -43,26 +39,21 @@ function incidentList(page) {
       ],
       told: ({ told }) => (told.length > 0 ? said(listed(told)) : el("span.meta", "nobody")),
     },
-    stateColumn: "state",
     none: "Nothing was wrong.",
-    keyOf: ({ id }) => id,
   });
 }
 
 function messageList(page) {
-  return listing(() => listOf(page.path("/messages?limit=500"), MOST_LISTED), {
+  return listing(() => page.list("/messages?limit=500", MOST_LISTED), {
     caption: "messages",
     columns: ["subject", "state", "target", "at", "attempts", "next_at", "actions"],
-    labels: { at: "Made", next_at: "Next attempt", actions: "" },
+    labels: { at: "Made", next_at: "Next attempt" },
     cells: {
       state: ({ state: word, sent_at: at }) => [state(word), at && el("span.meta", " ", ago(at))],
       subject: ({ subject, error }) => [said(subject), error && el("p.small.error", said(error))],
-      next_at: ({ next_at: at }) => at && ago(at),
       actions: (one) => one.state !== "sent" && retryOf(page, one),
     },
-    stateColumn: "state",
     none: "No message was made.",
-    keyOf: ({ id }) => id,
   });
 }
 
@@ -76,19 +67,13 @@ function retryOf(page, { id, state: word }) {
 }
 
 function targetList(page) {
-  return listing(async () => (await get(page.path("/messages/targets"))).items, {
+  return listing(async () => (await page.get("/messages/targets")).items, {
     caption: "targets",
     columns: ["name", "kind", "address", "body", "events", "waiting", "failed", "last_sent_at", "actions"],
-    labels: { events: "Is told of", last_sent_at: "Last sent", actions: "" },
+    labels: { events: "Is told of", last_sent_at: "Last sent" },
     cells: {
       address: ({ address }) => el("code", said(address)),
-      events: ({ events }) =>
-        events.length > 0
-          ? listed(
-              events.map((one) => words(one).toLowerCase()),
-              4,
-            )
-          : "nothing: no rule names it",
+      events: ({ events }) => listed(events, 4).replaceAll("_", " ") || "nothing: no rule names it",
       failed: ({ failed }) =>
         failed > 0 ? a(page.link("incidents", ["messages"], { state: "failed" }), state("failed", String(failed))) : "0",
       last_sent_at: ({ last_sent_at: at }) => (at ? ago(at) : "never"),

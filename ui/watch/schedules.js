@@ -1,6 +1,6 @@
-import { get, unless } from "../base/api.js";
+import { unless } from "../base/api.js";
 import { a, el } from "../base/dom.js";
-import { has, lackedRole, person } from "../base/person.js";
+import { has, lackedRole, needsRole } from "../base/person.js";
 import { ago, clockTime, said, words } from "../base/text.js";
 import { freezeList, isHeldBack } from "../parts/freeze.js";
 import { curlItem, moreMenu, orderButton, startPathOf } from "../parts/order.js";
@@ -19,10 +19,10 @@ export function schedulesView(page) {
   const table = dataTable({
     caption: "schedules",
     columns: ["name", "what", "rhythm", "next", "last", "actions"],
-    labels: { what: "Starts", rhythm: "When", next: "Next", last: "Last", actions: "" },
+    labels: { what: "Starts", rhythm: "When" },
     cells: {
       name: ({ name }) => el("b", said(name)),
-      what: (one) => startedBy(one),
+      what: startedBy,
       rhythm: ({ rhythm, cron }) => el("span", { title: cron ?? "" }, said(rhythm)),
       next: (one) => nextDue(page, one),
       last: (one) => lastDue(page, one),
@@ -33,17 +33,12 @@ export function schedulesView(page) {
   });
   const repeats = repeatsRead(page);
   const read = async () => {
-    const { items } = await unless(get(page.path("/schedules")), { items: [] });
+    const { items } = await unless(page.get("/schedules"), { items: [] });
     const rows = items.map(async (one) => ({ ...one, rhythm: rhythmText(one), what: one.kind, of: await repeats(one.last) }));
     return { rows: await Promise.all(rows), freezes: page.bucket()?.summary?.freezes ?? [] };
   };
   const list = region(read, ({ rows, freezes }) => [
-    !has("deploy") &&
-      el(
-        "p.meta",
-        { key: "role" },
-        `To start, pause or resume one needs the role deploy; you are ${person.name} and have ${person.role}.`,
-      ),
+    !has("deploy") && el("p.meta", { key: "role" }, needsRole("To start, pause or resume one", "deploy")),
     table.with(rows),
     freezesShown(freezes),
   ]);
@@ -56,7 +51,7 @@ function repeatsRead(page) {
   return async (last) => {
     const { run_id: id = null, status } = last ?? {};
     if (id === null || status === "running") return null;
-    if (!known.has(id)) known.set(id, (await unless(get(page.path(`/runs/${id}`)), {})).schedule ?? null);
+    if (!known.has(id)) known.set(id, (await unless(page.get(`/runs/${id}`), {})).schedule ?? null);
     return known.get(id);
   };
 }
@@ -74,11 +69,8 @@ function nextDue(page, { next, paused, kind, parameters }) {
   const isIn = ({ from, to }) => from <= next && next < to;
   const freeze = (page.bucket()?.summary?.freezes ?? []).find(isIn);
   const isHeld = freeze && isHeldBack({ path: startPathOf(kind) ?? "", body: parameters });
-  return [
-    el("b", ago(next)),
-    el("span.meta", ` ${clockTime(next)}`),
-    isHeld && el("p.small", mark("soon"), " a freeze will be on: skipped"),
-  ];
+  const held = isHeld && el("p.small", mark("soon"), " a freeze will be on: skipped");
+  return [el("b", ago(next)), el("span.meta", ` ${clockTime(next)}`), held];
 }
 
 /** What became of the last due time, and how often it was the same. */
@@ -87,15 +79,10 @@ function lastDue(page, { last, of }) {
   const { due, outcome, reason, run_id: id, status } = last;
   const word = outcome === "started" ? (status ?? "unknown") : OUTCOME_MARKS[outcome];
   const told = outcome === "started" ? (status ?? "its run is gone") : outcome;
-  const shown = id ? a(page.link("runs", [id]), state(word, told)) : state(word, told);
-  const repeated = of && repeatsOf({ schedule: of });
-  return [
-    shown,
-    " ",
-    el("span.meta", ago(due)),
-    repeated && el("span.meta", " · ", repeated),
-    reason && el("p.small", said(reason)),
-  ];
+  const shown = state(word, told);
+  const repeated = repeatsOf({ schedule: of });
+  const meta = el("span.meta", " ", ago(due), repeated && [" · ", repeated]);
+  return [id ? a(page.link("runs", [id]), shown) : shown, meta, reason && el("p.small", said(reason))];
 }
 
 function scheduleOrders(page, { name, kind, parameters, paused }) {
@@ -103,25 +90,16 @@ function scheduleOrders(page, { name, kind, parameters, paused }) {
   const isReal = kind === "run_command" || (kind === "deploy" && !parameters.dry_run);
   const says = [`Starts ${words(kind).toLowerCase()} with the parameters of ${name}: ${JSON.stringify(parameters)}.`];
   const run = { path: `${path}/run`, ...(isReal && { says, danger: true, action: "Run now" }) };
-  const pause = {
-    path: `${path}/pause`,
-    says: ["It starts nothing until it is resumed, also after a push and a restart of the server."],
-    action: "Pause",
-  };
-  const resume = { path: `${path}/resume` };
-  const toggle = paused
-    ? orderButton(page, "Resume", resume, { style: "small", free: true })
-    : orderButton(page, "Pause …", pause, { style: "small", free: true });
+  const stays = ["It starts nothing until it is resumed, also after a push and a restart of the server."];
+  const pause = { path: `${path}/pause`, says: stays, action: "Pause" };
+  const [label, order] = paused ? ["Resume", { path: `${path}/resume` }] : ["Pause …", pause];
+  const toggle = orderButton(page, label, order, { style: "small", free: true });
   if (!toggle) return null;
   // Some kinds need a greater role.
   const isAllowed = !lackedRole({ path: pathOfKind(kind), body: parameters });
   const start = isAllowed && orderButton(page, isReal ? "Run now …" : "Run now", run, { style: "small" });
-  return el(
-    "span.controls",
-    start,
-    toggle,
-    moreMenu(() => [curlItem(page, run)], `More orders of ${name}`),
-  );
+  const more = moreMenu(() => [curlItem(page, run)], `More orders of ${name}`);
+  return el("span.controls", start, toggle, more);
 }
 
 function pathOfKind(kind) {
@@ -132,11 +110,6 @@ function pathOfKind(kind) {
 function freezesShown(freezes) {
   if (freezes.length === 0) return null;
   const about = "In a freeze deploys, rollbacks, commands, hooks and restores are refused; an admin can break the glass.";
-  return el(
-    "section.panel.pad",
-    { key: "freezes" },
-    el("h2", "Freezes of the next seven days"),
-    el("p.meta", about),
-    freezeList(freezes),
-  );
+  const title = el("h2", "Freezes of the next seven days");
+  return el("section.panel.pad", { key: "freezes" }, title, el("p.meta", about), freezeList(freezes));
 }
