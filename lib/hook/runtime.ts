@@ -41,20 +41,10 @@ const BODY_ERRORS: Partial<Record<FailureCode, string>> = {
  * this host reach the API at `host` and `port`. The API has no password: it answers only processes of this user and of
  * root, or of the user of the scripts alone, and only for an allocation that a script is running for.
  */
-export interface HookRuntime {
-  host: string;
-  port: number;
-  /**
-   * A script runs until `end` is called, which ends its waits and commands and warns about the slots that the script
-   * leaves taken. Resolves when nothing of the script is left on a worker.
-   */
-  begin(script: RunningScript): { end(): Promise<void> };
-  /** Ends all waits and connections. */
-  close(): Promise<void>;
-}
+export type HookRuntime = Awaited<ReturnType<typeof startHookRuntime>>;
 
 /** Listens on 127.0.0.1:8080, else on the next of 127.0.0.2 to 127.0.0.254, else on any free port. */
-export async function startHookRuntime(options: HookRuntimeOptions): Promise<HookRuntime> {
+export async function startHookRuntime(options: HookRuntimeOptions) {
   const { user } = options;
   const peers = user === undefined ? new PeerCheck() : new PeerCheck(user, "alone");
   const api: Api = { options, semaphores: new Semaphores(), peers, running: new Set() };
@@ -65,12 +55,18 @@ export async function startHookRuntime(options: HookRuntimeOptions): Promise<Hoo
       return errorAnswer(status ?? 500, explain(error));
     }),
   );
+  /**
+   * A script runs until `end` is called, which ends its waits and commands and warns about the slots that the script
+   * leaves taken. Resolves when nothing of the script is left on a worker.
+   */
   const begin = (script: RunningScript) => {
     const running = { script, ended: new AbortController(), answers: new Set<Promise<unknown>>() };
     api.running.add(running);
     return { end: () => endScript(api, running) };
   };
-  return { host, port: listener.port, begin, close: () => listener.close(API_CLOSE_MS) };
+  /** Ends all waits and connections. */
+  const close = () => listener.close(API_CLOSE_MS);
+  return { host, port: listener.port, begin, close };
 }
 
 async function listenSomewhere(handle: ListenOptions["handle"]): Promise<{ host: string; listener: Listener }> {
@@ -88,11 +84,10 @@ async function endScript({ options, semaphores, running }: Api, one: Running): P
   const { job, event, allocationId, hook } = one.script;
   if (!running.delete(one)) return;
   one.ended.abort();
-  for (const name of semaphores.heldBy(job, event, allocationId))
-    options.warn(
-      one.script,
-      `hook ${hook} has ended and semaphore ${quote(name)} is not released: the slot stays taken until the session ends`,
-    );
+  for (const name of semaphores.heldBy(job, event, allocationId)) {
+    const left = `hook ${hook} has ended and semaphore ${quote(name)} is not released`;
+    options.warn(one.script, `${left}: the slot stays taken until the session ends`);
+  }
   await Promise.allSettled(one.answers);
 }
 

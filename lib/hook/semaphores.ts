@@ -5,16 +5,6 @@ export interface Scope {
   name: string;
 }
 
-/** hook-runtime.md, Semaphore; `available` counts free slots. */
-interface SemaphoreStatus {
-  name: string;
-  capacity: number;
-  /** Allocation ids. */
-  holders: string[];
-  waiting: number;
-  available: number;
-}
-
 /** How an attempt ended: `conflict` for another capacity or a second wait, `cancelled` when the signal was aborted. */
 type Acquired = "acquired" | "timeout" | "conflict" | "cancelled";
 
@@ -72,7 +62,7 @@ export class Semaphores {
   }
 
   /** A name that nobody has used has one free slot. */
-  status(scope: Scope): SemaphoreStatus {
+  status(scope: Scope) {
     const { capacity, holders, waiters } = this.#semaphores.get(scopeKey(scope)) ?? unused(scope, 1);
     return { name: scope.name, capacity, holders: [...holders], waiting: waiters.size, available: capacity - holders.size };
   }

@@ -1,5 +1,5 @@
 import { type Database, isDamaged, openDatabase } from "../bucket/base/database.ts";
-import { type Layout, layoutOf } from "../bucket/base/layout.ts";
+import { layoutOf } from "../bucket/base/layout.ts";
 import type { LinePlace } from "../bucket/base/line-place.ts";
 import { RunLog } from "../bucket/base/logs.ts";
 import { Problems } from "../bucket/base/problems.ts";
@@ -77,7 +77,9 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
     // A run that was killed left its staged files.
     await emptyFolder(layout.tmp);
     if (hookUser) await (await import("./hooks/apart.ts")).sweepApart(input.launcher, hookUser);
-    using db = openedFor(kind, layout);
+    // Of a damaged database a restore needs nothing.
+    const isLost = kind === "snapshot_restore" && isDamaged(layout.database);
+    using db = isLost ? undefined : openDatabase(layout.database);
     const run = { id: runId, kind, bucketId };
     // The run that this run repeats is for the record alone.
     const { retry_of: _, ...params } = orders.params;
@@ -94,11 +96,6 @@ export async function perform(orders: Omit<Orders, "type">, input: RunInput): Pr
     log.close();
     await emptyFolder(layout.tmp).catch(() => {});
   }
-}
-
-/** The opened database, or nothing for a restore of a damaged database. */
-function openedFor(kind: RunKind, { database }: Layout): Database | undefined {
-  return kind === "snapshot_restore" && isDamaged(database) ? undefined : openDatabase(database);
 }
 
 async function carriedOut(

@@ -23,6 +23,9 @@ const NAMES = list(string({ min: 1, max: 253 }), { min: 1, max: 1_000 });
 const ALLOCATIONS = list(string({ min: 1, max: 400 }), { min: 1, max: 10_000 });
 const JOBS = optional(described(NAMES, "Only these jobs"));
 const flag = (description: string) => withDefault(described(boolean(), description), false);
+/** A whole number; `otherwise` where it is left out. */
+const whole = (otherwise: number, description: string, max: number, min = 1) =>
+  withDefault(described(integer({ min, max }), description), otherwise);
 const count = (description: string) => optional(described(integer({ min: 1, max: 1_024 }), description));
 
 /** Which workers a run is about: the given ones, or those with one of the labels. */
@@ -191,10 +194,7 @@ export const RUNS = {
   gc: {
     summary: "Remove the files of removed allocations from their workers, and deleted keys",
     parameters: object({
-      retain_days: withDefault(
-        described(integer({ min: 0, max: 36_500 }), "Keep deleted keys and old versions for that many days (default: 0)"),
-        0,
-      ),
+      retain_days: whole(0, "Keep deleted keys and old versions for that many days (default: 0)", 36_500, 0),
     }),
   },
   snapshot_create: { summary: "Save the bucket's database, keys and source in one file", parameters: object(SNAPSHOT_WISH) },
@@ -227,16 +227,10 @@ export const RUNS = {
           "The script, for sh, or for bash where its first line says so",
         ),
         ...WORKERS,
-        concurrency: withDefault(
-          described(integer({ min: 1, max: 1_024 }), "How many workers at a time; one after the other by default"),
-          1,
-        ),
+        concurrency: whole(1, "How many workers at a time; one after the other by default", 1_024),
         health_check: flag("After each batch also wait until the jobs on its workers are healthy"),
         ignore_failure: flag("Go on, and succeed, even if workers fail"),
-        timeout_seconds: withDefault(
-          described(integer({ min: 1, max: 86_400 }), "How long the script may take on a worker (default 300)"),
-          300,
-        ),
+        timeout_seconds: whole(300, "How long the script may take on a worker (default 300)", 86_400),
       },
       WORKERS_OR_LABELS,
     ),

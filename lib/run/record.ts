@@ -138,6 +138,9 @@ export async function createRecord(
 ): Promise<RunRecord & { kind: RunKind }> {
   const { actor, requestId, schedule, breakGlass, approval = null, ...given } = start;
   const now = new Date().toISOString();
+  const { params } = secretsApart(given.kind, given.params);
+  // People write secrets of the bucket into commands.
+  if (given.kind === "run_command") params.command = await maskedText(layout, String(params.command));
   const record: RunRecord & { kind: RunKind } = {
     ...given,
     origin: schedule ? "schedule" : given.origin,
@@ -145,8 +148,9 @@ export async function createRecord(
     // These come before the result, like the key of the start: a reader of the head reads no further.
     approval,
     break_glass: breakGlass === undefined ? null : await maskedReason(layout, breakGlass),
-    params: await withoutSecrets(layout, given.kind, secretsApart(given.kind, given.params).params),
-    revision: await revisionOf(layout, given.params),
+    params,
+    // The one that a push or a rollback has put in place, else the current one.
+    revision: typeof params.revision === "string" ? params.revision : await currentRevision(layout),
     ...begun(now),
     audit: [{ at: now, action: "start", actor, request_id: requestId }],
   };
@@ -166,16 +170,6 @@ export async function createRecord(
 function begun(at: string) {
   const open = { finished_at: null, exit_code: null, signal: null, error: null, result: null };
   return { status: "running", created_at: at, started_at: at, ...open } as const;
-}
-
-/** The revision that a run works with: the one that a push or a rollback has put in place, else the current one. */
-async function revisionOf(layout: Layout, { revision }: RunParams): Promise<string | null> {
-  return typeof revision === "string" ? revision : await currentRevision(layout);
-}
-
-/** The parameters of a run as they may be stored: people write secrets of the bucket into commands, which are masked. */
-async function withoutSecrets(layout: Layout, kind: RunKind, params: RunParams): Promise<RunParams> {
-  return kind === "run_command" ? { ...params, command: await maskedText(layout, String(params.command)) } : params;
 }
 
 /** A text that people wrote, with the bucket's secrets masked. */

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
 import { causeOf } from "../bucket/catalog/problems.ts";
 import { remove } from "../core/files.ts";
@@ -13,10 +13,7 @@ import { MOST_KEYS, type OfSchedule, type RunRecord, readRecordHead, runIds, sav
 export async function compareWithLast(layout: Layout, record: RunRecord): Promise<void> {
   const { schedule, kind } = record;
   if (!schedule || kind === "deploy") return;
-  schedule.sum = createHash("sha256")
-    .update(JSON.stringify(wayOfEnd(record)))
-    .digest("hex")
-    .slice(0, 32);
+  schedule.sum = hash("sha256", JSON.stringify(wayOfEnd(record))).slice(0, 32);
   const last = await runBefore(layout, record);
   if (last?.sum !== schedule.sum) return;
   schedule.repeats = last.repeats + 1;

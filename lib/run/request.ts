@@ -2,12 +2,13 @@ import type { Database } from "../bucket/base/database.ts";
 import type { Layout } from "../bucket/base/layout.ts";
 import { catalogAllocations, catalogJobs, catalogWorkers } from "../bucket/catalog/catalog.ts";
 import { allocationsNamed, jobOfHook, jobsNamed, selectWorkers } from "../bucket/catalog/choices.ts";
+import { validPlan } from "../bucket/catalog/info.ts";
 import { isUuid } from "../codec/uuid.ts";
 import { Failure } from "../core/errors.ts";
 import { MASK } from "../core/redact.ts";
 import { described, isObject, object, type Shape, string } from "../core/shape.ts";
-import { APPROVED_KINDS } from "./approval/proposal.ts";
-import { isRepeatable, parametersOf, type RepeatableKind, RUNS, type RunKind, type RunParams } from "./protocol.ts";
+import { APPROVED_KINDS, type ProposalBasis } from "./approval/proposal.ts";
+import { isRepeatable, JOB_CONTROL, parametersOf, RUNS, type RunKind, type RunParams } from "./protocol.ts";
 import { RECORD_DAMAGED, type RunRecord, readRecord } from "./record.ts";
 
 type ObjectSchema = { properties: Record<string, unknown>; required?: string[]; allOf?: unknown[] };
@@ -20,12 +21,9 @@ const WELL = {
   jobs: new Set<unknown>(["ok", "deployed", "changed", "skipped"]),
 };
 
-const REMAINING: Record<RepeatableKind, Remaining> = {
+/** Of the kinds that are neither job control nor about workers. */
+const REMAINING: { [kind in RunKind]?: Remaining } = {
   run_command: remainingWorkers,
-  worker_trust: remainingWorkers,
-  worker_facts: remainingWorkers,
-  worker_uptime: remainingWorkers,
-  worker_sysstat: remainingWorkers,
   health_check: (params, result) => {
     const jobs = notWell(result.jobs, WELL.jobs).map(({ job }) => job);
     if (jobs.length > 0) return { ...params, jobs };
@@ -38,12 +36,6 @@ const REMAINING: Record<RepeatableKind, Remaining> = {
   ssh_key_rotate: (params, { old_kept }) => (old_kept === true && params.dry_run !== true ? params : undefined),
   // A step that could not be taken yet.
   ca_rotate: (params, { taken }) => (taken === false && params.dry_run !== true ? params : undefined),
-  job_start: remainingAllocations,
-  job_stop: remainingAllocations,
-  job_restart: remainingAllocations,
-  job_reload: remainingAllocations,
-  job_status: remainingAllocations,
-  job_run: remainingAllocations,
 };
 
 const ANY_ID = string({ min: 36, max: 36, pattern: /^[0-9a-f-]+$/, means: "an id" });
@@ -118,7 +110,8 @@ function onlyOf(record: RunRecord, wanted: readonly string[]): RunRecord {
 
 function left({ kind, params, status, result }: RunRecord): RunParams | undefined {
   const { retry_of: _, ...asked } = params;
-  if (isObject(result)) return REMAINING[kind as RepeatableKind]?.(asked, result);
+  const ofClass = kind in JOB_CONTROL ? remainingAllocations : kind.startsWith("worker_") && remainingWorkers;
+  if (isObject(result)) return (ofClass || REMAINING[kind as RunKind])?.(asked, result);
   return status === "succeeded" ? undefined : asked;
 }
 
@@ -211,4 +204,38 @@ export function requireNames(db: Database, kind: RunKind, params: RunParams): vo
 export function canName(kind: RunKind): boolean {
   const { properties } = RUNS[kind].parameters.schema as { properties: Record<string, unknown> };
   return ["jobs", "job", "workers"].some((name) => Object.hasOwn(properties, name));
+}
+
+/** What a plan of a deploy tells of workers. */
+interface PlannedHosts {
+  reconcile: { worker: string }[];
+  waves: { jobs: { allocations: { worker: string }[] }[] }[];
+}
+
+/**
+ * The build and the workers that a run with these parameters would work with now. Throws like {@link requireNames}, and
+ * `plan_stale` or `run_not_found` for the plan that the parameters name.
+ */
+export function catalogBasis(
+  db: Database,
+  { layout, kind, params }: { layout: Layout; kind: RunKind; params: RunParams },
+): Pick<ProposalBasis, "build_seq" | "hosts"> {
+  requireNames(db, kind, params);
+  const build_seq = db.get<{ build_seq: number }>("SELECT build_seq FROM bucket")?.build_seq ?? 0;
+  return { build_seq, hosts: [...new Set(hostsAtWork(db, layout, kind, params))] };
+}
+
+function hostsAtWork(db: Database, layout: Layout, kind: RunKind, params: RunParams): string[] {
+  const { plan, workers, labels, jobs, job, hook } = params as Partial<Record<string, string & string[]>>;
+  if (kind === "rollback") return [];
+  if (kind === "run_command") return selectWorkers(catalogWorkers(db), { workers, labels }).map(({ host }) => host);
+  if (plan !== undefined) return plannedHosts(validPlan(layout, db, plan) as unknown as PlannedHosts);
+  const wanted = hook === undefined ? jobsNamed(catalogJobs(db), jobs) : [jobOfHook(catalogJobs(db), hook, job)];
+  const names = new Set(wanted.map(({ name }) => name));
+  return catalogAllocations(db).flatMap((one) => (names.has(one.job) && !one.removed ? one.worker : []));
+}
+
+function plannedHosts({ reconcile, waves }: PlannedHosts): string[] {
+  const planned = waves.flatMap((wave) => wave.jobs).flatMap((job) => job.allocations);
+  return [...reconcile, ...planned].map(({ worker }) => worker);
 }

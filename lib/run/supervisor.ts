@@ -37,13 +37,7 @@ const SAVE_AGAIN_MS = 1_000;
 const SLOTS = 2 * availableParallelism();
 
 /** A bucket that is taken for a run which has not begun yet. Either `start` or `release` must be called. */
-export interface Reservation {
-  readonly runId: string;
-  /** Starts the run's process, or has the run wait for a free slot; from then on the run ends by itself. */
-  start(params: RunParams, by: AskedFor): Promise<void>;
-  /** Frees the bucket again; nothing of the run remains. */
-  release(): Promise<void>;
-}
+export type Reservation = Awaited<ReturnType<Supervisor["reserve"]>>;
 
 interface SupervisorOptions extends Pick<Task, "hookUser"> {
   launcher: Launcher;
@@ -80,11 +74,7 @@ interface ActiveRun {
  * supervisor alone decides how a run ended, once, after the process of the run has exited.
  */
 export class Supervisor {
-  readonly #launcher: Launcher;
-  readonly #log: (message: string) => void;
-  readonly #slots: number;
-  readonly #approvals: (bucketId: string) => number;
-  readonly #means: Pick<Task, "hookUser">;
+  readonly #options: SupervisorOptions;
   readonly #active = new Map<string, ActiveRun>();
   /** The active runs that wait for a free slot, with their parameters; they begin in this order. */
   readonly #queue = new Map<ActiveRun, RunParams>();
@@ -92,12 +82,8 @@ export class Supervisor {
   readonly events = new EventLog();
   #stopping = false;
 
-  constructor({ launcher, log, slots = SLOTS, approvals = () => 0, hookUser }: SupervisorOptions) {
-    this.#launcher = launcher;
-    this.#log = log;
-    this.#slots = slots;
-    this.#approvals = approvals;
-    this.#means = { hookUser };
+  constructor(options: SupervisorOptions) {
+    this.#options = options;
   }
 
   /** Settles what an earlier server left behind in these buckets; called before the server listens. */
@@ -106,18 +92,21 @@ export class Supervisor {
       try {
         for (const record of await recoverBucket(layout)) this.#settled(record);
       } catch (error) {
-        this.#log(`Cannot recover bucket ${layout.root}: ${messageOf(error)}`);
+        this.#options.log(`Cannot recover bucket ${layout.root}: ${messageOf(error)}`);
       }
     }
   }
 
   /** Takes a bucket. Throws `bucket_busy` while a run is active there or a command holds its lock. */
-  async reserve(layout: Layout, bucketId: string, kind: RunKind): Promise<Reservation> {
+  async reserve(layout: Layout, bucketId: string, kind: RunKind) {
     const id = uuidV7();
     const lock = await this.#take(layout, id, kind);
     return {
       runId: id,
-      start: (params, by) => this.#start(layout, lock, { id, bucket_id: bucketId, origin: "server", kind, params, ...by }),
+      /** Starts the run's process, or has the run wait for a free slot; from then on the run ends by itself. */
+      start: (params: RunParams, by: AskedFor): Promise<void> =>
+        this.#start(layout, lock, { id, bucket_id: bucketId, origin: "server", kind, params, ...by }),
+      /** Frees the bucket again; nothing of the run remains. */
       release: () => lock.release(),
     };
   }
@@ -180,11 +169,11 @@ export class Supervisor {
    */
   async task(task: Omit<Task, "type">, what: string): Promise<unknown> {
     let outcome: OutcomeMessage | undefined;
-    const channel = await this.#launcher.channel(selfArguments("worker", "run"), "ignore", (message) => {
+    const channel = await this.#options.launcher.channel(selfArguments("worker", "run"), "ignore", (message) => {
       const received = message as FromWorker;
       if (received.type === "outcome") outcome = received;
     });
-    channel.send({ type: "task", ...task, ...this.#means });
+    channel.send({ type: "task", ...task, hookUser: this.#options.hookUser });
     if (!(await within(channel.ended, TASK_LIMIT_MS))) await endGroup(channel.pid, 0);
     if (outcome?.ok) return outcome.result;
     const code = TASK_FAILURES.find((one) => one === outcome?.error?.code) ?? "failed";
@@ -205,7 +194,7 @@ export class Supervisor {
   }
 
   #settled(record: RunRecord): void {
-    this.#log(`run ${record.id} (${record.kind}) of bucket ${record.bucket_id} is settled: ${record.status}`);
+    this.#options.log(`run ${record.id} (${record.kind}) of bucket ${record.bucket_id} is settled: ${record.status}`);
     this.events.onChange("ended", record);
   }
 
@@ -217,7 +206,7 @@ export class Supervisor {
   }
 
   async #start(layout: Layout, lock: BucketLock, start: Parameters<typeof createRecord>[1]): Promise<void> {
-    const required = needsApproval(start.kind, start.params) ? this.#approvals(start.bucket_id) : 0;
+    const required = needsApproval(start.kind, start.params) ? (this.#options.approvals?.(start.bucket_id) ?? 0) : 0;
     if (required > 0 && !start.approval && start.breakGlass === undefined) throw lackingApproval(start.kind, required);
     const record = await createRecord(layout, start);
     const { promise: ended, resolve: hasEnded } = Promise.withResolvers<void>();
@@ -248,7 +237,7 @@ export class Supervisor {
   async #beginNext(): Promise<void> {
     const [next] = this.#queue;
     const taken = [...this.#active.values()].filter(({ hasSlot }) => hasSlot).length;
-    if (!next || taken >= this.#slots) return;
+    if (!next || taken >= (this.#options.slots ?? SLOTS)) return;
     const [run, params] = next;
     this.#queue.delete(run);
     run.hasSlot = true;
@@ -266,7 +255,7 @@ export class Supervisor {
     const { layout, record, lock } = run;
     const output = openRegularSync(runLayout(layout, record.id).activity, APPEND);
     try {
-      run.channel = await this.#launcher.channel(selfArguments("worker", "run"), output, (message) =>
+      run.channel = await this.#options.launcher.channel(selfArguments("worker", "run"), output, (message) =>
         this.#receive(run, message as FromWorker),
       );
     } finally {
@@ -279,7 +268,7 @@ export class Supervisor {
     if (identity) await lock.addHolder(identity);
     // A request to stop that came before there was a process could not reach it.
     if (isCancelled(record) || run.stopped !== undefined) throw cancelledFailure();
-    run.channel.send({ type: "orders", ...ordersOf(layout, record, params), ...this.#means });
+    run.channel.send({ type: "orders", ...ordersOf(layout, record, params), hookUser: this.#options.hookUser });
     faultPoint("run: ordered");
   }
 
@@ -290,7 +279,7 @@ export class Supervisor {
       const change = message.type === "group_open" ? "open" : "close";
       if (change === "open") run.groups.set(message.group.pgid, message.group);
       else run.groups.delete(message.group.pgid);
-      run.lock.changeGroup(change, message.group).catch((error: unknown) => this.#log(messageOf(error)));
+      run.lock.changeGroup(change, message.group).catch((error: unknown) => this.#options.log(messageOf(error)));
     }
   }
 
@@ -337,7 +326,7 @@ export class Supervisor {
       await work();
       return true;
     } catch (error) {
-      this.#log(`Cannot finish run ${record.id} of bucket ${record.bucket_id}: ${messageOf(error)}`);
+      this.#options.log(`Cannot finish run ${record.id} of bucket ${record.bucket_id}: ${messageOf(error)}`);
       return false;
     }
   }

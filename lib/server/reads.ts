@@ -1,6 +1,5 @@
 // Reads that may take long: they run in a thread beside the event loop of the server, which has this file as its program
 // (see beside.ts). An answer is JSON that is ready to be sent.
-
 import { parentPort } from "node:worker_threads";
 import { type Layout, layoutOf } from "../bucket/base/layout.ts";
 import { knownFacts, validPlan } from "../bucket/catalog/info.ts";
@@ -16,15 +15,13 @@ import { prometheusRows, scrapeConfigs } from "../bucket/prometheus/scrape.ts";
 import { listRevisions, type Revision } from "../bucket/source/revisions.ts";
 import { builtSchedules } from "../bucket/workspace/schedules.ts";
 import { Failure } from "../core/errors.ts";
-import { catalogBasis } from "../run/approval/hosts.ts";
 import { readEvidence, readFailures } from "../run/log/log-evidence.ts";
 import type { LineFilter } from "../run/log/log-lines.ts";
-import { readMap } from "../run/log/log-map.ts";
 import { type LogQuery, searchLog } from "../run/log/log-search.ts";
-import { type LinesQuery, readLines } from "../run/log/log-view.ts";
+import { type LinesQuery, readLines, readMap } from "../run/log/log-view.ts";
 import type { RunKind, RunParams } from "../run/protocol.ts";
 import { readRecord, readRecordHead, runNotFound } from "../run/record.ts";
-import { requireNames } from "../run/request.ts";
+import { catalogBasis, requireNames } from "../run/request.ts";
 import { Drifts, firstDrifted, recentRuns } from "./glance.ts";
 import { countMessages } from "./messages/state.ts";
 import { databaseVersion, Readers } from "./reading.ts";

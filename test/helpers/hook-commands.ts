@@ -1,7 +1,7 @@
 import { mkdirSync } from "node:fs";
 import path from "node:path";
 import type { TestContext } from "node:test";
-import { runHookCommand } from "../../lib/operation/hooks/hook-command.ts";
+import { runHookCommand } from "../../lib/operation/hooks/hook-script.ts";
 import { localTransport } from "../../lib/transport/base/local.ts";
 import type { Transport } from "../../lib/transport/base/transport.ts";
 import type { SshSettings } from "../../lib/transport/ssh/openssh.ts";

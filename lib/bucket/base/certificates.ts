@@ -1,6 +1,6 @@
 import { createHash, createPrivateKey, generateKeyPair, X509Certificate } from "node:crypto";
 import { promisify } from "node:util";
-import { type Issuer, issuerOf, selfSigned } from "../../codec/crypto/x509.ts";
+import { issuerOf, selfSigned } from "../../codec/crypto/x509.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
 import { createExclusive, flushFolder, PRIVATE_FILE, readBounded, remove } from "../../core/files.ts";
 import type { Database } from "./database.ts";
@@ -8,15 +8,7 @@ import type { Layout } from "./layout.ts";
 import { type Column, column, type RecordOf, readRecords, rowOf, writeRows } from "./table.ts";
 
 /** The certificate authority of a bucket: `secrets/ca.crt` and `secrets/ca.key`. */
-export interface Authority {
-  /** The text of ca.crt; after its own certificate there may be others that jobs are to trust. */
-  pem: string;
-  /** SHA-256 of the certificate: another one means other certificates. */
-  fingerprint: string;
-  commonName: string;
-  notAfter: Date;
-  issuer: Issuer;
-}
+export type Authority = ReturnType<typeof authorityOf>;
 
 /** Clocks of workers may be this much behind. */
 export const CLOCK_SKEW_MS = 5 * 60_000;
@@ -104,7 +96,7 @@ export function authorityOf(
   { certificate: pem, key }: AuthorityFiles,
   names: AuthorityFiles,
   refuse: (why: string, cause?: unknown) => Failure,
-): Authority {
+) {
   const parse = <T>(file: string, work: () => T): T => {
     try {
       return work();
@@ -118,7 +110,15 @@ export function authorityOf(
   if (!certificate.checkPrivateKey(privateKey)) throw refuse(`${names.key} is not the key of ${names.certificate}`);
   const issuer = parse(names.key, () => issuerOf(certificate, privateKey));
   const [, commonName = ""] = /^CN=(.*)$/m.exec(certificate.subject) ?? [];
-  return { pem, fingerprint: digestOfCertificate(certificate), commonName, notAfter: certificate.validToDate, issuer };
+  return {
+    /** The text of ca.crt; after its own certificate there may be others that jobs are to trust. */
+    pem,
+    /** SHA-256 of the certificate: another one means other certificates. */
+    fingerprint: digestOfCertificate(certificate),
+    commonName,
+    notAfter: certificate.validToDate,
+    issuer,
+  };
 }
 
 /** SHA-256 of a certificate, in hexadecimal. */

@@ -58,9 +58,8 @@ export class Database {
 
   /** The names of the columns of a query. */
   columns(sql: string): string[] {
-    return this.#prepare(sql)
-      .columns()
-      .map(({ name }) => name);
+    const columns = this.#prepare(sql).columns();
+    return columns.map(({ name }) => name);
   }
 
   /** Runs a statement and answers how many rows it changed. */

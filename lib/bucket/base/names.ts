@@ -1,4 +1,5 @@
 import { isIPv4, isIPv6 } from "node:net";
+import { isTimezone } from "../../codec/calendar/zone.ts";
 import { parseCpuMhz, parseMemoryMb } from "../../codec/config/number.ts";
 import { messageOf } from "../../core/errors.ts";
 import { described, type Infer, object, optional, quote, refined, type Shape, string, typeName } from "../../core/shape.ts";
@@ -50,6 +51,18 @@ export const fileName = text(
 
 /** The key by which editors find the JSON Schema of a file; ops does not read its value. */
 export const SCHEMA_KEY = described(optional(string({ max: 2_000 })), "Where editors find the JSON Schema of this file");
+
+/** The name of a timezone. */
+export const timezone = refined(string({ max: 100 }), (zone, path, report) => {
+  if (typeof zone === "string" && !isTimezone(zone))
+    report(path, `expected the name of a timezone, such as Europe/Berlin or UTC, found ${quote(zone)}`);
+  return zone;
+});
+
+/** Reports each value of a list that is there a second time. */
+export function reportTwice(values: readonly unknown[], report: (index: number, value: unknown) => void): void {
+  for (const [index, value] of values.entries()) if (values.indexOf(value) < index) report(index, value);
+}
 
 /** Text without control characters, of at most `max` characters; white space around it is dropped. */
 export function line(max = 1_000): Shape<string> {

@@ -17,10 +17,8 @@ interface BuildWarning extends Problem {
 }
 
 /** The sentence of a problem or warning: the file, the place in it and what is wrong there. */
-export function sentenceOf(problem: BuildWarning & { code?: FailureCode }): string {
-  return [problem.code, problem.file, problem.path, problem.message]
-    .filter((part) => part !== undefined && part !== "")
-    .join(": ");
+export function sentenceOf({ code, file, path, message }: BuildWarning & { code?: FailureCode }): string {
+  return [code, file, path, message].filter(Boolean).join(": ");
 }
 
 /** The sentence for a name that does not exist, with the nearest one that does. */
@@ -54,15 +52,7 @@ export function requireKnown(
 }
 
 /** What is found in one file. */
-export interface FileProblems {
-  /** Relative to the bucket. */
-  readonly file: string;
-  /** Adds an error at a place in the file; its code is the file's, unless another is given. */
-  error(path: string, message: string, code?: FailureCode): void;
-  warn(path: string, message: string): void;
-  /** Takes over what checking the file's content found. Answers the value when nothing is wrong with it. */
-  take<T>(checked: Checked<T>, codeOf?: (path: string) => FailureCode): T | undefined;
-}
+export type FileProblems = ReturnType<Problems["in"]>;
 
 /** Collects what is wrong with a workspace, so that one build reports all of it. */
 export class Problems {
@@ -78,14 +68,16 @@ export class Problems {
   }
 
   /** The problems of one file (relative to the bucket), with the code of its errors. */
-  in(file: string, code: FailureCode): FileProblems {
-    const error: FileProblems["error"] = (path, message, other = code) => this.error(other, file, path, message);
-    const warn: FileProblems["warn"] = (path, message) => this.warn(file, path, message);
+  in(file: string, code: FailureCode) {
+    /** Adds an error at a place in the file; its code is the file's, unless another is given. */
+    const error = (path: string, message: string, other = code) => this.error(other, file, path, message);
+    const warn = (path: string, message: string) => this.warn(file, path, message);
     return {
       file,
       error,
       warn,
-      take(checked, codeOf = () => code) {
+      /** Takes over what checking the file's content found. Answers the value when nothing is wrong with it. */
+      take<T>(checked: Checked<T>, codeOf: (path: string) => FailureCode = () => code): T | undefined {
         for (const { path, message } of checked.warnings) warn(path, message);
         if (checked.ok) return checked.value;
         for (const { path, message } of checked.problems) error(path, message, codeOf(path));

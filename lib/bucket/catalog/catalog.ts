@@ -83,9 +83,9 @@ export function listCatalogFiles(db: Database, job: string, { after, limit }: { 
   );
 }
 
-/** True when the catalog has a job of this name. */
-export function hasCatalogJob(db: Database, job: string): boolean {
-  return db.get("SELECT 1 FROM job WHERE name = ?", job) !== undefined;
+/** The names of the jobs. */
+export function jobNames(db: Database): Set<string> {
+  return new Set(db.tuples<[string]>("SELECT name FROM job").flat());
 }
 
 /** A worker of a build with the id that the catalog knows it by. */

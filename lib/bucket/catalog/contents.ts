@@ -84,11 +84,8 @@ function storedContent(
   return { length: setAside(db.contents, isSecret ? sealedName(sha256) : sha256, pieces), row: null };
 }
 
-/** A kept content. */
-type KeptContent = Pick<StagedFile, "content" | "isSecret" | "secrets">;
-
 /** The content of a promoted file, from the last two trees of each allocation. Throws `failed` where it is gone. */
-export function keptContent(db: Database, kv: KvStore, sha256: string): KeptContent {
+export function keptContent(db: Database, kv: KvStore, sha256: string): Pick<StagedFile, "content" | "isSecret" | "secrets"> {
   const sql = "SELECT sealed, size_bytes, content FROM contents WHERE sha256 = ?";
   const row = db.get<{ sealed: number; size_bytes: number; content: Uint8Array | null }>(sql, sha256);
   if (!row) throw new Failure("failed", `the content ${sha256} of a promoted file is not kept any more`);

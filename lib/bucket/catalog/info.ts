@@ -1,12 +1,12 @@
-import { createHash } from "node:crypto";
+import { createHash, hash } from "node:crypto";
 import { isUuid } from "../../codec/uuid.ts";
 import { Failure, hasErrno } from "../../core/errors.ts";
 import { readRegularSync } from "../../core/files.ts";
 import { firstOf } from "../../core/plain-text.ts";
-import type { Database, Row } from "../base/database.ts";
+import type { Database } from "../base/database.ts";
 import { type Layout, runLayout } from "../base/layout.ts";
 import { catalogAllocations } from "./catalog.ts";
-import { type Listing, type PageKey, type PageOf, readPage } from "./pages.ts";
+import { type Listing, type PageOf, readPage } from "./pages.ts";
 import { promotionsOf } from "./promotions.ts";
 import { inStates, type LAST_OUTCOMES } from "./states.ts";
 
@@ -54,14 +54,6 @@ export function bucketNames(db: Database): string[] {
   return db.tuples<[name: string | null]>(ALL_NAMES).flatMap(([name]) => name || []);
 }
 
-/** The facts of a worker. */
-interface KnownFacts {
-  worker: string;
-  /** RFC 3339. */
-  taken_at: string;
-  facts: unknown;
-}
-
 const FACTS: Listing = {
   columns: "w.worker_ip AS worker, taken_at, facts",
   from: "worker w JOIN worker_facts USING (worker_ip)",
@@ -75,10 +67,12 @@ export function storeFacts(db: Database, worker: string, facts: unknown): void {
 }
 
 /** A page of the facts of the workers, in the order of the catalog. Workers without facts are left out. */
-export function knownFacts(db: Database, page: PageOf): { items: KnownFacts[]; next: PageKey | null } {
+export function knownFacts(db: Database, page: PageOf) {
   const { rows, next } = readPage(db, FACTS, page);
-  const factsOf = ({ worker, taken_at, facts }: Row) => ({ worker, taken_at, facts: JSON.parse(String(facts)) }) as KnownFacts;
-  return { items: rows.map(factsOf), next };
+  const items = rows.map(({ worker, taken_at, facts }) => {
+    return { worker: String(worker), taken_at: String(taken_at), facts: JSON.parse(String(facts)) as unknown };
+  });
+  return { items, next };
 }
 
 /** The last action on an allocation, and its outcome. */
@@ -112,34 +106,26 @@ export function countFailed(db: Database): number {
 const MOST_PLACES = 10;
 
 /** What a plan was made from: while it is the same, a deploy does what the plan says. */
-interface PlanBasis {
-  /** The number of the build that made the catalog. */
-  build_seq: number;
-  /** Raised by every deploy that had work. */
-  update_seq: number;
-  /** A digest of the newest version of every key in the KV store. */
-  kv: string;
-  /** `<job>@<worker>` to a digest of what was promoted there and how that went. */
-  promoted: Record<string, string>;
-}
+type PlanBasis = ReturnType<typeof planBasis>;
 
 /** What a plan made now would be made from. */
-export function planBasis(db: Database): PlanBasis {
-  const bucket = db.get<Pick<PlanBasis, "build_seq" | "update_seq">>("SELECT build_seq, update_seq FROM bucket");
+export function planBasis(db: Database) {
+  /** The number of the build that made the catalog, and the one that every deploy raises which had work. */
+  const bucket = db.get<Record<"build_seq" | "update_seq", number>>("SELECT build_seq, update_seq FROM bucket");
+  /** A digest of the newest version of every key in the KV store. */
   const keys = createHash("sha256");
   for (const row of db.all("SELECT namespace, key, MAX(version) FROM kv_version GROUP BY namespace, key"))
     keys.update(`${JSON.stringify(Object.values(row))}\n`);
-  const promoted: PlanBasis["promoted"] = {};
+  /** `<job>@<worker>` to a digest of what was promoted there and how that went. */
+  const promoted: Record<string, string> = {};
   for (const [job, own] of Map.groupBy(catalogAllocations(db), (one) => one.job)) {
     const promotionOf = promotionsOf(db, job);
-    for (const { id, worker } of own)
-      promoted[`${job}@${worker}`] = digestOf({ id, ...promotionOf(id), files: null, before: null });
+    for (const { id, worker } of own) {
+      const promotion = JSON.stringify({ id, ...promotionOf(id), files: null, before: null });
+      promoted[`${job}@${worker}`] = hash("sha256", promotion).slice(0, 32);
+    }
   }
   return { build_seq: 0, update_seq: 0, ...bucket, kv: keys.digest("hex"), promoted };
-}
-
-function digestOf(value: unknown): string {
-  return createHash("sha256").update(JSON.stringify(value)).digest("hex").slice(0, 32);
 }
 
 /**

@@ -5,6 +5,7 @@ import type { Layout } from "../base/layout.ts";
 import { unknownName } from "../base/problems.ts";
 import { KvStore } from "../kv/kv.ts";
 import { loadKvKey, NOTIFY_SECRETS } from "../kv/kv-access.ts";
+import { jobNames } from "./catalog.ts";
 
 /** The key of a secret: one line of text. */
 export const SECRET_KEY = /^[^\p{C}]{1,253}$/u;
@@ -26,7 +27,8 @@ export interface JobSecret {
 export async function changeJobSecret(layout: Layout, { job, key, value, ttlSeconds }: JobSecret): Promise<void> {
   using db: Database = openDatabase(layout.database);
   const namespace = job === null ? NOTIFY_SECRETS : `secrets/job/${job.toLowerCase()}`;
-  if (job !== null) requireJob(db, job);
+  const jobs = jobNames(db);
+  if (job !== null && !jobs.has(job.toLowerCase())) throw new Failure("unknown_name", unknownName("job", job, jobs));
   const kv = new KvStore(db, await loadKvKey(layout));
   if (value === undefined) {
     if (kv.get(namespace, key) === undefined) throw new Failure("not_found", `${ownerOfSecret(job)} has no secret ${quote(key)}`);
@@ -38,9 +40,4 @@ export async function changeJobSecret(layout: Layout, { job, key, value, ttlSeco
 /** Whose a secret is, in words. */
 export function ownerOfSecret(job: string | null): string {
   return job === null ? "notify.json" : `job ${quote(job)}`;
-}
-
-function requireJob(db: Database, job: string): void {
-  const jobs = db.tuples<[string]>("SELECT name FROM job").flat();
-  if (!jobs.includes(job.toLowerCase())) throw new Failure("unknown_name", unknownName("job", job, jobs));
 }

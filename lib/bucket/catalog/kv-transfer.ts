@@ -7,6 +7,7 @@ import type { Database } from "../base/database.ts";
 import { requireKnown, unknownName } from "../base/problems.ts";
 import type { KvStore } from "../kv/kv.ts";
 import { isSecretNamespace, LONGEST_TTL, tryUnseal } from "../kv/kv-access.ts";
+import { jobNames } from "./catalog.ts";
 
 /** A key of a job that no build writes: a value of `vars/job/<job>` or `secrets/job/<job>`, in clear. */
 export interface LiveEntry {
@@ -45,7 +46,7 @@ export function liveEntries(
   jobs: readonly string[] | undefined,
   nowMs: number,
 ): { entries: LiveEntry[]; gone: string[] } {
-  const known = jobsOf(db);
+  const known = jobNames(db);
   const wanted = jobs && requireKnown("in the catalog", { kind: "job", path: "jobs", names: jobs }, known);
   const found = kv.namespaces().flatMap((namespace) => {
     const [, job] = /^(?:vars|secrets)\/job\/(.+)$/.exec(namespace) ?? [];
@@ -61,10 +62,6 @@ export function liveEntries(
     );
   const gone = wanted ? [] : [...new Set(found.map(({ job }) => job).filter((job) => !known.has(job)))];
   return { entries, gone };
-}
-
-function jobsOf(db: Database): Set<string> {
-  return new Set(db.tuples<[string]>("SELECT name FROM job").flat());
 }
 
 /**
@@ -146,7 +143,7 @@ function shaped<T>(shape: Shape<T>, { line, place }: Line): T {
 
 /** Writes all entries, or none. Throws `unknown_name` for a job that the catalog does not have. */
 export function storeEntries(db: Database, kv: KvStore, entries: readonly LiveEntry[]): void {
-  const jobs = jobsOf(db);
+  const jobs = jobNames(db);
   for (const { namespace, key, value, ttl = 0 } of entries) {
     const job = namespace.replace(/^.*\//, "");
     if (!jobs.has(job)) throw new Failure("unknown_name", `${unknownName("job", job, jobs)} (key ${quote(key)})`);

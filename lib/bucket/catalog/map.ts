@@ -24,18 +24,10 @@ const LETTER = `CASE WHEN a.outcome = 'failed' THEN 'f' WHEN a.outcome = 'unreac
   WHEN a.outcome = 'changed' THEN 'c' ELSE 'o' END`;
 
 /** The jobs and workers of a bucket, and how each allocation stands, one letter each. */
-export interface JobMap {
-  /** By position. */
-  workers: { worker: string; hostname: string | null; labels: string[]; tags: Record<string, string> }[];
-  /** By name; `cells` has a letter for each of the workers, in their order. */
-  jobs: { job: string; version: string; wave: number; cells: string }[];
-  letters: typeof MAP_LETTERS;
-  /** How many are not on the map. */
-  cut: { workers: number; jobs: number };
-}
+export type JobMap = ReturnType<typeof jobMap>;
 
 /** Reads the map: `newestDeploy` is a run, `drifted` says where files were changed by hand. */
-export function jobMap(db: Database, newestDeploy: string, drifted: Iterable<{ job: string; worker: string }>): JobMap {
+export function jobMap(db: Database, newestDeploy: string, drifted: Iterable<{ job: string; worker: string }>) {
   const workers = db.all<{ worker: string; hostname: string | null; labels: string; tags: string }>(
     `SELECT worker_ip AS worker, hostname,
       (SELECT json_group_array(label ORDER BY label) FROM worker_labels l WHERE l.worker_ip = w.worker_ip) AS labels,
@@ -59,9 +51,16 @@ export function jobMap(db: Database, newestDeploy: string, drifted: Iterable<{ j
   for (const { job, worker } of drifted) place(job, worker, (letter) => letter.toUpperCase());
   const [all] = db.tuples<[number, number]>("SELECT (SELECT COUNT(*) FROM worker WHERE removed = 0), (SELECT COUNT(*) FROM job)");
   return {
-    workers: workers.map((one) => ({ ...one, labels: JSON.parse(one.labels), tags: JSON.parse(one.tags) })),
+    /** By position. */
+    workers: workers.map((one) => ({
+      ...one,
+      labels: JSON.parse(one.labels) as string[],
+      tags: JSON.parse(one.tags) as Record<string, string>,
+    })),
+    /** By name; `cells` has a letter for each of the workers, in their order. */
     jobs: jobs.map((one) => ({ ...one, cells: rows.get(one.job)?.join("") ?? "" })),
     letters: MAP_LETTERS,
+    /** How many are not on the map. */
     cut: { workers: (all?.[0] ?? 0) - workers.length, jobs: (all?.[1] ?? 0) - jobs.length },
   };
 }

@@ -17,27 +17,7 @@ export const PROBLEM_KINDS = ["failed", "unreachable", "unsettled"] as const;
 type ProblemKind = (typeof PROBLEM_KINDS)[number];
 
 /** What is wrong with some allocations for one cause. */
-export interface Problem {
-  kind: ProblemKind;
-  /** null for an unreachable worker, which has many jobs. */
-  job: string | null;
-  /** The last action. */
-  action: string;
-  /** The first 20 names, by position. */
-  workers: string[];
-  worker_count: number;
-  allocation_count: number;
-  jobs: string[];
-  job_count: number;
-  /**
-   * Of the newest run among the last actions; masked, at most 300 characters. Of a longer one the first line and, in the
-   * first 50 problems, the line that tells most.
-   */
-  reason: string;
-  /** Since when there was trouble all the time, of the allocation that had it first. */
-  since: string;
-  run_id: string;
-}
+export type Problem = ReturnType<typeof problemOf>;
 
 type Troubled = [
   job: string,
@@ -114,7 +94,7 @@ function newestOf(rows: readonly Troubled[]): Troubled {
   return rows.reduce((found, row) => (row[6] > found[6] ? row : found));
 }
 
-function problemOf(rows: Troubled[]): Problem {
+function problemOf(rows: Troubled[]) {
   rows.sort((a, b) => a[2] - b[2] || (`${a[1]}\0${a[0]}` < `${b[1]}\0${b[0]}` ? -1 : 1));
   const newest = newestOf(rows);
   const since = rows.reduce((first, [, , , , at]) => (at < first ? at : first), newest[4]);
@@ -125,14 +105,22 @@ function problemOf(rows: Troubled[]): Problem {
   const shown = names.slice(0, MOST_NAMES);
   return {
     kind,
+    /** null for an unreachable worker, which has many jobs. */
     job: isWorker ? null : job,
+    /** The last action. */
     action,
+    /** The first 20 names, by position. */
     workers: isWorker ? [worker] : shown,
     worker_count: isWorker ? 1 : names.length,
     allocation_count: rows.length,
     jobs: isWorker ? shown : [job],
     job_count: isWorker ? names.length : 1,
+    /**
+     * Of the newest run among the last actions; masked, at most 300 characters. Of a longer one the first line and, in the
+     * first 50 problems, the line that tells most.
+     */
     reason: cutReason(reason),
+    /** Since when there was trouble all the time, of the allocation that had it first. */
     since,
     run_id,
   };

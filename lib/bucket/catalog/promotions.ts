@@ -42,14 +42,7 @@ const HASH = {
 type HashRecord = RecordOf<typeof HASH>;
 
 /** What is known about an allocation on its worker. */
-export interface Promotion extends Omit<HashRecord, "id" | "stop" | `before${string}`> {
-  /** The tree and version that were promoted before these. Their contents are kept too. */
-  before: Pick<HashRecord, "hash" | "version" | "files">;
-  /** The service was stopped, or a stop of the service has begun, because the allocation was disabled or removed. */
-  stopped: boolean;
-  /** The stop has not come to its end. */
-  stopping: boolean;
-}
+export type Promotion = ReturnType<typeof promotionOf>;
 
 const EMPTY = { hash: "", version: NEVER_PROMOTED, files: {} };
 const NOT_KNOWN = { ...EMPTY, id: "", synced: "", gate: "", unfinished: false, stop: STOPPED.no, updateSeq: 0 } as const;
@@ -67,9 +60,16 @@ function filesIn(stored: SqlValue | undefined): Digests {
   return stored ? JSON.parse(String(stored)) : {};
 }
 
-function promotionOf({ id: _, stop, beforeHash, beforeVersion, beforeFiles, ...known }: HashRecord): Promotion {
-  const before = { hash: beforeHash, version: beforeVersion, files: beforeFiles };
-  return { ...known, before, stopped: stop !== STOPPED.no, stopping: stop === STOPPED.begun };
+function promotionOf({ id: _, stop, beforeHash, beforeVersion, beforeFiles, ...known }: HashRecord) {
+  return {
+    ...known,
+    /** The tree and version that were promoted before these. Their contents are kept too. */
+    before: { hash: beforeHash, version: beforeVersion, files: beforeFiles },
+    /** The service was stopped, or a stop of the service has begun, because the allocation was disabled or removed. */
+    stopped: stop !== STOPPED.no,
+    /** The stop has not come to its end. */
+    stopping: stop === STOPPED.begun,
+  };
 }
 
 function namespaceOf(job: string): string {

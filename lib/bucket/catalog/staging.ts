@@ -64,12 +64,7 @@ export interface StagedFile extends CatalogFile {
 }
 
 /** All files of one allocation, with the hash that tells whether anything about them changed. */
-export interface StagedTree {
-  hash: string;
-  files: StagedFile[];
-  /** Path to a digest of mode and content. */
-  digests: Record<string, string>;
-}
+export type StagedTree = ReturnType<typeof stageAllocation>;
 
 /** The fields of the dot, and the keys, that are other ones in another bucket, also where all else is the same. */
 const OWN_FIELDS = ["AllocationID", "WorkerID", "UpdateSeq"] as const;
@@ -88,10 +83,11 @@ const NOT_SENT = /^_(hooks|prometheus)\//;
  * with the rights to execute where its template has them. Throws for a template that cannot be rendered, naming job,
  * worker, file, line and column: `ErrKeyMissing` where a key that the template asks for is missing, else `failed`.
  */
-export function stageAllocation(files: readonly CatalogFile[], staging: Staging, secretMode: number): StagedTree {
+export function stageAllocation(files: readonly CatalogFile[], staging: Staging, secretMode: number) {
   const sent = files.filter((file) => !NOT_SENT.test(file.path));
   const own = stageFiles(sent, staging, (template) => render(template, staging, secretMode));
   const staged = [...own, ...stagedCertificates(staging)].sort((a, b) => (a.path < b.path ? -1 : 1));
+  /** Path to a digest of mode and content. */
   const digests = Object.fromEntries(staged.map((file) => [file.path, `${file.mode.toString(8)}:${file.sha256}`]));
   return { hash: hash("sha256", JSON.stringify(Object.entries(digests))), files: staged, digests };
 }

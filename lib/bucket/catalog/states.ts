@@ -1,5 +1,7 @@
 import type { Row } from "../base/database.ts";
-import { ROLLOUTS } from "../base/states.ts";
+
+/** The words of hook-runtime.md, States. `stop` is what the next deploy does first. Health is in the gate. */
+export const ROLLOUTS = ["new", "update", "promoted", "stop", "disabled", "removed"] as const;
 
 /**
  * The outcome of the last action on an allocation. `unknown`: the action began and no end is recorded, because it goes

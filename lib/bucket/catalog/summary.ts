@@ -1,7 +1,7 @@
 import type { Database, Row } from "../base/database.ts";
 import { bucketInfo } from "./info.ts";
 import { type Listing, readPage } from "./pages.ts";
-import { type Problem, problemsOf } from "./problems.ts";
+import { problemsOf } from "./problems.ts";
 import { allocationsIn, countColumns, inStates } from "./states.ts";
 import { catalogView } from "./views.ts";
 
@@ -21,25 +21,7 @@ interface Shortened<T = Row> {
 }
 
 /** What the database tells of a bucket at a glance, at most about 52 KB of JSON at any size. */
-export interface BucketSummary {
-  built_at: string | null;
-  update_seq: number;
-  workers: number;
-  jobs: number;
-  /** Without removed allocations: all of them, those in each state, and those with trouble. */
-  counts: Row;
-  problems: Shortened<Problem>;
-  /** By the last action: failed, or their worker was unreachable. */
-  failed: Shortened;
-  /** A rollout began there and did not come to its end. */
-  unsettled: Shortened;
-  /** Certificates that have ended or are near their end. */
-  certs: Shortened;
-  /** The certificate that ends first. */
-  next_cert: Row | null;
-  /** How much there is to list. */
-  totals: Row;
-}
+export type BucketSummary = ReturnType<typeof bucketSummary>;
 
 const TROUBLED: Listing = {
   columns: `a.job, a.worker_ip AS worker, a.alloc_id AS allocation_id, a.rollout, a.outcome, COALESCE(o.action, '') AS action,
@@ -66,10 +48,10 @@ const KV_KEYS =
 const KEYS_KNOWN_MS = 60_000;
 
 /** Reads the summary of a bucket; `activeRun` is the id of the run that goes on. */
-export function bucketSummary(db: Database, activeRun: string | null): BucketSummary {
+export function bucketSummary(db: Database, activeRun: string | null) {
   const { built_at, update_seq, workers, jobs } = bucketInfo(db);
   const found = db.get(`SELECT ${countColumns("1")}`) ?? {};
-  const counts = { allocations: allocationsIn(found), ...found };
+  const counts: Row = { allocations: allocationsIn(found), ...found };
   const troubled = (condition: string, total: unknown) =>
     shortened(db, { ...TROUBLED, conditions: [condition, "a.removed = 0"] }, Number(total));
   const ending = db.get(`SELECT COUNT(*) AS total FROM job_certs WHERE ${SOON}`);
@@ -79,13 +61,19 @@ export function bucketSummary(db: Database, activeRun: string | null): BucketSum
     update_seq,
     workers,
     jobs,
+    /** Without removed allocations: all of them, those in each state, and those with trouble. */
     counts,
     problems: fitting(problems, problems.length, PROBLEM_BYTES),
+    /** By the last action: failed, or their worker was unreachable. */
     failed: troubled(inStates(undefined, ["failed", "unreachable"]), Number(found.failed) + Number(found.unreachable)),
+    /** A rollout began there and did not come to its end. */
     unsettled: troubled(inStates(["unsettled"]), found.unsettled),
+    /** Certificates that have ended or are near their end. */
     certs: shortened(db, { ...ENDING, conditions: [SOON] }, Number(ending?.total)),
+    /** The certificate that ends first. */
     next_cert: withoutKeys(readPage(db, ENDING, { limit: 1 }).rows)[0] ?? null,
-    totals: { jobs, workers, ...db.get(TOTALS), kv: keysIn(db) },
+    /** How much there is to list. */
+    totals: { jobs, workers, ...db.get(TOTALS), kv: keysIn(db) } as Row,
   };
 }
 

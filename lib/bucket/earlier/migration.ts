@@ -6,8 +6,7 @@ import { exists, flushFolder, namesIn, readBounded, readRegularSync } from "../.
 import { isObject } from "../../core/shape.ts";
 import { readFound, walk } from "../../core/walk.ts";
 import { type Layout, SKIPPED_FOLDERS } from "../base/layout.ts";
-import { type SourceEdit, writeEdits } from "../source/edits.ts";
-import { SOURCE_FILE_BYTES } from "../source/source-file.ts";
+import { SOURCE_FILE_BYTES, type SourceEdit, writeEdits } from "../source/source-file.ts";
 import { type KnownHooks, migratedText } from "./texts.ts";
 
 /** A line that a person must look at; `file` is below the bucket. */

@@ -59,20 +59,10 @@ export function noteInSync(db: Database, runId: string, job: string, workers: re
 }
 
 /** One change. */
-export interface HealthChange extends Observation {
-  at: string;
-  run_id: string;
-}
+export type HealthChange = ReturnType<typeof changeOf>;
 
 /** How something is now, and how it was in the last 90 days. */
-export interface HealthRecord extends HealthChange {
-  /** How often it changed, without the first time that it was found. */
-  changes: number;
-  /** Since when it is known, within the last 90 days. */
-  known_since: string;
-  /** How much of that time it was in the good state, with one decimal. */
-  good_percent: number;
-}
+export type HealthRecord = ReturnType<typeof recordOf>;
 
 type Stored = [at: number, job: string, worker: string, aspect: Aspect, state: string, reason: string, run: string];
 
@@ -127,11 +117,11 @@ function wantedValues({ job, worker }: HealthWanted): SqlValue[] {
   return [job, worker].filter((value) => value !== undefined);
 }
 
-function changeOf([at, job, worker, aspect, state, reason, run_id]: readonly [...Stored, ...unknown[]]): HealthChange {
+function changeOf([at, job, worker, aspect, state, reason, run_id]: readonly [...Stored, ...unknown[]]) {
   return { job, worker, aspect, state, reason, at: new Date(at).toISOString(), run_id };
 }
 
-function recordOf(own: readonly Stored[], now: number): HealthRecord {
+function recordOf(own: readonly Stored[], now: number) {
   const from = now - KEPT_MS;
   const last = own.at(-1) as Stored;
   const knownSince = Math.max((own[0] as Stored)[0], from);
@@ -144,8 +134,11 @@ function recordOf(own: readonly Stored[], now: number): HealthRecord {
   const share = knownMs > 0 ? goodMs / knownMs : Number(last[4] === ASPECTS[last[3]][0]);
   return {
     ...changeOf(last),
+    /** How often it changed, without the first time that it was found. */
     changes: own.filter(([at]) => at >= from).length - ((own[0] as Stored)[0] >= from ? 1 : 0),
+    /** Since when it is known, within the last 90 days. */
     known_since: new Date(knownSince).toISOString(),
+    /** How much of that time it was in the good state, with one decimal. */
     good_percent: Math.round(Math.min(1, share) * 1_000) / 10,
   };
 }

@@ -44,12 +44,7 @@ export async function dropOldKvKey(layout: Layout): Promise<void> {
 }
 
 /** What was found sealed: values of the KV store in all their versions, and kept contents of files. */
-export interface SealedCounts {
-  values: number;
-  contents: number;
-  /** What no key opens, as `<namespace> <key>`: it stays as it is. */
-  unreadable: string[];
-}
+export type SealedCounts = Awaited<ReturnType<typeof walkSealed>>;
 
 /** How {@link walkSealed} goes over what is sealed. */
 interface Walk {
@@ -87,8 +82,9 @@ export function countSealed(db: Database): number {
  * stores a part at a time, so that a cancel or a kill loses nothing: what is done opens with the first key, the rest with the
  * other. To be called under the bucket's lock. Throws `cancelled`.
  */
-export async function walkSealed(walk: Walk): Promise<SealedCounts> {
-  const counts: SealedCounts = { values: 0, contents: 0, unreadable: [] };
+export async function walkSealed(walk: Walk) {
+  // What no key opens, as `<namespace> <key>`, stays as it is.
+  const counts = { values: 0, contents: 0, unreadable: [] as string[] };
   let looked = 0;
   const parts = [eachPart<ValueRow>(walk, VALUES, ["", "", 0], 3), eachPart<ContentRow>(walk, CONTENTS, [""], 1)] as const;
   const look = (found: HowSealed, what: "values" | "contents", name: string) => {

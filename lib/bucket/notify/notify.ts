@@ -1,5 +1,4 @@
 import { isLoopback } from "../../codec/address.ts";
-import { isTimezone } from "../../codec/calendar/zone.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
 import { decodeUtf8 } from "../../core/plain-text.ts";
 import {
@@ -26,7 +25,7 @@ import {
 } from "../../core/shape.ts";
 import type { Database } from "../base/database.ts";
 import type { Layout } from "../base/layout.ts";
-import { fileName, NAME, NAME_RULE, SCHEMA_KEY } from "../base/names.ts";
+import { fileName, NAME, NAME_RULE, SCHEMA_KEY, timezone } from "../base/names.ts";
 import type { FileProblems, Problems } from "../base/problems.ts";
 import { parseSourceJson, readSource, relative } from "../source/source-file.ts";
 import { READY_BODIES, renderBody, SAMPLE } from "./body.ts";
@@ -109,17 +108,7 @@ const QUIET_FIELDS = {
   from: described(clock(), "On the clocks of the timezone, such as 22:00"),
   to: described(clock(), "Its end; on the next day where it is before `from`"),
   days: described(withDefault(list(oneOf(...DAYS), { min: 1 }), [...DAYS]), "The days on which it begins (default: all)"),
-  timezone: described(
-    withDefault(
-      refined(string({ max: 100 }), (zone, path, report) => {
-        if (typeof zone === "string" && !isTimezone(zone))
-          report(path, `expected the name of a timezone, such as Europe/Berlin or UTC, found ${quote(zone)}`);
-        return zone;
-      }),
-      "UTC",
-    ),
-    "The timezone, such as Europe/Berlin",
-  ),
+  timezone: described(withDefault(timezone, "UTC"), "The timezone, such as Europe/Berlin"),
 };
 
 const NOTIFY_FILE = refined(
@@ -266,10 +255,8 @@ function clock(): Shape<number> {
   return {
     schema: shape.schema,
     check(value, path, report) {
-      const [hours = 0, minutes = 0] = String(shape.check(value, path, report))
-        .split(":")
-        .map(Number);
-      return hours * 60 + minutes;
+      const [hours, minutes] = String(shape.check(value, path, report)).split(":");
+      return Number(hours) * 60 + Number(minutes);
     },
   };
 }

@@ -3,7 +3,19 @@ import type { TarInput } from "../../codec/archive/tar-write.ts";
 import { SEAL } from "../../codec/crypto/seal-key.ts";
 import { Failure } from "../../core/errors.ts";
 import { PRIVATE_FILE } from "../../core/files.ts";
-import { check, type Infer, integer, list, object, oneOf, parsedJson, quote, record, string } from "../../core/shape.ts";
+import {
+  check,
+  type Infer,
+  integer,
+  list,
+  object,
+  oneOf,
+  parsedJson,
+  quote,
+  record,
+  type Shape,
+  string,
+} from "../../core/shape.ts";
 import { isSigned, type SigningKey, signatureOf, signerFingerprint } from "../../core/signing-key.ts";
 import { SCHEMA_VERSION } from "../base/schema.ts";
 import { pathProblem } from "../source/source-rules.ts";
@@ -106,21 +118,25 @@ export async function readManifestEntries(
 }
 
 async function entryNamed(name: string, { done, value: entry }: IteratorResult<TarEntry, void>): Promise<Buffer> {
+  const beginning = name === MANIFEST ? MANIFEST : `${MANIFEST} and ${name}`;
   if (done || !entry || entry.path !== name || entry.type !== "file" || entry.size > LIMITS.manifestBytes)
-    throw new Failure(
-      "failed",
-      `it does not begin with ${MANIFEST}${name === MANIFEST ? "" : ` and ${name}`}, so it is no snapshot`,
-    );
+    throw new Failure("failed", `it does not begin with ${beginning}, so it is no snapshot`);
   return Buffer.concat(await Array.fromAsync(entry.content));
 }
 
 function manifestOf(bytes: Buffer): SnapshotManifest {
-  const checked = check(MANIFEST_SHAPE, JSON.parse(bytes.toString()));
-  const [problem] = checked.ok ? [] : checked.problems;
-  if (!checked.ok) throw new Failure("failed", `its manifest is not right: ${problem?.path} ${problem?.message}`);
-  requireKnownFormat(checked.value);
-  requirePlaces(checked.value.files);
-  return checked.value;
+  const manifest = rightPart("manifest", MANIFEST_SHAPE, JSON.parse(bytes.toString()));
+  requireKnownFormat(manifest);
+  requirePlaces(manifest.files);
+  return manifest;
+}
+
+/** A part of a snapshot that has the form it must have. Throws `failed`. */
+export function rightPart<T>(what: string, shape: Shape<T>, value: unknown): T {
+  const checked = check(shape, value);
+  if (checked.ok) return checked.value;
+  const [problem] = checked.problems;
+  throw new Failure("failed", `its ${what} is not right: ${problem?.path} ${problem?.message}`);
 }
 
 /** Throws `schema_too_new` for a snapshot that a later program has made. */

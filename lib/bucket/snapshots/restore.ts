@@ -3,7 +3,6 @@ import { chmod, mkdir, mkdtemp, rename } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import type { TarEntry } from "../../codec/archive/tar-read.ts";
-import type { OpenedSeal } from "../../codec/crypto/seal-key.ts";
 import { isUuid } from "../../codec/uuid.ts";
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
 import {
@@ -28,20 +27,13 @@ import { type Opening, ofSnapshot, readSnapshot } from "./envelope.ts";
 import { DATABASE, isPrivatePath, type SnapshotFile, type SnapshotManifest } from "./manifest.ts";
 import { rowsOf } from "./snapshots.ts";
 
-/** What is known of a snapshot once it was read. */
-interface UnpackedSnapshot {
-  manifest: SnapshotManifest;
-  /** How it was opened; undefined for one in clear. */
-  opened: OpenedSeal | undefined;
-}
-
 /**
  * Unpacks a snapshot into an empty folder and checks everything about it: that its files are exactly those of the
  * manifest, with their sizes and sums; that its schema is not newer than this program's; that its database opens, is
  * whole, belongs to the bucket it names and has as many rows as were counted. An older schema is upgraded. The caller
  * flushes the files, and removes the folder after `failed`, `schema_too_new` or `cancelled`.
  */
-async function unpackSnapshot(file: string, folder: string, opening: Opening): Promise<UnpackedSnapshot> {
+async function unpackSnapshot(file: string, folder: string, opening: Opening) {
   const { signal } = opening;
   const unpacked = await readSnapshot(file, opening, async (found, entries, opened) => {
     for (const expected of found.files) {
@@ -91,15 +83,13 @@ function checkDatabase(file: string, { bucket_id, rows }: SnapshotManifest): voi
 }
 
 /** A snapshot that was unpacked and checked, and waits in `.ops/restores/<id>/`. */
-export interface PreparedRestore extends UnpackedSnapshot {
-  id: string;
-}
+export type PreparedRestore = Awaited<ReturnType<typeof prepareRestore>>;
 
 /**
  * Unpacks a snapshot of this bucket beside the live state and checks all of it; nothing live is touched. To be called
  * under the bucket's lock. Throws `failed`, `schema_too_new` or `cancelled`, and then nothing is left behind.
  */
-export async function prepareRestore(layout: Layout, bucketId: string, file: string, opening: Opening): Promise<PreparedRestore> {
+export async function prepareRestore(layout: Layout, bucketId: string, file: string, opening: Opening) {
   const id = randomUUID();
   const folder = path.join(layout.restores, id);
   try {

@@ -18,7 +18,7 @@ import { digestOf } from "../base/contents.ts";
 import { bucketIdOf, type Database, largeContents, lostContents, schemaVersion } from "../base/database.ts";
 import { type Layout, SKIPPED_FOLDERS } from "../base/layout.ts";
 import { listRevisions } from "../source/revisions.ts";
-import { readFace, sealedHeader } from "./envelope.ts";
+import { ownSigner, readFace, sealedHeader, snapshotSigner } from "./envelope.ts";
 import {
   DATABASE,
   FOLDERS,
@@ -30,7 +30,6 @@ import {
   type SnapshotFile,
   type SnapshotManifest,
 } from "./manifest.ts";
-import { ownSigner, snapshotSigner } from "./trust.ts";
 
 /** How many rows each table of a database has. */
 export function rowsOf(db: Database): Record<string, number> {

@@ -12,14 +12,7 @@ import { acquireLock, type BucketLock, type LockPlace } from "../base/lock.ts";
 import { flushTree } from "./swap.ts";
 
 /** A bucket below a server root, as its folder name and bucket.json tell it. */
-export interface RootBucket {
-  id: string;
-  project: string;
-  name: string;
-  /** RFC 3339, or null for a bucket that was not created by a server. */
-  created_at: string | null;
-  layout: Layout;
-}
+export type RootBucket = ReturnType<typeof findBucket>;
 
 /** The name, beside the buckets, of a folder that is being made or removed. */
 const CREATING = ".creating-";
@@ -97,7 +90,7 @@ export async function bucketIds(root: string, labels: LabelFile = "bucket.json")
 }
 
 /** The bucket with this id, in whatever case; throws `bucket_not_found`. */
-export function findBucket(root: string, id: string, labels: LabelFile = "bucket.json"): RootBucket {
+export function findBucket(root: string, id: string, labels: LabelFile = "bucket.json") {
   const name = id.toLowerCase();
   const layout = layoutOf(path.join(root, name), labels);
   if (!isUuid(name) || !lookAt(layout.bucketJson) || !lookAt(layout.root)?.isDirectory()) throw bucketNotFound(id);
@@ -120,11 +113,13 @@ export function bucketNotFound(id: string): Failure {
 }
 
 /** Project and name are labels: a bucket whose bucket.json is damaged goes on working without them. */
-function readLabels(layout: Layout): Pick<RootBucket, "project" | "name" | "created_at"> {
+function readLabels(layout: Layout) {
   const value = parsedLabels(layout.bucketJson);
   const labels = isObject(value) ? value : {};
   const label = (key: string) => (typeof labels[key] === "string" ? labels[key] : undefined);
-  return { project: label("project") ?? "", name: label("name") ?? "", created_at: label("created_at") ?? null };
+  /** RFC 3339, or null for a bucket that was not created by a server. */
+  const created_at = label("created_at") ?? null;
+  return { project: label("project") ?? "", name: label("name") ?? "", created_at };
 }
 
 function parsedLabels(file: string): unknown {
@@ -202,4 +197,30 @@ export async function deleteBucket(root: string, { layout }: RootBucket): Promis
   await flushFolder(root);
   await remove(hidden);
   faultPoint("delete: removed");
+}
+
+/**
+ * Turns the environments below a root into buckets, by the names of their folders: env.json gets the name bucket.json, in
+ * one step each, so that a killed migration is simply repeated. Changes nothing with `dryRun`; else only for the holder of
+ * the root's lock.
+ */
+export async function* migrateEnvironments(root: string, dryRun: boolean) {
+  const entries = (await readdir(root, { withFileTypes: true })).filter((entry) => entry.isDirectory());
+  for (const { name: id } of entries.sort((a, b) => (a.name < b.name ? -1 : 1))) {
+    const [from, to] = [layoutOf(path.join(root, id), "env.json").bucketJson, layoutOf(path.join(root, id)).bucketJson];
+    if (!(await exists(from))) continue;
+    const bucket = isUuid(id) ? findBucket(root, id, "env.json") : undefined;
+    const problem = !bucket
+      ? "its folder is not named by a UUID in small letters"
+      : (await exists(to))
+        ? "it has a bucket.json too"
+        : null;
+    if (problem === null && !dryRun) {
+      await rename(from, to);
+      faultPoint("migrate: renamed");
+      await flushFolder(path.dirname(to));
+    }
+    // The label is empty where the folder has another name than an id; the problem says why it stays as it is.
+    yield { id, label: bucket ? `${bucket.project}/${bucket.name}` : "", problem };
+  }
 }

@@ -134,13 +134,7 @@ function rootProblem(path: string, type: string): string | undefined {
 }
 
 /** The source of a local bucket, ready to be sent. */
-export interface PackedSource {
-  files: number;
-  /** Of all files together; the archive is a little larger. */
-  bytes: number;
-  /** The ustar archive; can be read once. */
-  archive: AsyncIterable<Uint8Array>;
-}
+export type PackedSource = Awaited<ReturnType<typeof packSource>>;
 
 interface FoundEntry {
   /** Below the bucket, with `/`. */
@@ -154,7 +148,7 @@ interface FoundEntry {
  * source. Throws `invalid_source` for a symbolic link or special file, by its name, and where there is no workspace/;
  * reading the archive throws when a file changes meanwhile.
  */
-export async function packSource(dir: string): Promise<PackedSource> {
+export async function packSource(dir: string) {
   const root = await realRoot(dir);
   const found: FoundEntry[] = [];
   for (const name of SOURCE_PATHS) await collect(root, name, found);
@@ -163,7 +157,13 @@ export async function packSource(dir: string): Promise<PackedSource> {
     throw new Failure("invalid_source", `Cannot push ${dir}: it has no workspace/, so it is not a bucket`);
   const files = found.filter(({ isFile }) => isFile);
   const bytes = files.reduce((sum, { size }) => sum + size, 0);
-  return { files: files.length, bytes, archive: writeTar(sourceEntries(root, found)) };
+  return {
+    files: files.length,
+    /** Of all files together; the archive is a little larger. */
+    bytes,
+    /** The ustar archive; can be read once. */
+    archive: writeTar(sourceEntries(root, found)),
+  };
 }
 
 async function realRoot(dir: string): Promise<string> {
@@ -231,12 +231,7 @@ async function readable<T>(file: string, work: () => Promise<T>): Promise<T> {
 }
 
 /** The files of `workspace/` as they were at one moment. */
-export interface SourceTree {
-  /** By folder of `workspace/jobs/`, in order of name; paths are relative to that folder. */
-  jobs: ReadonlyMap<string, FoundFile[]>;
-  /** The state of each file, by path below `workspace/`. */
-  states: ReadonlyMap<string, FoundFile["state"]>;
-}
+export type SourceTree = ReturnType<typeof scanSource>;
 
 const MOST_PROBLEMS = 100;
 
@@ -245,7 +240,7 @@ const MOST_PROBLEMS = 100;
  * lengths, names that differ only in case, too many or too large files) are problems: `ErrInvalidJob` in a job,
  * elsewhere `invalid_source`, at most 100. Problems of the files in `readOnTheirOwn` are left to their readers.
  */
-export function scanSource(layout: Layout, problems: Problems, readOnTheirOwn: readonly string[] = []): SourceTree {
+export function scanSource(layout: Layout, problems: Problems, readOnTheirOwn: readonly string[] = []) {
   let count = 0;
   const refuse = (below: string, why: string) => {
     const { file, rest } = folderAndRest(below);
@@ -266,6 +261,8 @@ export function scanSource(layout: Layout, problems: Problems, readOnTheirOwn: r
     return isOfOne;
   });
   const states = new Map(found.map(({ path, state }) => [path, state]));
+  // The files by folder of `workspace/jobs/`, in order of name, with paths below that folder; the state of each file by path
+  // below `workspace/`.
   return { jobs: byJob(taken), states };
 }
 

@@ -83,7 +83,8 @@ async function templateOf(layout: Layout, name: string) {
   return { name, files };
 }
 
-async function openIfThere(layout: Layout, below: string): Promise<FileHandle | undefined> {
+/** Opens a file of the source like {@link openSourceFile}; undefined where there is none. */
+export async function openIfThere(layout: Layout, below: string): Promise<FileHandle | undefined> {
   return await openSourceFile(layout, below).catch((error: unknown) => {
     if (!isMissing(error)) throw error;
     return undefined;

@@ -6,7 +6,7 @@ import { jobResourcesFile, type Layout } from "../base/layout.ts";
 import { fileName } from "../base/names.ts";
 import { type FileProblems, Problems, unknownName } from "../base/problems.ts";
 import { parseSourceToml, readSource, relative, SOURCE_FILE_BYTES, writeSourceFile } from "../source/source-file.ts";
-import { openSourceFile } from "../source/source-view.ts";
+import { openIfThere, openSourceFile } from "../source/source-view.ts";
 import { checkOpsConf } from "./settings.ts";
 
 /** The bucket.conf that init writes. */
@@ -16,13 +16,6 @@ port_min = 30000
 port_max = 39999
 `;
 
-/** What `workspace/bucket.conf` says. */
-interface BucketConf {
-  /** Every key, as text: the KV namespace `vars/bucket`. */
-  values: Map<string, string>;
-  ports: PortPool;
-}
-
 /** The numbers that jobs get ports from, both bounds included. */
 export type PortPool = Record<"min" | "max", number>;
 
@@ -30,12 +23,13 @@ const CODE = "ErrInvalidBucketConf";
 const DEFAULT_PORTS: PortPool = { min: 30_000, max: 39_999 };
 
 /** Reads `workspace/bucket.conf`: `ErrInvalidBucketConf`, `ErrInvalidPortRange`. */
-export async function readBucketConf(layout: Layout, problems: Problems): Promise<BucketConf> {
+export async function readBucketConf(layout: Layout, problems: Problems) {
   const found = problems.in(relative(layout, layout.bucketConf), CODE);
   return checkBucketConf((await readSource(parseSourceToml, layout, found)) ?? {}, found);
 }
 
-function checkBucketConf(table: TomlTable, found: FileProblems): BucketConf {
+function checkBucketConf(table: TomlTable, found: FileProblems) {
+  /** Every key, as text: the KV namespace `vars/bucket`. */
   const values = valuesOf(table, "", found);
   return { values, ports: poolOf(values, found) };
 }
@@ -53,10 +47,7 @@ function poolOf(values: ReadonlyMap<string, string>, found: FileProblems): PortP
 }
 
 /** The settings of the jobs from `workspace/bucket.jobs[.<selector>].conf`, by job, and the name of that file. */
-export interface JobSettings {
-  file: string;
-  jobs: Map<string, Map<string, string>>;
-}
+export type JobSettings = ReturnType<typeof checkJobSettings>;
 
 /** Reads the settings of the jobs: only the selected file, no other instead of it (`ErrInvalidBucketConf`). */
 export async function readJobSettings(layout: Layout, selector: string, problems: Problems): Promise<JobSettings> {
@@ -66,7 +57,7 @@ export async function readJobSettings(layout: Layout, selector: string, problems
   return checkJobSettings(table ?? {}, found);
 }
 
-function checkJobSettings(table: TomlTable, found: FileProblems): JobSettings {
+function checkJobSettings(table: TomlTable, found: FileProblems) {
   const jobs = new Map<string, Map<string, string>>();
   for (const [name, settings] of Object.entries(table)) {
     if (jobs.has(name.toLowerCase())) found.error(name, "is there twice, in other capitals");
@@ -99,16 +90,7 @@ function valuesOf(table: TomlTable, at: string, found: FileProblems): Map<string
 }
 
 /** A settings file of the source. */
-interface SettingsView {
-  /** Below the bucket. */
-  path: string;
-  /** Its text; empty where there is no such file. */
-  content: string;
-  /** What it says, as JSON; null where something is wrong with it. */
-  values: Json | null;
-  /** The first thing that a build would refuse, as a sentence. */
-  problem: string | null;
-}
+type SettingsView = ReturnType<typeof viewOf>;
 
 type Json = { [key: string]: unknown };
 
@@ -151,20 +133,26 @@ export async function writeSettings(layout: Layout, kind: SettingsFile, content:
   return view;
 }
 
-function viewOf(below: string, bytes: Buffer, kind: SettingsFile): SettingsView {
+function viewOf(below: string, bytes: Buffer, kind: SettingsFile) {
   const problems = new Problems();
   const found = problems.in(below, "invalid_source");
   const table = parseSourceToml(bytes, found);
   if (table) kind.check(table, found);
   const problem = problems.sentence();
-  return { path: below, content: bytes.toString(), values: problem !== null || !table ? null : jsonOf(table), problem };
+  return {
+    /** Below the bucket. */
+    path: below,
+    /** Its text; empty where there is no such file. */
+    content: bytes.toString(),
+    /** What it says, as JSON; null where something is wrong with it. */
+    values: problem !== null || !table ? null : jsonOf(table),
+    /** The first thing that a build would refuse, as a sentence. */
+    problem,
+  };
 }
 
 async function settingsBytes(layout: Layout, below: string, mayMiss: boolean): Promise<Buffer | undefined> {
-  await using handle = await openSourceFile(layout, below).catch((error: unknown) => {
-    if (mayMiss && error instanceof Failure && error.code === "file_not_found") return undefined;
-    throw error;
-  });
+  await using handle = await (mayMiss ? openIfThere : openSourceFile)(layout, below);
   // One byte more than is allowed tells that there are too many.
   const read = await handle?.read(Buffer.alloc(SOURCE_FILE_BYTES + 1), 0, SOURCE_FILE_BYTES + 1, 0);
   return read?.buffer.subarray(0, read.bytesRead);

@@ -38,7 +38,7 @@ const SHARED_FILE = 0o644;
  */
 export async function initBucket(dir: string, options: { bucketId?: string; source: boolean }) {
   const layout = layoutOf(path.resolve(dir));
-  const wanted = options.bucketId ?? (await idFromFolder(layout));
+  const wanted = options.bucketId ?? ((await exists(layout.bucketJson)) ? path.basename(layout.root) : undefined);
   if (wanted !== undefined && !isUuid(wanted))
     throw new Failure("invalid_bucket_id", `Cannot make a bucket: ${wanted} is not a UUID in small letters`);
   await makeFolders(layout);
@@ -52,10 +52,6 @@ export async function initBucket(dir: string, options: { bucketId?: string; sour
   await ensureAuthority(layout, bucketId, askedOf(layout, isAuthorityInUse));
   if (options.source) await writeSource(layout);
   return { bucketId, schemaVersion: SCHEMA_VERSION, upgraded };
-}
-
-async function idFromFolder(layout: Layout): Promise<string | undefined> {
-  return (await exists(layout.bucketJson)) ? path.basename(layout.root) : undefined;
 }
 
 async function makeFolders(layout: Layout): Promise<void> {

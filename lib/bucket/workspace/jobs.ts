@@ -14,26 +14,11 @@ import { BUCKET_FUNCTIONS } from "../kv/kv-access.ts";
 import { parseSourceJson, relative } from "../source/source-file.ts";
 import type { SourceTree } from "../source/source-rules.ts";
 import { valuesIn } from "./bucket-conf.ts";
-import { checkManifest, hookNames, type Manifest } from "./manifest.ts";
+import { checkManifest, hookNames } from "./manifest.ts";
 import { isCertFile } from "./manifest-blocks.ts";
 
 /** A job as its folder in the workspace describes it. */
-export interface JobSource {
-  name: string;
-  /** The manifest's path, for problems. */
-  file: string;
-  manifest: Manifest;
-  /** By path. */
-  files: CatalogFile[];
-  /** vars.toml. */
-  vars: Map<string, string>;
-}
-
-/** The jobs of a workspace, and the names of those whose manifest cannot be used. */
-interface JobSources {
-  jobs: JobSource[];
-  broken: Set<string>;
-}
+export type JobSource = NonNullable<ReturnType<typeof readJob>>;
 
 const EXECUTABLE_MODE = 0o755;
 const PLAIN_MODE = 0o644;
@@ -45,8 +30,8 @@ const OLD_HOOKS = "_modules/";
  * Reads every folder of `workspace/jobs/` that has a manifest.json, by name. Errors: `ErrInvalidJob`,
  * `ErrInvalidJobVars`, `ErrInvalidTemplate`, `ErrHookFileNotFound` and those of {@link checkManifest}.
  */
-export function readJobs(layout: Layout, tree: SourceTree, problems: Problems, signal: AbortSignal): JobSources {
-  const result: JobSources = { jobs: [], broken: new Set() };
+export function readJobs(layout: Layout, tree: SourceTree, problems: Problems, signal: AbortSignal) {
+  const result = { jobs: [] as JobSource[], broken: new Set<string>() };
   for (const [entry, inFolder] of tree.jobs) {
     throwIfCancelled(signal);
     if (!inFolder.some((file) => file.path === "manifest.json")) continue;
@@ -65,7 +50,7 @@ export function readJobs(layout: Layout, tree: SourceTree, problems: Problems, s
   return result;
 }
 
-function readJob(name: string, files: CatalogFile[], folder: FileProblems, problems: Problems): JobSource | undefined {
+function readJob(name: string, files: CatalogFile[], folder: FileProblems, problems: Problems) {
   const contentOf = (path: string) => {
     const file = files.find((one) => one.path === path);
     return file && bytesOf(file.content);
@@ -78,6 +63,7 @@ function readJob(name: string, files: CatalogFile[], folder: FileProblems, probl
     if (manifest && isCertFile(manifest.certs, at)) folder.error(at, "a certificate is put there: use another name");
   for (const hook of hookNames(value)) findScript(hook, files, found);
   const vars = valuesIn(contentOf("vars.toml"), problems.in(`${folder.file}/vars.toml`, "ErrInvalidJobVars"));
+  // `file` is the manifest's path, for problems; `vars` is vars.toml.
   return manifest && { name, file: found.file, manifest, files, vars };
 }
 

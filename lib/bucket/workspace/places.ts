@@ -11,20 +11,9 @@ import type { BuildProblem, Problems } from "../base/problems.ts";
 import { SOURCE_FILE_BYTES } from "../source/source-file.ts";
 
 /** A finding of a check: `line` and `column` (in characters) count from 1, and are 1 where it is about the whole file. */
-export interface PlacedProblem {
-  severity: "error" | "warning";
-  /** Null for a warning. */
-  code: FailureCode | null;
-  /** Relative to the bucket. */
-  file: string;
-  line: number;
-  column: number;
-  /** The place in JSON and TOML, such as `hooks/check/executed_on/0`; empty where line and column say it all. */
-  path: string;
-  message: string;
-}
+export type PlacedProblem = ReturnType<typeof placeProblem>;
 
-type Finding = Omit<BuildProblem, "code"> & { code?: FailureCode };
+type Finding = Omit<BuildProblem, "code"> & { code?: FailureCode | null };
 
 /** Everything that is wrong with a workspace, each with its line and column, by file and place. */
 export function placedProblems(layout: Layout, { errors, warnings }: Problems): PlacedProblem[] {
@@ -35,8 +24,9 @@ export function placedProblems(layout: Layout, { errors, warnings }: Problems): 
     return known;
   };
   const found = [...errors, ...warnings].map((one: Finding) => inItsFile(one, layout));
-  const order = ({ file, line, column }: PlacedProblem) => [file, line, column] as const;
-  return found.map((one) => placeProblem(one, placerOf)).sort((a, b) => compare(order(a), order(b)));
+  const placed = found.map((one) => placeProblem(one, placerOf));
+  const byFile = (a: string, b: string) => Number(a > b) - Number(a < b);
+  return placed.sort((a, b) => byFile(a.file, b.file) || a.line - b.line || a.column - b.column);
 }
 
 /** A problem of a folder names the file in it. */
@@ -47,21 +37,25 @@ function inItsFile(one: Finding, { root }: Layout): Finding {
   return isInside ? { ...one, file, path: "" } : one;
 }
 
-function compare(a: readonly (string | number)[], b: readonly (string | number)[]): number {
-  const index = a.findIndex((part, at) => part !== b[at]);
-  return index < 0 ? 0 : (a[index] as string) < (b[index] as string) ? -1 : 1;
-}
-
-function placeProblem({ code, file, path: at, message }: Finding, placerOf: (file: string) => Placer): PlacedProblem {
-  const severity = code === undefined ? "warning" : "error";
-  const whole = { severity, code: code ?? null, file, line: 1, column: 1, path: at, message } as const;
+function placeProblem({ code = null, file, path: at, message }: Finding, placerOf: (file: string) => Placer) {
+  const severity = code === null ? "warning" : "error";
   const [, line = "", column = ""] = /^line (\d+), column (\d+)$/.exec(at) ?? [];
-  if (line !== "") return { ...whole, path: "", line: Number(line), column: Number(column) };
-  return { ...whole, ...placerOf(file)(at) };
+  const place = line === "" ? placerOf(file)(at) : { line: Number(line), column: Number(column) };
+  return {
+    severity: severity as "error" | "warning",
+    /** Null for a warning. */
+    code,
+    /** Relative to the bucket. */
+    file,
+    ...place,
+    /** The place in JSON and TOML, such as `hooks/check/executed_on/0`; empty where line and column say it all. */
+    path: line === "" ? at : "",
+    message,
+  };
 }
 
 /** Answers where a path of {@link join} leads to in a file, as far as it does. */
-type Placer = (at: string) => Pick<PlacedProblem, "line" | "column">;
+type Placer = (at: string) => ReturnType<typeof lineAndColumn>;
 
 function placerIn(file: string): Placer {
   try {

@@ -58,12 +58,8 @@ export function checkPrometheus(jobs: readonly JobSource[], problems: Problems):
     for (const [file, rule] of rulesOf(files, report)) checkRule(file, rule, { job, files, alerts, report });
     if (files.has("alerts/certs.yaml") && `${job}/certs.yaml` === OPS_RULES)
       report("alerts/certs.yaml", "ops writes rules of this name for a job ops: give the file another name");
-    if (isPrometheus(all) && webPort(job, ports) === undefined)
-      problems.warn(
-        folder,
-        "prometheus.yml",
-        "alerts get no runbook_url, since no port of the job is known as that of Prometheus",
-      );
+    const unknown = "alerts get no runbook_url, since no port of the job is known as that of Prometheus";
+    if (isPrometheus(all) && webPort(job, ports) === undefined) problems.warn(folder, "prometheus.yml", unknown);
   }
 }
 

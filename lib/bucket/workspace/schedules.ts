@@ -7,6 +7,7 @@ import {
   check,
   described,
   type Infer,
+  isObject,
   join,
   list,
   object,
@@ -23,7 +24,7 @@ import {
 } from "../../core/shape.ts";
 import type { Database } from "../base/database.ts";
 import type { Layout } from "../base/layout.ts";
-import { line, name, SCHEMA_KEY } from "../base/names.ts";
+import { line, name, reportTwice, SCHEMA_KEY, timezone } from "../base/names.ts";
 import type { Problems } from "../base/problems.ts";
 import { parseSourceJson, readSource, relative } from "../source/source-file.ts";
 
@@ -46,12 +47,7 @@ const MOST_SCHEDULES = 200;
 const MOST_FREEZES = 100;
 
 const CRON = { ...refined(string({ max: 200 }), checkedCron), schema: { type: "string", maxLength: 200 } };
-const TIMEZONE = refined(string({ max: 100 }), (zone, path, report) => {
-  if (typeof zone === "string" && !isTimezone(zone))
-    report(path, `expected the name of a timezone, such as Europe/Berlin or UTC, found ${quote(zone)}`);
-  return zone;
-});
-const OF_CLOCK = described(withDefault(TIMEZONE, "UTC"), "The timezone, such as Europe/Berlin");
+const OF_CLOCK = described(withDefault(timezone, "UTC"), "The timezone, such as Europe/Berlin");
 
 const SCHEDULE_FIELDS = {
   name: described(name, "Unique in the file; the run's actor is schedule:<name>"),
@@ -78,7 +74,13 @@ const FREEZE_FIELDS = {
   cron: described(optional(CRON), "When it begins, each time"),
   for: described(optional(span(MINUTE_IN_MS, 31 * DAY_IN_MS)), "How long it lasts then, such as 62h"),
   timezone: OF_CLOCK,
-  reason: described(refined(line(200), notEmpty), "Why; shown to everyone who is refused"),
+  reason: described(
+    refined(line(200), (text, path, report) => {
+      if (text === "") report(path, "must not be empty");
+      return text;
+    }),
+    "Why; shown to everyone who is refused",
+  ),
 };
 
 const SCHEDULE = refined(object(SCHEDULE_FIELDS), scheduleOf);
@@ -162,9 +164,8 @@ function freezeOf({ from, to, cron, timezone, reason, ...given }: GivenFreeze, p
 }
 
 function checkedCron(text: string, path: string, report: Report): string {
-  if (typeof text !== "string") return text;
   try {
-    parseCron(text);
+    if (typeof text === "string") parseCron(text);
   } catch (error) {
     if (!(error instanceof CronError)) throw error;
     report(path, error.message);
@@ -172,18 +173,12 @@ function checkedCron(text: string, path: string, report: Report): string {
   return text;
 }
 
-function notEmpty(text: string, path: string, report: Report): string {
-  if (text === "") report(path, "must not be empty");
-  return text;
-}
-
 /** Parameters of a run; the build checks them, because their shapes belong to the runs. */
 function parameters(): Shape<Record<string, unknown>> {
   const shape = anything({ type: "object" }) as Shape<Record<string, unknown>>;
   return refined(shape, (value, path, report) => {
-    if (typeof value === "object" && value !== null && !Array.isArray(value)) return value;
-    report(path, "expected an object");
-    return {};
+    if (!isObject(value)) report(path, "expected an object");
+    return isObject(value) ? value : {};
   });
 }
 
@@ -226,8 +221,7 @@ function wallTime(): Shape<number> {
 function namedOnce(shape: Shape<Schedule[]>): Shape<Schedule[]> {
   return refined(shape, (schedules, path, report) => {
     const names = schedules.map(({ name }) => name);
-    for (const [index, one] of names.entries())
-      if (names.indexOf(one) < index) report(`${join(path, index)}/name`, `the schedule ${quote(one)} is there twice`);
+    reportTwice(names, (at, one) => report(`${join(path, at)}/name`, `the schedule ${quote(String(one))} is there twice`));
     return schedules;
   });
 }

@@ -22,16 +22,7 @@ import type { Layout } from "../base/layout.ts";
 import type { OpsConf } from "./settings.ts";
 
 /** What may be told about the key with which workers are reached. The private part is never told. */
-export interface SshKeyInfo {
-  present: boolean;
-  /** null where there is no key, or one that ssh cannot use. */
-  type: string | null;
-  /** `SHA256:…`, as ssh-keygen shows it. */
-  fingerprint: string | null;
-  /** One line for `authorized_keys` on the workers. */
-  public_key: string | null;
-  updated_at: string | null;
-}
+export type SshKeyInfo = Awaited<ReturnType<typeof describeSshKey>>;
 
 const CHECK_LIMIT_MS = 10_000;
 const MAKE_LIMIT_MS = 30_000;
@@ -42,14 +33,17 @@ export function sshKeyFile(layout: Layout, settings: OpsConf): string {
 }
 
 /** Describes the key in a file; a link or a folder of that name is no key. */
-export async function describeSshKey(file: string, launcher: Launcher): Promise<SshKeyInfo> {
+export async function describeSshKey(file: string, launcher: Launcher) {
   const found = await unlessMissing(lstat(file));
   const updated_at = found?.isFile() ? found.mtime.toISOString() : null;
   const key = updated_at === null ? undefined : publicKeyOf(await derivePublicKey(file, launcher));
   return {
     present: updated_at !== null,
-    type: key?.type ?? null,
+    /** null where there is no key, or one that ssh cannot use. */
+    type: (key?.type as string | undefined) ?? null,
+    /** `SHA256:…`, as ssh-keygen shows it. */
     fingerprint: key ? fingerprintOf(key).fingerprint : null,
+    /** One line for `authorized_keys` on the workers. */
     public_key: key ? `${key.type} ${key.base64}` : null,
     updated_at,
   };

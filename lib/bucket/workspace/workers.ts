@@ -18,7 +18,7 @@ import {
   withDefault,
 } from "../../core/shape.ts";
 import type { Layout } from "../base/layout.ts";
-import { cpu, fields, folder, host, jump, line, memory, name, SCHEMA_KEY, user } from "../base/names.ts";
+import { cpu, fields, folder, host, jump, line, memory, name, reportTwice, SCHEMA_KEY, user } from "../base/names.ts";
 import { type FileProblems, Problems, unknownName } from "../base/problems.ts";
 import { parseSourceJson, readSource, relative, writeSourceFile } from "../source/source-file.ts";
 import type { OpsConf } from "./settings.ts";
@@ -27,11 +27,7 @@ import type { OpsConf } from "./settings.ts";
 export type Worker = ReturnType<typeof workerOf>;
 
 /** What `workspace/disabled.json` takes out of service. */
-export interface Disabled {
-  workers: Set<string>;
-  /** By job: the hosts, or all of them. */
-  jobs: Map<string, ReadonlySet<string> | "all">;
-}
+export type Disabled = Awaited<ReturnType<typeof readDisabled>>;
 
 const WORKER_SHAPE = fields({
   host: described(host, "IPv4 or IPv6 address or host name; unique in the file"),
@@ -146,8 +142,7 @@ function workerOf(given: Infer<typeof WORKER_SHAPE>, index: number, settings: Op
 function labels(): Shape<string[]> {
   const all = list(name);
   return refined({ ...all, schema: { ...all.schema, uniqueItems: true } }, (labels, path, report) => {
-    for (const [index, label] of labels.entries())
-      if (labels.indexOf(label) < index) report(join(path, index), `the label ${quote(label)} is there twice`);
+    reportTwice(labels, (at, label) => report(join(path, at), `the label ${quote(String(label))} is there twice`));
     return labels;
   });
 }
@@ -167,10 +162,11 @@ function tags(): Shape<Map<string, string>> {
 }
 
 /** Reads `workspace/disabled.json`; nothing is disabled where there is none (`ErrInvalidDisabledJSON`). */
-export async function readDisabled(layout: Layout, problems: Problems): Promise<Disabled> {
+export async function readDisabled(layout: Layout, problems: Problems) {
   const found = problems.in(relative(layout, layout.disabledJson), "ErrInvalidDisabledJSON");
   const given = found.take(check(DISABLED, (await readSource(parseSourceJson, layout, found)) ?? {}));
-  const jobs: Disabled["jobs"] = new Map();
+  /** The hosts, or all of them. */
+  const jobs = new Map<string, ReadonlySet<string> | "all">();
   for (const [written, { allocations }] of Object.entries(given?.jobs ?? {})) {
     const job = written.trim().toLowerCase();
     if (jobs.has(job)) found.error(join("jobs", written), "is there twice, in other capitals");

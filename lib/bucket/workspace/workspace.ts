@@ -9,7 +9,7 @@ import { readJobs } from "./jobs.ts";
 import { checkPrometheus } from "./prometheus.ts";
 import { readSchedules } from "./schedules.ts";
 import { type OpsConf, readOpsConf } from "./settings.ts";
-import { readDisabled, readWorkers, type Worker, warnAboutDisabledStrangers } from "./workers.ts";
+import { readDisabled, readWorkers, warnAboutDisabledStrangers } from "./workers.ts";
 
 /** Everything that a build reads: ops.conf and the folder `workspace/`. */
 export type Workspace = Awaited<ReturnType<typeof readWorkspace>>;
@@ -33,7 +33,7 @@ export async function readWorkspace(layout: Layout, problems: Problems, signal: 
   warnAboutStrangers(jobSettings, names, problems);
   const hosts = new Set(workers.map((one) => one.host));
   warnAboutDisabledStrangers(layout, disabled, { jobs: names, hosts }, problems);
-  workers.sort(inOrder);
+  workers.sort((a, b) => a.position - b.position || (a.host < b.host ? -1 : 1));
   return {
     settings,
     bucketConf,
@@ -54,10 +54,10 @@ export async function readWorkspace(layout: Layout, problems: Problems, signal: 
 
 /** The files of `workspace/` that are read by name, and whose problems have codes of their own. */
 function ownFiles(layout: Layout, settings: OpsConf): string[] {
+  const { workersJson, disabledJson, schedulesJson, notifyJson, bucketConf } = layout;
+  const own = [workersJson, disabledJson, schedulesJson, notifyJson, bucketConf];
   const jobSettings = jobResourcesFile(layout, settings.jobConfigSelector);
-  return [layout.workersJson, layout.disabledJson, layout.schedulesJson, layout.notifyJson, layout.bucketConf, jobSettings].map(
-    (file) => path.relative(layout.workspace, file),
-  );
+  return [...own, jobSettings].map((file) => path.relative(layout.workspace, file));
 }
 
 /** Says which files look like settings but are none: of another selector, or of no job. */
@@ -70,8 +70,4 @@ function warnAboutUnread(tree: SourceTree, layout: Layout, settings: OpsConf, pr
   for (const file of files)
     if (/^(jobs\/[^/]+\/)?vars\.toml$/.test(file) && !tree.states.has(file.replace(/vars\.toml$/, "manifest.json")))
       problems.warn("workspace", file, "not read: there is no manifest.json beside it");
-}
-
-function inOrder(a: Worker, b: Worker): number {
-  return a.position - b.position || (a.host < b.host ? -1 : 1);
 }

@@ -1,9 +1,8 @@
 import path from "node:path";
 import { type Layout, layoutOf } from "../../bucket/base/layout.ts";
-import { type Opening, ofSnapshot, readFace } from "../../bucket/snapshots/envelope.ts";
+import { type Opening, ofSnapshot, readFace, requireTrusted, trustAt } from "../../bucket/snapshots/envelope.ts";
 import { restoreBucket, verifySnapshot } from "../../bucket/snapshots/restore.ts";
 import { findSnapshot, snapshotNames, withoutSuffix } from "../../bucket/snapshots/snapshots.ts";
-import { requireTrusted, trustAt } from "../../bucket/snapshots/trust.ts";
 import { idNamed } from "../../codec/uuid.ts";
 import { exists, realPlace } from "../../core/files.ts";
 import { byteSize, counted } from "../../core/plain-text.ts";

@@ -1,5 +1,4 @@
-import { migrateEnvironments } from "../../bucket/source/environments.ts";
-import { takeRoot } from "../../bucket/source/root.ts";
+import { migrateEnvironments, takeRoot } from "../../bucket/source/root.ts";
 import { Failure } from "../../core/errors.ts";
 import { exists, realPlace } from "../../core/files.ts";
 import { EXIT, type Parsed, wantsJson } from "../base/flags.ts";

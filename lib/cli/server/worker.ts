@@ -2,8 +2,7 @@ import { once } from "node:events";
 import { writeSync } from "node:fs";
 import { layoutOf, runLayout } from "../../bucket/base/layout.ts";
 import type { JobSecret } from "../../bucket/catalog/job-secret.ts";
-import type { SnapshotSecret } from "../../bucket/snapshots/envelope.ts";
-import type { AskedTrust } from "../../bucket/snapshots/trust.ts";
+import type { AskedTrust, SnapshotSecret } from "../../bucket/snapshots/envelope.ts";
 import { sleep } from "../../core/async.ts";
 import { explain, Failure, hasErrno } from "../../core/errors.ts";
 import { writeAtomic } from "../../core/files.ts";
@@ -109,7 +108,7 @@ const TASKS: Record<Task["name"], (task: Task, means: TaskMeans) => Promise<unkn
   },
   async verify_snapshot({ bucketDir, input }, { signal }) {
     const { verifySnapshot } = await import("../../bucket/snapshots/restore.ts");
-    const { trustAt } = await import("../../bucket/snapshots/trust.ts");
+    const { trustAt } = await import("../../bucket/snapshots/envelope.ts");
     const { file, signer, unsigned, ...secret } = input as { file: string } & AskedTrust & SnapshotSecret;
     return await verifySnapshot(file, { trust: await trustAt(layoutOf(bucketDir), { signer, unsigned }), secret, signal });
   },

@@ -7,13 +7,6 @@ import type { Launcher } from "../../core/spawn.ts";
 import { NO_DEPLOY, type Progress, type WaitReason } from "../../run/progress.ts";
 import type { RunKind, RunSecrets, ServerMeans } from "../../run/protocol.ts";
 
-/** The run that an operation is carried out for. */
-interface RunIdentity {
-  id: string;
-  kind: RunKind;
-  bucketId: string;
-}
-
 /** All that an operation may use. It is handed down only where it is needed, never to plan, codec or transport. */
 export interface OperationContext extends ServerMeans {
   layout: Layout;
@@ -22,7 +15,8 @@ export interface OperationContext extends ServerMeans {
   log: RunLog;
   signal: AbortSignal;
   launcher: Launcher;
-  run: RunIdentity;
+  /** The run that the operation is carried out for. */
+  run: { id: string; kind: RunKind; bucketId: string };
   /** What the run was given and nothing keeps, such as the passphrase of a snapshot. */
   secrets?: RunSecrets | undefined;
   /** The server that has started the run; null on the command line. */
@@ -82,6 +76,13 @@ export class ProgressBoard {
     this.#step = step;
     if (isNewPhase) this.#now();
     else this.#changed();
+  }
+
+  /** Reports a phase of so many parts, none of which is done. The answer reports one more each time. */
+  counting(phase: string, total: number): () => void {
+    let done = 0;
+    this.report({ phase, done, total });
+    return () => this.report({ phase, done: ++done, total });
   }
 
   /**

@@ -12,38 +12,28 @@ const EVIDENCE_SHOWN = { lines: 20, length: 400 };
 const EVIDENCE_LIMIT_MS = 10_000;
 
 /** What was found on a worker after a job's health check failed there and before anything else was touched. */
-export interface Evidence {
-  /** The last lines of the newest logs, newest first. */
-  logs: { file: string; lines: string[] }[];
-  /** The end of the output of `make status`; null without an answer. */
-  status: { exit_code: number | null; lines: string[] } | null;
-  /** Why something could not be found out. */
-  errors: string[];
-}
+export type Evidence = Awaited<ReturnType<typeof collectEvidence>>;
 
 /**
  * Looks at a job on a worker and tells in Activity what it finds: the ends of its logs and `make status`, each for at
  * most 10 s. Secrets are masked, and control characters of terminals are left out. The answer says what cannot be found
  * out. Throws only `cancelled`.
  */
-export async function collectEvidence(context: OperationContext, fleet: Fleet, job: string, host: string): Promise<Evidence> {
-  const evidence: Evidence = { logs: [], status: null, errors: [] };
-  const attempt = async (work: (transport: Transport) => Promise<void>) => {
+export async function collectEvidence(context: OperationContext, fleet: Fleet, job: string, host: string) {
+  /** Why something could not be found out. */
+  const errors: string[] = [];
+  const attempt = async <T>(work: (context: OperationContext, transport: Transport, job: string) => Promise<T>) => {
     try {
-      await work(await fleet.open(host));
+      return await work(context, await fleet.open(host), job);
     } catch (error) {
-      evidence.errors.push(plainLine(context.log.redactor.sentence(messageOf(error)), EVIDENCE_SHOWN.length));
+      errors.push(plainLine(context.log.redactor.sentence(messageOf(error)), EVIDENCE_SHOWN.length));
+      return undefined;
     }
   };
-  await Promise.all([
-    attempt(async (transport) => {
-      evidence.logs = await readLogs(context, transport, job);
-    }),
-    attempt(async (transport) => {
-      evidence.status = await askStatus(context, transport, job);
-    }),
-  ]);
+  const [logs = [], status = null] = await Promise.all([attempt(readLogs), attempt(askStatus)]);
   throwIfCancelled(context.signal);
+  // The last lines of the newest logs, newest first; the end of the output of `make status`, null without an answer.
+  const evidence = { logs, status, errors };
   for (const line of evidenceLines(evidence))
     context.log.remark(job, host, line, { phase: "health_check", action: "evidence", stream: "stdout" });
   return evidence;
@@ -71,11 +61,8 @@ async function askStatus({ log, signal }: OperationContext, transport: Transport
   const order = { timeoutMs: EVIDENCE_LIMIT_MS, keepBytes: READ_BYTES, signal };
   const { reason, exitCode, stdout } = await makeStatus(transport, job, order);
   const lines = plainLines(log.redactor.apply(stdout), EVIDENCE_SHOWN);
-  if (reason === "timeout")
-    throw new Failure(
-      "timeout",
-      `make status did not end within ${EVIDENCE_LIMIT_MS / 1000} s: ${lines.at(-1) ?? "it said nothing"}`,
-    );
+  const late = `make status did not end within ${EVIDENCE_LIMIT_MS / 1000} s: ${lines.at(-1) ?? "it said nothing"}`;
+  if (reason === "timeout") throw new Failure("timeout", late);
   return { exit_code: exitCode, lines };
 }
 

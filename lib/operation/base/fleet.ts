@@ -37,11 +37,7 @@ const RECEIPTS: readonly Receipt[] = ["gone", "stopped", "killed", "remaining", 
 const CONFIRMED: ReadonlySet<Receipt> = new Set(["gone", "stopped", "killed"]);
 
 /** What became of the commands that were running on the workers when a run was cancelled. */
-export interface CancelReceipts {
-  workers: { worker: string; receipt: Receipt }[];
-  /** On how many workers something may still run. */
-  unconfirmed: number;
-}
+export type CancelReceipts = ReturnType<Fleet["cancelReceipts"]>;
 
 /** What a fleet needs of the context of an operation. */
 type FleetContext = Pick<OperationContext, "layout" | "launcher" | "signal" | "progress" | "hookUser"> & {
@@ -128,13 +124,14 @@ export class Fleet {
   }
 
   /** Tells and answers, for each worker of a cancelled run, what became of the commands there. Call it when they have ended. */
-  cancelReceipts(): CancelReceipts {
+  cancelReceipts() {
     const workers = [...this.#receipts].map(([worker, receipt]) => ({ worker, receipt }));
     for (const { worker, receipt } of workers)
       this.#context.log.info(`${worker}: the command that was running there is ${describeReceipt(receipt)}`, { worker });
     const unconfirmed = workers.filter(({ receipt }) => !CONFIRMED.has(receipt)).length;
     if (workers.length > 0)
       this.#context.log.info(`cancelled on ${counted(workers.length, "worker")}, ${unconfirmed} of them unconfirmed`);
+    // On so many workers something may still run.
     return { workers, unconfirmed };
   }
 
@@ -154,7 +151,7 @@ export class Fleet {
   }
 
   /** Closes every connection. */
-  async close(): Promise<void> {
+  async [Symbol.asyncDispose](): Promise<void> {
     const opened = [...this.#opened.values()];
     await Promise.all(opened.map((one) => one.then((transport) => transport.close()).catch(() => {})));
     await this.#ssh?.then((ssh) => ssh.close()).catch(() => {});

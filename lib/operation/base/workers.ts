@@ -25,10 +25,7 @@ export const trust: Operation = async (context, params) => {
   const workers = isAnySaid ? selected : selected.filter(({ connection }) => connection === "ssh");
   const { settings } = await loadOpsConf(context.layout);
   const ssh = await sshSettingsOf(context.layout, settings, Boolean(context.server));
-  const total = workers.length;
-  let done = 0;
-  const progress = () => context.progress.report({ phase: "trust", done, total });
-  progress();
+  const countOne = context.progress.counting("trust", workers.length);
   const result = await trustWorkers(workers, {
     ...ssh,
     launcher: context.launcher,
@@ -37,8 +34,7 @@ export const trust: Operation = async (context, params) => {
     concurrency: concurrency ?? ssh.concurrency,
     onResult(name, found) {
       tellTrust(context, name, found);
-      if (name.startsWith("worker")) done++;
-      progress();
+      if (name.startsWith("worker")) countOne();
     },
   });
   return concludeTrust(context, result);

@@ -115,13 +115,8 @@ export function checkCounts(
     const { selectors, minAllocationsCount } = manifest;
     const count = counts.get(name) ?? 0;
     const rule = `with the labels ${selectors.join(", ")}`;
-    if (count < minAllocationsCount)
-      problems.error(
-        "ErrInsufficientAllocations",
-        file,
-        "min_allocations_count",
-        `needs ${counted(minAllocationsCount, "worker")} ${rule}, but there are ${count}`,
-      );
+    const few = `needs ${counted(minAllocationsCount, "worker")} ${rule}, but there are ${count}`;
+    if (count < minAllocationsCount) problems.error("ErrInsufficientAllocations", file, "min_allocations_count", few);
     else if (count === 0) problems.warn(file, "selectors", `the job runs nowhere: there is no worker ${rule}`);
   }
 }

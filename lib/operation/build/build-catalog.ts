@@ -1,18 +1,20 @@
 import { randomUUID } from "node:crypto";
 import type { CatalogAllocation, CatalogWorker } from "../../bucket/base/model.ts";
-import type { Problems } from "../../bucket/base/problems.ts";
+import { type FileProblems, type Problems, unknownName } from "../../bucket/base/problems.ts";
 import type { BuiltCatalog, BuiltWorker, Reservation } from "../../bucket/catalog/catalog.ts";
 import type { JobSettings } from "../../bucket/workspace/bucket-conf.ts";
 import type { JobSource } from "../../bucket/workspace/jobs.ts";
 import { assignPorts, type PortNumbers } from "../../bucket/workspace/ports.ts";
+import type { SCHEDULED_KINDS } from "../../bucket/workspace/schedules.ts";
 import type { Workspace } from "../../bucket/workspace/workspace.ts";
 import { parseCpuMhz, parseMemoryMb } from "../../codec/config/number.ts";
 import { uuidV5 } from "../../codec/uuid.ts";
 import { messageOf } from "../../core/errors.ts";
+import { check, type Shape } from "../../core/shape.ts";
 import { checkDemands, demandGraph, deploymentSequence } from "../../plan/demands.ts";
+import { RUNS, type RunKind } from "../../run/protocol.ts";
 import { allocate, checkCapacity, checkCounts, enabledAgain } from "./allocate.ts";
 import type { KvJob } from "./build-kv.ts";
-import { checkSchedules } from "./check-schedules.ts";
 
 /** The parts of the last build that the next build keeps. */
 interface LastBuild {
@@ -129,12 +131,9 @@ function movedAllocations(
   const placeOf = ({ connection, root }: Pick<CatalogWorker, "connection" | "root">) => `${connection} ${root}`;
   const places = new Map(before.map((worker) => [worker.host, placeOf(worker)]));
   const moved = workers.filter((worker) => (places.get(worker.host) ?? placeOf(worker)) !== placeOf(worker));
+  const follows = "they are started there like new ones, and services at the old place are left alone";
   for (const { host, root } of moved)
-    problems.warn(
-      "workspace/workers.json",
-      host,
-      `now keeps its jobs below ${root}; they are started there like new ones, and services at the old place are left alone`,
-    );
+    problems.warn("workspace/workers.json", host, `now keeps its jobs below ${root}; ${follows}`);
   const hosts = new Set(moved.map((worker) => worker.host));
   return allocations.filter((allocation) => hosts.has(allocation.worker));
 }
@@ -164,4 +163,30 @@ function reserve(source: JobSource, settings: JobSettings, problems: Problems): 
     }
   };
   return { memory: reservation("memory", parseMemoryMb), cpu: reservation("cpu", parseCpuMhz) };
+}
+
+/** What the parameters of a run may name, by field. */
+type Known = Record<"jobs" | "workers" | "labels", { kind: string; names: ReadonlySet<string> }>;
+
+/** Checks the parameters of each schedule as a start of the run would: their shapes, and the names in them. */
+export function checkSchedules({ schedules, jobs, broken, workers }: Workspace, problems: Problems): void {
+  const found = problems.in("workspace/schedules.json", "ErrInvalidSchedules");
+  const known: Known = {
+    jobs: { kind: "job", names: new Set([...jobs.map(({ name }) => name), ...broken]) },
+    workers: { kind: "worker", names: new Set(workers.map(({ host }) => host.toLowerCase())) },
+    labels: { kind: "label", names: new Set(workers.flatMap(({ labels }) => labels)) },
+  };
+  for (const [index, { kind, parameters }] of schedules.schedules.entries()) {
+    const path = `schedules/${index}/parameters`;
+    const shape: Shape<unknown> = RUNS[kind satisfies (typeof SCHEDULED_KINDS)[number] & RunKind].parameters;
+    const checked = check(shape, parameters);
+    if (!checked.ok) for (const one of checked.problems) found.error(`${path}/${one.path}`.replace(/\/$/, ""), one.message);
+    else checkNames(parameters, path, known, found);
+  }
+}
+
+function checkNames(parameters: Record<string, unknown>, path: string, known: Known, found: FileProblems): void {
+  for (const [field, { kind, names }] of Object.entries(known))
+    for (const [index, name] of ((parameters[field] ?? []) as string[]).entries())
+      if (!names.has(name.trim().toLowerCase())) found.error(`${path}/${field}/${index}`, unknownName(kind, name, names));
 }

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Layout } from "../../bucket/base/layout.ts";
 import { Problems, sentenceOf } from "../../bucket/base/problems.ts";
-import { SETTLE } from "../../bucket/base/states.ts";
+import { SETTLE } from "../../bucket/base/schema.ts";
 import { catalogJobs, catalogPorts, catalogWorkers, saveCatalog, unorderedAllocations } from "../../bucket/catalog/catalog.ts";
 import { removeUnnamedContents, storeLargeContents } from "../../bucket/catalog/contents.ts";
 import { bucketNames } from "../../bucket/catalog/info.ts";
@@ -23,14 +23,8 @@ import { type Certificates, issueCertificates, writeCertificates } from "./certi
 
 const PHASES = ["read", "check", "store", "post_build"] as const;
 
-/** The result of a build; `allocations` counts those that are not removed. */
-export interface BuildResult {
-  jobs: number;
-  workers: number;
-  allocations: number;
-  removed_allocations: number;
-  warnings: string[];
-}
+/** The result of a build. */
+export type BuildResult = ReturnType<typeof buildResult>;
 
 /**
  * Reads the workspace and makes the catalog and the build's part of the KV store equal to it, in one transaction: a
@@ -76,8 +70,7 @@ async function buildBucket(context: OperationContext, purgeJobs: boolean): Promi
   await removeUnnamedContents(db);
   warnOfNames(context, problems);
   beginPhase("post_build", context);
-  if (built.jobs.some(({ hooks }) => hooks.some(({ events }) => events.includes("post_build"))))
-    await (await import("./post-build.ts")).runPostBuild(context);
+  if (built.jobs.some(({ hooks }) => hooks.some(({ events }) => events.includes("post_build")))) await runPostBuild(context);
   return buildResult(built, problems);
 }
 
@@ -136,17 +129,40 @@ function warnOfNames({ db, kv, log }: OperationContext, problems: Problems): voi
   }
 }
 
+/**
+ * Runs the hooks for post_build, by deployment_seq and then by job (hook-runtime.md, Deploy order 7). All jobs have
+ * their turn; what the scripts wrote is stored at the end as one, and dropped when any failed. Throws `ErrHookFailed`,
+ * or `cancelled`.
+ */
+async function runPostBuild(context: OperationContext): Promise<void> {
+  const { db, kv, signal } = context;
+  // Loaded here: most builds run no hook.
+  const { hooksOn, withHooks } = await import("../hooks/hooks.ts");
+  const jobs = catalogJobs(db).filter((job) => hooksOn(job, "post_build").length > 0);
+  const errors: string[] = [];
+  await withHooks(context, async (hooks) => {
+    for (const job of jobs.sort((a, b) => a.deploymentSeq - b.deploymentSeq)) {
+      await hooks.run({ kind: "post_build", job }).catch((error) => errors.push(messageOf(error)));
+      throwIfCancelled(signal);
+    }
+  });
+  if (errors.length > 0)
+    throw new Failure("ErrHookFailed", `the catalog is stored, but not the values that hooks wrote: ${errors.join("; ")}`);
+  kv.flush();
+}
+
 /** Reports the next phase, unless the run was cancelled. */
 function beginPhase(phase: (typeof PHASES)[number], { progress, signal }: OperationContext): void {
   throwIfCancelled(signal);
   progress.report({ phase, done: PHASES.indexOf(phase), total: PHASES.length });
 }
 
-function buildResult(built: Built, problems: Problems): BuildResult {
+function buildResult(built: Built, problems: Problems) {
   const removed = built.allocations.filter((allocation) => allocation.removed).length;
   return {
     jobs: built.jobs.length,
     workers: built.workers.length,
+    /** Those that are not removed. */
     allocations: built.allocations.length - removed,
     removed_allocations: removed,
     warnings: problems.warnings.map(sentenceOf),

@@ -21,7 +21,6 @@ import type { Problems } from "../../bucket/base/problems.ts";
 import type { KvStore } from "../../bucket/kv/kv.ts";
 import { allocationNamespace, loadKvKey } from "../../bucket/kv/kv-access.ts";
 import type { JobSource } from "../../bucket/workspace/jobs.ts";
-import type { CertRequest } from "../../bucket/workspace/manifest-blocks.ts";
 import type { OpsConf } from "../../bucket/workspace/settings.ts";
 import { type SealKey, sealingKey } from "../../codec/crypto/seal.ts";
 import { leaf } from "../../codec/crypto/x509.ts";
@@ -31,34 +30,10 @@ import { counted } from "../../core/plain-text.ts";
 import type { OperationContext } from "../base/context.ts";
 
 /** The certificates of a build, for {@link writeCertificates}. */
-export interface Certificates {
-  /** The text of the CA's certificate. */
-  pem: string;
-  ca: IssuedCert;
-  issued: IssuedPair[];
-  /** Kept certificates whose rows an earlier version has written. */
-  restated: IssuedCert[];
-  /** No longer wanted. */
-  dropped: IssuedCert[];
-}
-
-/** A certificate and its key, in PEM, and for which allocations they are. */
-interface IssuedPair {
-  certificate: string;
-  key: string;
-  certs: IssuedCert[];
-}
+export type Certificates = Awaited<ReturnType<typeof issueCertificates>>;
 
 /** A pair that the workspace wants: for one allocation of a job, or the same for all of them. */
-interface WantedPair {
-  /** The manifest. */
-  file: string;
-  request: CertRequest;
-  /** What an earlier version stored as the request of the rows. */
-  earlier: string;
-  /** The rows to store if the pair is issued now. */
-  certs: IssuedCert[];
-}
+type WantedPair = ReturnType<typeof wantedPairs>[number];
 
 const DAY_MS = 86_400_000;
 const AT_ONCE = 8;
@@ -77,7 +52,7 @@ export async function issueCertificates(
   { jobs, settings }: { jobs: readonly JobSource[]; settings: OpsConf },
   allocations: readonly CatalogAllocation[],
   problems: Problems,
-): Promise<Certificates> {
+) {
   const authority = await loadAuthority(layout);
   const ca = authorityCert(authority);
   const now = Date.now();
@@ -93,12 +68,26 @@ export async function issueCertificates(
   const keptCerts = kept.map((pair) => ({ pair, certs: lastCerts(pair) }));
   warnAboutEnds(ca, keptCerts, now, problems);
   if (due.length > 0) log.info(`issuing ${counted(due.length, "certificate")}`);
-  if (due.length > 0 && ca.notAfter <= now) throw ended(ca);
+  const ended = `the CA in secrets/ca.crt ended on ${utc(ca.notAfter)}; replace it with \`ops ca import --replace\``;
+  if (due.length > 0 && ca.notAfter <= now) throw new Failure("failed", `Cannot issue certificates: ${ended}`);
   const issued = await mapAll(due, AT_ONCE, (pair) => issue(pair, authority, now), signal);
-  const restated = keptCerts.flatMap(({ pair, certs }) => restatedCerts(pair, certs));
+  const restated = keptCerts.flatMap(({ pair, certs }) => {
+    // In the present form: what they were made from is the same.
+    const request = pair.certs[0]?.request ?? "";
+    return certs.filter((cert) => cert.request !== request).map((cert) => ({ ...cert, request }));
+  });
   // The certificates that stay in `last` are no longer wanted.
   for (const cert of [ca, ...wanted.flatMap((pair) => pair.certs)]) last.delete(certKey(cert));
-  return { pem: authority.pem, ca, issued, restated, dropped: [...last.values()] };
+  return {
+    /** The text of the CA's certificate. */
+    pem: authority.pem,
+    ca,
+    issued,
+    /** Kept certificates whose rows an earlier version has written. */
+    restated,
+    /** No longer wanted. */
+    dropped: [...last.values()],
+  };
 }
 
 /** Stores the answer of {@link issueCertificates} in the build's transaction, the keys and values at the next flush. */
@@ -130,7 +119,7 @@ function wantedPairs(
   jobs: readonly JobSource[],
   allocations: readonly CatalogAllocation[],
   by: { ca: IssuedCert; key: SealKey; times: { expiringFrom: number; notAfter: number } },
-): WantedPair[] {
+) {
   const kept = allocations.filter((one) => !one.removed);
   const present = Map.groupBy(kept, (one) => one.job);
   return jobs.flatMap(({ name: job, file, manifest }) =>
@@ -138,15 +127,12 @@ function wantedPairs(
       const hosts = (present.get(job) ?? []).map((one) => one.worker);
       const inputs = JSON.stringify([by.ca.request, request, request.one ? hosts.toSorted() : []]);
       const fingerprint = `${REQUEST}${hash("sha256", inputs)}`;
+      /** What an earlier version stored as the request of the rows. */
       const earlier = createHmac("sha256", sealingKey(by.key)).update(inputs).digest("hex");
-      const certs = hosts.map((worker) => ({
-        job,
-        worker,
-        name: request.name,
-        request: fingerprint,
-        commonName: request.commonName,
-        ...by.times,
-      }));
+      /** The rows to store if the pair is issued now. */
+      const certs = hosts.map((worker): IssuedCert => {
+        return { job, worker, name: request.name, request: fingerprint, commonName: request.commonName, ...by.times };
+      });
       if (!request.one) return certs.map((cert) => ({ file, request, earlier, certs: [cert] }));
       return certs.length === 0 ? [] : [{ file, request, earlier, certs }];
     }),
@@ -166,12 +152,6 @@ function isDue(
   return before.notAfter <= renewalFrom && before.notAfter < cert.notAfter;
 }
 
-/** The rows of kept certificates in the present form: what they were made from is the same. */
-function restatedCerts({ certs }: WantedPair, kept: readonly IssuedCert[]): IssuedCert[] {
-  const request = certs[0]?.request ?? "";
-  return kept.filter((cert) => cert.request !== request).map((cert) => ({ ...cert, request }));
-}
-
 /** One warning for each certificate of a manifest, however many workers have it. */
 function warnAboutEnds(
   ca: IssuedCert,
@@ -189,23 +169,12 @@ function warnAboutEnds(
     if (ends.length === 0) continue;
     const which = ends.length > 1 ? `the first of ${ends.length} ends` : "ends";
     const rule = "certs_renewal_buffer in ops.conf says how long before its end it is renewed";
-    problems.warn(
-      pairs[0]?.pair.file ?? "",
-      `certs/${name}`,
-      `${which} on ${utc(ends.reduce((one, other) => Math.min(one, other)))}; ${rule}`,
-    );
+    const first = utc(ends.reduce((one, other) => Math.min(one, other)));
+    problems.warn(pairs[0]?.pair.file ?? "", `certs/${name}`, `${which} on ${first}; ${rule}`);
   }
 }
 
-function ended(ca: IssuedCert): Failure {
-  const end = utc(ca.notAfter);
-  return new Failure(
-    "failed",
-    `Cannot issue certificates: the CA in secrets/ca.crt ended on ${end}; replace it with \`ops ca import --replace\``,
-  );
-}
-
-async function issue({ request, certs }: WantedPair, { issuer }: Authority, now: number): Promise<IssuedPair> {
+async function issue({ request, certs }: WantedPair, { issuer }: Authority, now: number) {
   const { publicKey, privateKey } =
     request.key === "rsa" ? await generate("rsa", { modulusLength: RSA_BITS }) : await generate("ec", { namedCurve: "P-256" });
   const own = [...certs.map((cert) => cert.worker), request.commonName].filter(isAltName);

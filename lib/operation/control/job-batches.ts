@@ -167,6 +167,13 @@ function workerOf({ allocation }: ControlState): string {
   return allocation.worker;
 }
 
+/** Grades allocations by what kept their worker or their target from its end. */
+export function blameStates(states: readonly ControlState[], error: unknown): string {
+  const { grade, message } = troubleOf(error);
+  for (const state of states) Object.assign(state, { outcome: grade, error: message });
+  return message;
+}
+
 /** The workers of some allocations, for people. */
 export function hostsOf(states: readonly ControlState[]): string {
   return states.map(({ allocation }) => allocation.worker).join(", ");

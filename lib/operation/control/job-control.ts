@@ -10,11 +10,12 @@ import { isClosing } from "../../core/trouble-lines.ts";
 import { type ControlKind, parametersOf } from "../../run/protocol.ts";
 import { makeStatus, readWorkerJson } from "../../transport/ask/inspect.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
-import { type CancelReceipts, type Fleet, JOBS_AT_ONCE, WORKERS_AT_ONCE } from "../base/fleet.ts";
-import { concluded, countGrades, describeGrades, endCancelled, type Grade, troubleOf, worstOf } from "../base/outcome.ts";
+import { type Fleet, JOBS_AT_ONCE, WORKERS_AT_ONCE } from "../base/fleet.ts";
+import { concluded, countGrades, describeGrades, endCancelled, worstOf } from "../base/outcome.ts";
 import { withHooks } from "../hooks/hooks.ts";
 import { effectsOf } from "../reach/effects.ts";
 import {
+  blameStates,
   type Control,
   type ControlState,
   checkAfter,
@@ -28,13 +29,7 @@ import {
 /** The targets that every job has by contract; any other is one of its own Makefile. */
 const BUILT_IN: readonly string[] = ["start", "stop", "restart", "reload", "status"];
 
-interface ControlResult {
-  target: string;
-  jobs: { job: string; outcome: Grade; allocations: object[] }[];
-  /** A sentence for each service that may be stopped and was not started again; absent where there is none. */
-  left_down?: string[];
-  cancelled?: CancelReceipts;
-}
+type ControlResult = ReturnType<typeof controlResult>;
 
 /**
  * Runs a target of jobs on their workers (hook-runtime.md, Events: job_control of a job-control command). Jobs are in
@@ -50,10 +45,11 @@ export function control(kind: ControlKind): Operation {
     const states = controlStates(context, jobs, allocationsNamed(present, jobs, given.allocations, "allocations"));
     return await withHooks(context, async (hooks, fleet) => {
       const effects = effectsOf(context, fleet, hooks, present);
-      const target = builtIn(given.target);
+      const lower = given.target.toLowerCase();
+      const target = BUILT_IN.includes(lower) ? lower : given.target;
       const { health_check: healthCheck, forget } = given;
       const all = { context, fleet, effects, present, target, healthCheck, forget };
-      const resultNow = () => ({ ...controlResult(target, jobs, states), ...leftDown(context, fleet) });
+      const resultNow = () => controlResult(all, jobs, states);
       try {
         await leaveOutWorkers(all, states);
         await controlJobs(all, jobs, states);
@@ -63,17 +59,6 @@ export function control(kind: ControlKind): Operation {
       return concludeControl(context, resultNow(), states);
     });
   };
-}
-
-function leftDown({ log }: OperationContext, fleet: Fleet): Pick<ControlResult, "left_down"> {
-  const left = fleet.leftDown();
-  for (const line of left.left_down ?? []) log.warn(line);
-  return left;
-}
-
-function builtIn(target: string): string {
-  const lower = target.toLowerCase();
-  return BUILT_IN.includes(lower) ? lower : target;
 }
 
 function controlStates(
@@ -105,9 +90,7 @@ async function leaveOutWorkers(control: Control, states: readonly ControlState[]
       await checkWorker(context, fleet, worker);
     } catch (error) {
       throwIfCancelled(context.signal);
-      const { grade, message } = troubleOf(error);
-      context.log.error(message, { worker });
-      for (const state of own) Object.assign(state, { outcome: grade, error: message });
+      context.log.error(blameStates(own, error), { worker });
     }
   };
   await mapAll([...byWorker], WORKERS_AT_ONCE, ask, context.signal);
@@ -134,7 +117,9 @@ async function controlJobs(all: Control, jobs: readonly CatalogJob[], states: re
   await mapAll(jobs, JOBS_AT_ONCE, work, context.signal);
 }
 
-function controlResult(target: string, jobs: readonly CatalogJob[], states: readonly ControlState[]): ControlResult {
+function controlResult({ context, fleet, target }: Control, jobs: readonly CatalogJob[], states: readonly ControlState[]) {
+  const left = fleet.leftDown();
+  for (const line of left.left_down ?? []) context.log.warn(line);
   return {
     target,
     jobs: jobs.map(({ name }) => {
@@ -146,6 +131,7 @@ function controlResult(target: string, jobs: readonly CatalogJob[], states: read
       }));
       return { job: name, outcome: worstOf(own.map(({ outcome }) => outcome)), allocations };
     }),
+    ...left,
   };
 }
 
@@ -176,8 +162,7 @@ async function askStatus({ context, fleet, states }: JobWork): Promise<void> {
       state.outcome = "ok";
     } catch (error) {
       throwIfCancelled(signal);
-      const { grade, message } = troubleOf(error);
-      Object.assign(state, { outcome: grade, error: message });
+      blameStates([state], error);
     }
     state.duration_ms = Math.round(performance.now() - started);
   };

@@ -32,13 +32,6 @@ export interface CommandResult extends Graded {
   duration_ms: number | null;
 }
 
-/** How a job was after a batch. */
-interface HealthResult {
-  batch: number;
-  job: string;
-  error: string | null;
-}
-
 /**
  * Runs a script on workers in the order of the catalog, `concurrency` at a time; after a batch in which one failed, or
  * after which a job on its workers is not healthy (`health_check`), nothing further starts, unless `ignore_failure` says
@@ -66,7 +59,8 @@ interface WorkersCommand {
   readonly hooks: HookSession;
   readonly given: RunParameters<"run_command">;
   readonly results: readonly CommandResult[];
-  readonly health: HealthResult[];
+  /** How jobs were after the batches. */
+  readonly health: { batch: number; job: string; error: string | null }[];
 }
 
 async function runInBatches(command: WorkersCommand): Promise<void> {
@@ -89,7 +83,8 @@ async function runInBatches(command: WorkersCommand): Promise<void> {
 async function runOnWorker(command: WorkersCommand, result: CommandResult): Promise<void> {
   const { log } = command.context;
   const { command: text, timeout_seconds: seconds } = command.given;
-  const kept = new KeptOutput(outputLimit(command.results.length));
+  const share = Math.floor(ALL_BYTES / command.results.length);
+  const kept = new KeptOutput(Math.max(LEAST_BYTES, Math.min(MOST_BYTES, share)));
   const fields = { worker: result.worker, phase: PHASE };
   log.record({ ...fields, event: "command_begin", cmd: log.redactor.apply(text) });
   const started = performance.now();
@@ -113,8 +108,11 @@ async function runShell({ context, fleet, given }: WorkersCommand, host: string,
   const { log, progress, run, signal } = context;
   const timeoutMs = given.timeout_seconds * 1000;
   const transport = await fleet.open(host);
-  const running = transport.script(`exec ${shellOf(given.command)} -s`, {
-    input: inputOf(given.command),
+  const shell = /^#!.*\bbash\b/.test(given.command) ? "bash" : "sh";
+  const running = transport.script(`exec ${shell} -s`, {
+    // As one compound command: a shell reads all of it before it runs any of it, and the command cannot read its own text
+    // from standard input. Its first line stays the first one.
+    input: `{ :; ${given.command}\n} </dev/null\n`,
     env: { BUCKET_ID: run.bucketId, WORKER_IP: host },
     onLine: (line, stream) => {
       kept.add(log.redactor.apply(line));
@@ -165,22 +163,6 @@ async function checkBatch(command: WorkersCommand, number: number, batch: readon
 function reportCommand({ context, results }: WorkersCommand): void {
   const done = results.filter(({ outcome }) => outcome !== "not_started").length;
   context.progress.report({ phase: PHASE, done, total: results.length });
-}
-
-function outputLimit(workers: number): number {
-  return Math.max(LEAST_BYTES, Math.min(MOST_BYTES, Math.floor(ALL_BYTES / workers)));
-}
-
-function shellOf(command: string): string {
-  return /^#!.*\bbash\b/.test(command) ? "bash" : "sh";
-}
-
-/**
- * As one compound command: a shell reads all of it before it runs any of it, and the command cannot read its own text
- * from standard input. Its first line stays the first one.
- */
-function inputOf(command: string): string {
-  return `{ :; ${command}\n} </dev/null\n`;
 }
 
 /** What is kept of an output: its first and its last lines, and a digest of all of it. */

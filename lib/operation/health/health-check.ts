@@ -18,28 +18,10 @@ const REACH_ATTEMPTS = 30;
 const REACH_PAUSE_MS = 1_000;
 
 /** Whether a worker answered. */
-interface WorkerHealth {
-  worker: string;
-  outcome: "ok" | "failed" | "unreachable";
-  error: string | null;
-  attempts: number;
-  /** The last attempt. */
-  duration_ms: number;
-}
+type WorkerHealth = Awaited<ReturnType<typeof reachWorker>>;
 
 /** How a job was found; `reason` is null only where the outcome is `ok`. */
-interface JobHealth {
-  job: string;
-  outcome: "ok" | "failed" | "unreachable" | "skipped";
-  reason: string | null;
-  allocations: AllocationHealth[];
-}
-
-/** The result of a health check. */
-interface HealthResult {
-  workers: WorkerHealth[];
-  jobs: JobHealth[];
-}
+type JobHealth = Awaited<ReturnType<typeof checkJob>>;
 
 /** A health check of all jobs. */
 interface Check extends Pick<HealthQuestion, "context" | "effects" | "wait" | "verbose"> {
@@ -86,7 +68,7 @@ function concerned(fleet: Fleet, allocations: readonly CatalogAllocation[], jobs
   return present.filter((host) => own.has(host));
 }
 
-async function reachWorker(context: OperationContext, fleet: Fleet, worker: string, attempts: number): Promise<WorkerHealth> {
+async function reachWorker(context: OperationContext, fleet: Fleet, worker: string, attempts: number) {
   const { log, signal } = context;
   for (let attempt = 1; ; attempt++) {
     const started = performance.now();
@@ -101,7 +83,9 @@ async function reachWorker(context: OperationContext, fleet: Fleet, worker: stri
   }
 }
 
-async function roundTrip(fleet: Fleet, worker: string, signal: AbortSignal): Promise<Pick<WorkerHealth, "outcome" | "error">> {
+type Reached = { outcome: "ok" | "failed" | "unreachable"; error: string | null };
+
+async function roundTrip(fleet: Fleet, worker: string, signal: AbortSignal): Promise<Reached> {
   try {
     const transport = await fleet.open(worker);
     const { exitCode, reason } = await transport.script(":", { isShort: true, timeoutMs: REACH_LIMIT_MS, signal });
@@ -116,7 +100,7 @@ async function roundTrip(fleet: Fleet, worker: string, signal: AbortSignal): Pro
   }
 }
 
-async function checkJob(check: Check, job: CatalogJob): Promise<JobHealth> {
+async function checkJob(check: Check, job: CatalogJob) {
   const { context, effects, lost, wait, verbose } = check;
   const own = check.allocations.filter((one) => one.job === job.name);
   const active = own.filter(({ disabled }) => !disabled).map(({ worker }) => worker);
@@ -134,27 +118,26 @@ async function checkJob(check: Check, job: CatalogJob): Promise<JobHealth> {
   return jobHealth(context, job, [...found, ...unreached]);
 }
 
-function skippedHealth({ log }: OperationContext, { name: job }: CatalogJob, reason: string): JobHealth {
+function skippedHealth({ log }: OperationContext, { name: job }: CatalogJob, reason: string) {
   log.info(`${job}: skipped, ${reason}`, { job });
-  return { job, outcome: "skipped", reason, allocations: [] };
+  return { job, outcome: "skipped" as const, reason, allocations: [] as AllocationHealth[] };
 }
 
-function jobHealth({ log }: OperationContext, { name: job }: CatalogJob, allocations: AllocationHealth[]): JobHealth {
+function jobHealth({ log }: OperationContext, { name: job }: CatalogJob, allocations: AllocationHealth[]) {
   const bad = allocations.filter(({ outcome }) => outcome !== "ok");
   const well = allocations.filter(({ outcome }) => outcome === "ok").map(({ worker }) => worker);
   if (well.length > 0) log.info(`${job}: healthy on ${well.join(", ")}`, { job });
-  if (bad.length === 0) return { job, outcome: "ok", reason: null, allocations };
+  if (bad.length === 0) return { job, outcome: "ok" as const, reason: null, allocations };
   const reason = bad.map(({ error }) => error).join("; ");
   log.error(`${job}: ${reason}`, { job });
-  const outcome = bad.some((one) => one.outcome === "failed") ? "failed" : "unreachable";
+  const outcome = bad.some((one) => one.outcome === "failed") ? ("failed" as const) : ("unreachable" as const);
   return { job, outcome, reason, allocations };
 }
 
-function concludeHealth({ log }: OperationContext, result: HealthResult): HealthResult {
+function concludeHealth({ log }: OperationContext, result: { workers: WorkerHealth[]; jobs: JobHealth[] }) {
   const count = (outcome: JobHealth["outcome"]) => result.jobs.filter((job) => job.outcome === outcome).length;
-  log.info(
-    `jobs: ${count("ok")} healthy, ${count("failed")} failed, ${count("unreachable")} unreachable, ${count("skipped")} skipped`,
-  );
+  const bad = `${count("failed")} failed, ${count("unreachable")} unreachable`;
+  log.info(`jobs: ${count("ok")} healthy, ${bad}, ${count("skipped")} skipped`);
   const jobs = result.jobs.filter(({ outcome }) => outcome === "failed" || outcome === "unreachable");
   const told = new Set(jobs.flatMap(({ allocations }) => allocations.map(({ worker }) => worker)));
   const workers = result.workers.filter(({ worker, outcome }) => outcome !== "ok" && !told.has(worker));

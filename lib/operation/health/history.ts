@@ -28,11 +28,8 @@ export function reachOf(workers: readonly Found[]): Observation[] {
 
 /** Keeps what a run found; secrets in reasons are masked. */
 export function keepHealth({ db, run, log }: Pick<OperationContext, "db" | "run" | "log">, found: readonly Observation[]): void {
-  noteHealth(
-    db,
-    run.id,
-    found.map((one) => ({ ...one, reason: log.redactor.sentence(one.reason) })),
-  );
+  const masked = found.map((one) => ({ ...one, reason: log.redactor.sentence(one.reason) }));
+  noteHealth(db, run.id, masked);
 }
 
 function observations(

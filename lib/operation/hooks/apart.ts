@@ -14,7 +14,7 @@ import type { ScriptFile } from "../../hook/scripts.ts";
 import { openAgent } from "../../transport/ssh/agent.ts";
 import type { OperationContext } from "../base/context.ts";
 import type { Fleet } from "../base/fleet.ts";
-import { type ScriptPlace, unlessWithoutSsh } from "./place.ts";
+import { type ScriptPlace, unlessWithoutSsh } from "./hook-script.ts";
 
 // A folder for the scripts of a session that run as another user:
 //

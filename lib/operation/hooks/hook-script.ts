@@ -1,16 +1,21 @@
+import { realpath } from "node:fs/promises";
+import { type Layout, layoutOf } from "../../bucket/base/layout.ts";
 import type { CatalogAllocation, CatalogFile, CatalogJob } from "../../bucket/base/model.ts";
 import type { Promotion } from "../../bucket/catalog/promotions.ts";
-import { stageForScript } from "../../bucket/catalog/staging.ts";
+import { stageForScript, stagingFolder } from "../../bucket/catalog/staging.ts";
 import { monitoringFor } from "../../bucket/prometheus/monitoring.ts";
-import { messageOf } from "../../core/errors.ts";
+import { cancelledFailure, Failure, messageOf } from "../../core/errors.ts";
+import { makePrivateFolder, writeAtomic } from "../../core/files.ts";
 import { inOneLine, LastLines, withLines } from "../../core/plain-text.ts";
+import type { OtherUser } from "../../core/spawn.ts";
 import { type EventVariables, scriptEnvironment } from "../../hook/environment.ts";
+import type { CommandOrder, RunningScript } from "../../hook/routes.ts";
 import type { HookRuntime } from "../../hook/runtime.ts";
-import { runScript, type ScriptFile, scriptCommand, scriptFiles } from "../../hook/scripts.ts";
+import { runScript, type ScriptFile, scriptCommand, scriptFiles, stageScripts } from "../../hook/scripts.ts";
 import { allocationIndex, type Batch, PASSES, type PassKind } from "../../plan/rollout.ts";
 import type { OperationContext } from "../base/context.ts";
 import type { Fleet } from "../base/fleet.ts";
-import type { ScriptPlace } from "./place.ts";
+import { exitCodeOf } from "../base/outcome.ts";
 
 /** What all scripts of a session share. */
 export interface ScriptHost {
@@ -148,4 +153,101 @@ export function templateFields(
     BucketPath: bucketPath,
     JobPath: `${bucketPath}/jobs/${allocation.job}`,
   };
+}
+
+/** The code with which ssh itself ends where it has no connection. */
+const NO_CONNECTION = 255;
+const CUT = "\n… more was not kept (run_output_limit)\n";
+
+/**
+ * The command line is the input, so that no list of processes shows its secrets. All of the input is read before the
+ * command begins, which finds its own input empty.
+ */
+const RUN_INPUT = `cd "$1" 2>/dev/null || cd /
+shell=sh
+if command -v bash >/dev/null; then shell=bash; fi
+exec "$shell" -c 'ops_text=$(cat; echo x); exec </dev/null; eval " \${ops_text%x}"'`;
+
+/** What commands of scripts need; `outputLimit` is for the bytes of each output. */
+type CommandHost = Pick<ScriptHost, "context" | "fleet"> & { outputLimit: number };
+
+/** Runs a command line of a script on a worker, for `command` of the options of its API. */
+export async function runHookCommand(
+  { context, fleet, outputLimit }: CommandHost,
+  { job, worker: own, hook }: RunningScript,
+  { worker, command, timeout_seconds }: CommandOrder,
+  signal: AbortSignal,
+): Promise<object | undefined> {
+  if (!fleet.workers.some(({ host }) => host === worker)) return undefined;
+  const timeoutMs = timeout_seconds * 1000;
+  const run = async (onBegin: () => void) => {
+    const survivesAs = `a command of hook ${hook} of ${job} (run ${context.run.id})`;
+    const transport = await fleet.openUnmasked(worker);
+    return await transport.script(RUN_INPUT, {
+      args: [transport.folder],
+      input: command,
+      keepBytes: outputLimit,
+      isFolderOptional: true,
+      survivesAs,
+      onBegin,
+      timeoutMs,
+      signal,
+    });
+  };
+  const wait = { reason: "command", job, worker: own, detail: `a command of hook ${hook} on ${worker}` } as const;
+  try {
+    const outcome = await context.progress.during(wait, timeoutMs, run);
+    const { reason, stdout, stderr } = outcome;
+    if (reason === "cancelled") throw cancelledFailure();
+    const shown = (text: string) => (Buffer.byteLength(text) < outputLimit ? text : text + CUT);
+    return { exit_code: exitCodeOf(outcome), stdout: shown(stdout), stderr: shown(stderr), reason };
+  } catch (error) {
+    if (!(error instanceof Failure) || error.code === "cancelled") throw error;
+    return { exit_code: NO_CONNECTION, stdout: "", stderr: `${error.message}\n`, reason: "exit" };
+  }
+}
+
+/** Where the scripts of a session run, and as whom. */
+export interface ScriptPlace {
+  /** Of the folder that is a bucket's root to the scripts: absolute, without symbolic links. */
+  layout: Layout;
+  /** Without one, scripts run as the user of this program. */
+  user: OtherUser | undefined;
+  /** The configuration for `ssh -F`; undefined where no worker can be reached over ssh. */
+  sshConfig: string | undefined;
+  /** Puts these files where a script of the allocation finds them, and answers the folder. */
+  stage(worker: string, job: string, files: readonly ScriptFile[]): Promise<string>;
+  close(): Promise<void>;
+}
+
+/** Opens the bucket itself as the place of a session's scripts. `workers` is the content of `OPS_WORKERS_FILE`. */
+export async function openPlace(context: OperationContext, fleet: Fleet, workers: string): Promise<ScriptPlace> {
+  const layout = layoutOf(await realpath(context.layout.root));
+  await makePrivateFolder(layout.tmp);
+  await writeAtomic(layout.hookWorkers, workers);
+  return {
+    layout,
+    user: undefined,
+    sshConfig: await unlessWithoutSsh(context, () => fleet.sshConfigFile()),
+    async stage(worker, job, files) {
+      const folder = stagingFolder(layout, worker, job);
+      await stageScripts(folder, files);
+      return folder;
+    },
+    async close() {},
+  };
+}
+
+/** Scripts that never use ssh run without a key, too. */
+export async function unlessWithoutSsh<T>(
+  { log, signal }: Pick<OperationContext, "log" | "signal">,
+  open: () => Promise<T | undefined>,
+): Promise<T | undefined> {
+  try {
+    return await open();
+  } catch (error) {
+    if (!(error instanceof Failure) || signal.aborted) throw error;
+    log.warn(`hooks cannot use ssh: ${error.message}`);
+    return undefined;
+  }
 }

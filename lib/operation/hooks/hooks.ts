@@ -83,7 +83,7 @@ export class HookSession {
   }
 
   /** Ends the runtime API, and what only the scripts needed. */
-  async close(): Promise<void> {
+  async [Symbol.asyncDispose](): Promise<void> {
     const host = await this.#host?.catch(() => undefined);
     await host?.runtime.close();
     await host?.place.close();
@@ -149,15 +149,14 @@ export class HookSession {
     const { hookUser, kv, layout, log, signal } = this.#context;
     const { settings } = await loadOpsConf(layout);
     const { startHookRuntime } = await import("../../hook/runtime.ts");
-    const { runHookCommand } = await import("./hook-command.ts");
-    const { upstreamOf } = await import("./hook-script.ts");
+    const { openPlace, runHookCommand, upstreamOf } = await import("./hook-script.ts");
     const host = { context: this.#context, fleet: this.#fleet, outputLimit: settings.runOutputLimit };
     const jobs = new Map(this.#jobs.map((job) => [job.name, job]));
     const allocations = new Map(this.#allocations.map((allocation) => [allocation.id, allocation]));
     const workers = this.#workersFile(settings);
     const place = hookUser
       ? await (await import("./apart.ts")).openApart({ ...this.#context, hookUser }, this.#fleet, workers)
-      : await (await import("./place.ts")).openPlace(this.#context, this.#fleet, workers);
+      : await openPlace(this.#context, this.#fleet, workers);
     const runtime = await startHookRuntime({
       kv,
       user: place.user?.uid,
@@ -217,14 +216,9 @@ export async function withHooks<T>(
   context: OperationContext,
   work: (hooks: HookSession, fleet: Fleet) => Promise<T>,
 ): Promise<T> {
-  const fleet = new Fleet(context, catalogWorkers(context.db));
-  const hooks = new HookSession(context, fleet);
-  try {
-    return await work(hooks, fleet);
-  } finally {
-    await hooks.close();
-    await fleet.close();
-  }
+  await using fleet = new Fleet(context, catalogWorkers(context.db));
+  await using hooks = new HookSession(context, fleet);
+  return await work(hooks, fleet);
 }
 
 function dependentsOf(jobs: readonly CatalogJob[], job: string, hook: string) {

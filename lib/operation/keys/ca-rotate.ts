@@ -6,7 +6,7 @@ import {
   readRotation,
 } from "../../bucket/base/authority-change.ts";
 import { loadAuthority, makePair } from "../../bucket/base/certificates.ts";
-import { authorityUse, whatWaits } from "../../bucket/keys/authority-use.ts";
+import { authorityUse, whatWaits } from "../../bucket/keys/key-changes.ts";
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
 import { counted } from "../../core/plain-text.ts";
 import { parametersOf } from "../../run/protocol.ts";
@@ -20,20 +20,11 @@ const STEPS = {
 } as const;
 type RotationStep = keyof typeof STEPS;
 
-/** The step that a rotation in this phase takes next. */
-const NEXT: Record<Rotation["phase"] | "none", RotationStep> = { none: "begin", trust: "issue", issue: "drop" };
+/** How far a rotation is: none without one. */
+type Phase = Rotation["phase"] | "none";
 
-/** The result of a step; of a dry run, of the step that would be taken. */
-interface RotateResult {
-  step: RotationStep;
-  taken: boolean;
-  /** The phase of the rotation now: none without one. */
-  phase: Rotation["phase"] | "none";
-  /** What the step waits for: the allocations, as `<job>@<worker>`, that are not deployed with what the step before needs. */
-  waiting: string[];
-  /** One sentence: what is to be done next. */
-  next: string;
-}
+/** The step that a rotation in this phase takes next. */
+const NEXT: Record<Phase, RotationStep> = { none: "begin", trust: "issue", issue: "drop" };
 
 const DEPLOY = "build and deploy (`ops deploy --build`)";
 
@@ -46,7 +37,7 @@ export const rotateAuthority: Operation = async (context, params) => {
   const { dry_run } = parametersOf("ca_rotate", params);
   const { db, layout, log, progress, signal } = context;
   const rotation = await readRotation(layout);
-  const phase: RotateResult["phase"] = rotation?.phase ?? "none";
+  const phase: Phase = rotation?.phase ?? "none";
   const step = NEXT[phase];
   const use = authorityUse(db, (await loadAuthority(layout)).pem);
   const { running, waiting } = use;
@@ -56,23 +47,23 @@ export const rotateAuthority: Operation = async (context, params) => {
     step,
     taken: false,
     phase,
+    /** What the step waits for: the allocations, as `<job>@<worker>`, that are not deployed with what the step before needs. */
     waiting: step === "begin" ? [] : waiting,
+    /** One sentence: what is to be done next. */
     next: waits === undefined ? "`ops ca rotate`" : DEPLOY,
   };
   if (dry_run) {
     tellPlan(context, step, { running, waits });
-    return result satisfies RotateResult;
+    return result;
   }
   if (waits !== undefined) throw new Failure("failed", `Cannot ${STEPS[step]}: ${waits}; ${DEPLOY}`, { details: result });
   throwIfCancelled(signal);
   const after = await TAKE[step](context, rotation as Rotation);
   log.info(`done: ${STEPS[step]}; next: ${after.next}`);
-  return { ...result, taken: true, waiting: [], ...after } satisfies RotateResult;
+  return { ...result, taken: true, waiting: [], ...after };
 };
 
-type After = Pick<RotateResult, "phase" | "next">;
-
-const TAKE: Record<RotationStep, (context: OperationContext, rotation: Rotation) => Promise<After>> = {
+const TAKE: Record<RotationStep, (context: OperationContext, rotation: Rotation) => Promise<{ phase: Phase; next: string }>> = {
   async begin({ layout, run }) {
     const { phase } = await beginRotation(layout, await makePair(run.bucketId));
     return { phase, next: `${DEPLOY}, then \`ops ca rotate\`` };

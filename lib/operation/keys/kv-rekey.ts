@@ -17,20 +17,15 @@ import { faultPoint } from "../../core/self.ts";
 import { parametersOf } from "../../run/protocol.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
 
-/** The result of a rekey; of a dry run, what it would do. */
-interface RekeyResult extends SealedCounts {
-  /** It goes on with a change that an earlier run has begun. */
-  resumed: boolean;
-}
-
 /**
  * Changes the bucket's key (docs/keys.md): a new `secrets/kv.key`, and everything that is sealed is sealed anew. Until the end
  * both keys open. Cut off anywhere, all stays readable, and the next rekey goes on with the same new key. Throws `failed`
  * where certificates are recorded in a form that holds only for the present key, and `cancelled`.
  */
-export const rekey: Operation = async (context, params): Promise<RekeyResult> => {
+export const rekey: Operation = async (context, params) => {
   const { dry_run } = parametersOf("kv_rekey", params);
   const { db, layout, log } = context;
+  /** It goes on with a change that an earlier run has begun. */
   const resumed = (await rekeyingSince(layout)) !== undefined;
   if (hasEarlierRequests(db)) {
     const why = "an earlier version of ops has recorded certificates by it, and the next build would renew them all";
@@ -63,11 +58,8 @@ async function endChange(context: OperationContext, { unreadable }: SealedCounts
   // Pages that SQLite has set free still hold what was sealed with the key before.
   db.script("VACUUM");
   const checkpoint = db.get<{ busy: number }>("PRAGMA wal_checkpoint(TRUNCATE)");
-  if (checkpoint?.busy !== 0)
-    throw new Failure(
-      "failed",
-      "Cannot drop the kv.key before: the database is being read, and its log still holds what was sealed with that key; run it again",
-    );
+  const held = "the database is being read, and its log still holds what was sealed with that key";
+  if (checkpoint?.busy !== 0) throw new Failure("failed", `Cannot drop the kv.key before: ${held}; run it again`);
   faultPoint("rekey: compacted");
   await dropOldKvKey(layout);
   log.info("everything opens with the new kv.key alone: the one before is removed");

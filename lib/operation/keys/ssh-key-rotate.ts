@@ -25,19 +25,6 @@ interface Held extends Graded {
   is_jump_host: boolean;
 }
 
-/** The result of a rotation. */
-interface SshRotateResult {
-  workers: Held[];
-  /** It goes on with a change that an earlier run has begun. */
-  resumed: boolean;
-  /** The new key is the bucket's. */
-  switched: boolean;
-  /** Some machine may know only the key before: both are offered. */
-  old_kept: boolean;
-  fingerprint: string | null;
-  old_fingerprint: string | null;
-}
-
 /** What a rotation works with. */
 interface Rotating {
   context: OperationContext;
@@ -63,10 +50,8 @@ export const rotateSshKey: Operation = async (context, params) => {
     throw new Failure("failed", "Cannot rotate the ssh key: the bucket has none; make one with `ops ssh-key create`");
   const begun = await sshKeyChange(keyFile);
   const ssh = await sshSettingsOf(layout, settings, Boolean(server));
-  const holders = keyHolders(
-    catalogWorkers(db).filter(({ connection }) => connection === "ssh"),
-    ssh,
-  );
+  const overSsh = catalogWorkers(db).filter(({ connection }) => connection === "ssh");
+  const holders = keyHolders(overSsh, ssh);
   if (dry_run) return tellPlan(context, begun, holders);
   const change = begun ?? (await beginSshKeyChange(keyFile, await makeSshKey(launcher, signal)));
   const keys = { oldKey: await publicKeyIn(context, change.oldFile), newKey: await publicKeyIn(context, change.newFile) };
@@ -81,7 +66,7 @@ export const rotateSshKey: Operation = async (context, params) => {
   }
 };
 
-async function rotatedKey(rotating: Rotating, resumed: boolean): Promise<SshRotateResult> {
+async function rotatedKey(rotating: Rotating, resumed: boolean) {
   const { context, change, keyFile, held } = rotating;
   const { launcher, log } = context;
   const all = [...held.keys()];
@@ -89,6 +74,7 @@ async function rotatedKey(rotating: Rotating, resumed: boolean): Promise<SshRota
     (await describeSshKey(change.newFile, launcher)).fingerprint,
     (await describeSshKey(change.oldFile, launcher)).fingerprint,
   ];
+  // `switched`: the new key is the bucket's. `old_kept`: some machine may know only the key before, and both are offered.
   const result = { workers: all, resumed, switched: !change.isNext, old_kept: true, fingerprint, old_fingerprint };
   // Workers are tried out by the new key alone, which their jump hosts must know first.
   for (const isJump of [true, false])
@@ -109,11 +95,8 @@ async function rotatedKey(rotating: Rotating, resumed: boolean): Promise<SshRota
     log.info(`the key before, ${old_fingerprint}, is removed everywhere`);
   }
   const left = all.filter(({ outcome }) => outcome !== "ok");
-  if (result.old_kept)
-    await noteLeft(
-      keyFile,
-      left.map(({ worker }) => worker),
-    );
+  const names = left.map(({ worker }) => worker);
+  if (result.old_kept) await noteLeft(keyFile, names);
   const what = `${counted(left.length, "machine")} may know only the key before, which is offered too until \`ops ssh-key rotate\` has reached them`;
   return concluded(result, what, sentencesOf(left));
 }
@@ -126,9 +109,7 @@ async function each(
 ): Promise<void> {
   const { log, progress, signal } = context;
   const meant = [...held].filter(([one]) => isMeant(one));
-  let done = 0;
-  const report = () => progress.report({ phase: step, done, total: meant.length });
-  report();
+  const countOne = progress.counting(step, meant.length);
   const work = async ([one, holding]: [Held, KeyHolding]) => {
     try {
       await holding[step]();
@@ -138,8 +119,7 @@ async function each(
       Object.assign(one, gradeOf(error));
       log.warn(`${one.worker}: ${one.outcome}: ${one.error}`, tagOf(one));
     }
-    done++;
-    report();
+    countOne();
   };
   await runAll(meant, concurrency, work, signal);
   throwIfCancelled(signal);
@@ -164,7 +144,7 @@ async function publicKeyIn({ launcher }: OperationContext, file: string): Promis
 }
 
 /** What a rotation would do. */
-function tellPlan({ log }: OperationContext, begun: SshKeyChange | undefined, holders: readonly KeyHolder[]): SshRotateResult {
+function tellPlan({ log }: OperationContext, begun: SshKeyChange | undefined, holders: readonly KeyHolder[]) {
   const jumps = holders.filter(({ isJump }) => isJump).length;
   const places = `${counted(holders.length - jumps, "worker")} and ${counted(jumps, "jump host")}`;
   log.info(begun ? "an earlier rotation would go on" : "would make a new key");

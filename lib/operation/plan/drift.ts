@@ -46,7 +46,7 @@ export const drift: Operation = async (context, params) => {
   const byWorker = Map.groupBy(allocations, ({ worker }) => worker);
   const nothing = { outcome: "not_started", error: null, duration_ms: null } as const;
   const results = [...byWorker.keys()].map((worker): WorkerDrift => ({ worker, ...nothing, allocations: [] }));
-  const fleet = new Fleet(context, catalogWorkers(db));
+  await using fleet = new Fleet(context, catalogWorkers(db));
   const lookAt = driftLooks(context, driftEffects(context, fleet), RUN_DIFF_BYTES);
   let done = 0;
   const look = async (result: WorkerDrift) => {
@@ -57,16 +57,12 @@ export const drift: Operation = async (context, params) => {
     await lookAtWorker(lookAt, own, result);
     context.progress.report({ phase: "drift", done: ++done, total: results.length });
   };
-  try {
-    await runAll(results, LOOKS_AT_ONCE, look, signal);
-    for (const result of results) for (const line of driftLines(result)) context.log.info(line, { worker: result.worker });
-    const files = results.flatMap(({ worker, allocations }) => allocations.flatMap((one) => filesOf(worker, one)));
-    keepHealth(context, [...reachOf(results), ...files]);
-    const wanted = { outcome: "in_sync", words: "as promoted" };
-    return concludeWorkers(context, fleet, { workers: results }, { wanted, isTold: true });
-  } finally {
-    await fleet.close();
-  }
+  await runAll(results, LOOKS_AT_ONCE, look, signal);
+  for (const result of results) for (const line of driftLines(result)) context.log.info(line, { worker: result.worker });
+  const files = results.flatMap(({ worker, allocations }) => allocations.flatMap((one) => filesOf(worker, one)));
+  keepHealth(context, [...reachOf(results), ...files]);
+  const wanted = { outcome: "in_sync", words: "as promoted" };
+  return concludeWorkers(context, fleet, { workers: results }, { wanted, isTold: true });
 };
 
 /** Where a deploy did not come to its end, files differ because of that deploy, which `problems` tell of. */

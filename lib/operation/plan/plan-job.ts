@@ -130,26 +130,26 @@ export function hasOpenGate({ allocation, promoted, target }: AllocationPlan): b
 }
 
 /** What a deploy is about. */
-export interface DeployScope {
-  /** All jobs of the catalog. */
-  all: CatalogJob[];
-  /** The jobs that are to be deployed. */
-  jobs: CatalogJob[];
-  /** The allocations of all jobs, removed ones too. */
-  allocations: CatalogAllocation[];
-  /** The allocations that are not removed, by job. */
-  present: ReadonlyMap<string, CatalogAllocation[]>;
-}
+export type DeployScope = ReturnType<typeof deployScope>;
 
 /**
  * The catalog, and the jobs of it that the deploy is for. Throws `unknown_name` for a job that is not in the catalog.
  */
-export function deployScope({ db }: OperationContext, wanted: string[] | undefined): DeployScope {
+export function deployScope({ db }: OperationContext, wanted: string[] | undefined) {
   const all = catalogJobs(db);
   const allocations = catalogAllocations(db);
   const kept = allocations.filter((one) => !one.removed);
   const present = Map.groupBy(kept, (one) => one.job);
-  return { all, jobs: jobsNamed(all, wanted), allocations, present };
+  return {
+    /** All jobs of the catalog. */
+    all,
+    /** The jobs that are to be deployed. */
+    jobs: jobsNamed(all, wanted),
+    /** The allocations of all jobs, removed ones too. */
+    allocations,
+    /** The allocations that are not removed, by job. */
+    present,
+  };
 }
 
 /**

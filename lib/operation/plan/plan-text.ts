@@ -31,7 +31,9 @@ export function describePlan({ options: { adopt = false }, reconcile, waves }: D
   const working = jobs.filter(({ outcome }) => outcome === "roll_out").length;
   const room = { lines: MOST_DIFF_LINES, adopt };
   return [
-    ...reconcile.map(describeStop),
+    ...reconcile.map(({ job, worker, action, hooks }) => {
+      return `reconcile: ${action} ${job} on ${worker}${hooks.length > 0 ? `, then ${hooks.join(", ")}` : ""}`;
+    }),
     ...waves.flatMap((wave) => [
       `wave ${wave.seq}`,
       ...wave.jobs.flatMap((job) => [...describeJob(job, adopt), ...describeFiles(job, room)]),
@@ -50,17 +52,9 @@ function adoptable(jobs: readonly PlannedJob[]): string {
 /** What an adoption does to the allocations of a job and why, and the differences of the files that are in its way. */
 export function describeAdoption(plan: JobPlan): string[] {
   const { name: job, version } = plan.job;
-  const outcome = plan.needsWork ? "roll_out" : "skip";
-  const allocations = plan.allocations.map(plannedFrom);
-  const planned: PlannedJob = {
-    job,
-    version,
-    outcome,
-    reason: reasonFor(plan, { adopt: true }),
-    hooks: [],
-    phases: [],
-    allocations,
-  };
+  const nothing = { hooks: [], phases: [] };
+  const [outcome, reason] = [plan.needsWork ? "roll_out" : "skip", reasonFor(plan, { adopt: true })] as const;
+  const planned: PlannedJob = { job, version, outcome, reason, ...nothing, allocations: plan.allocations.map(plannedFrom) };
   return [...describeJob(planned, true), ...describeFiles(planned, { lines: MOST_DIFF_LINES, adopt: true })];
 }
 
@@ -70,10 +64,6 @@ export function reasonFor({ allocations, needsWork }: JobPlan, { adopt = false }
   const adopted = allocations.filter(({ decision }) => decision.action === "adopt").length;
   if (adopt) return needsWork ? `${adopted} of ${counted(allocations.length, "allocation")}` : "nothing to adopt";
   return needsWork ? "needs work" : "already promoted";
-}
-
-function describeStop({ job, worker, action, hooks }: DeployPlan["reconcile"][number]): string {
-  return `reconcile: ${action} ${job} on ${worker}${hooks.length > 0 ? `, then ${hooks.join(", ")}` : ""}`;
 }
 
 function describeJob(job: PlannedJob, adopt: boolean): string[] {

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { type Content, piecesOf } from "../../bucket/base/contents.ts";
 import type { CatalogAllocation, CatalogWorker } from "../../bucket/base/model.ts";
 import { keptContent } from "../../bucket/catalog/contents.ts";
@@ -157,7 +157,7 @@ function workerFiles(
 
 function file(path: string, mode: number, text: string): SyncFile {
   const content = Buffer.from(text);
-  return syncFile(path, mode, content, createHash("sha256").update(content).digest("hex"));
+  return syncFile(path, mode, content, hash("sha256", content));
 }
 
 function syncFile(path: string, mode: number, content: Content, sha256: string): SyncFile {

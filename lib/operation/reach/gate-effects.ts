@@ -2,26 +2,22 @@ import type { CatalogJob } from "../../bucket/base/model.ts";
 import { mapAll } from "../../core/async.ts";
 import { type ProbeResult, probe } from "../../transport/ask/probes.ts";
 import type { OperationContext } from "../base/context.ts";
-import { collectEvidence, type Evidence } from "../base/evidence.ts";
+import { collectEvidence } from "../base/evidence.ts";
 import type { Fleet } from "../base/fleet.ts";
-import type { HookPass, HookSession, ScriptResult } from "../hooks/hooks.ts";
+import type { HookPass, HookSession } from "../hooks/hooks.ts";
 
 /** What a health check does outside the bucket's database; as the effects of a deploy, each throws where it did not succeed. */
-export interface GateEffects {
-  /** Carries out the checks of a job's health check on a worker, once. */
-  probe(job: CatalogJob, worker: string): Promise<ProbeResult[]>;
-  /** Looks at a job on a worker after its health check failed; see {@link collectEvidence}. */
-  evidence(job: CatalogJob, worker: string): Promise<Evidence>;
-  /** Runs scripts on the control host. Throws `ErrHookFailed` when one fails. */
-  hooks(pass: HookPass): Promise<ScriptResult[]>;
-}
+export type GateEffects = ReturnType<typeof gateEffects>;
 
 /** The effects of a real health check. Each of their waits shows in the run's progress. */
-export function gateEffects(context: OperationContext, fleet: Fleet, hooks: HookSession): GateEffects {
+export function gateEffects(context: OperationContext, fleet: Fleet, hooks: HookSession) {
   return {
-    probe: (job, worker) => probeOnce(context, fleet, job, worker),
-    evidence: (job, worker) => collectEvidence(context, fleet, job.name, worker),
-    hooks: (pass) => hooks.run(pass),
+    /** Carries out the checks of a job's health check on a worker, once. */
+    probe: (job: CatalogJob, worker: string) => probeOnce(context, fleet, job, worker),
+    /** Looks at a job on a worker after its health check failed; see {@link collectEvidence}. */
+    evidence: (job: CatalogJob, worker: string) => collectEvidence(context, fleet, job.name, worker),
+    /** Runs scripts on the control host. Throws `ErrHookFailed` when one fails. */
+    hooks: (pass: HookPass) => hooks.run(pass),
   };
 }
 
@@ -44,10 +40,7 @@ async function probeOnce(context: OperationContext, fleet: Fleet, job: CatalogJo
       onBegin();
       return await probe({ ...check, ...trust, host, port, timeoutMs }, signal);
     };
-    return await progress.during(
-      { reason: "gate", job: job.name, worker: host, detail: `${check.type} probe` },
-      timeoutMs,
-      carryOut,
-    );
+    const wait = { reason: "gate", job: job.name, worker: host, detail: `${check.type} probe` } as const;
+    return await progress.during(wait, timeoutMs, carryOut);
   });
 }

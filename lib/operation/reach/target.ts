@@ -1,10 +1,8 @@
-import { createHash } from "node:crypto";
-import { existsSync } from "node:fs";
-import { readdir } from "node:fs/promises";
+import { hash } from "node:crypto";
 import { isUuid } from "../../codec/uuid.ts";
 import { messageOf, throwIfCancelled } from "../../core/errors.ts";
+import { namesIn } from "../../core/files.ts";
 import { LastLines, withLines } from "../../core/plain-text.ts";
-import type { CommandOutcome } from "../../core/spawn.ts";
 import { isCut, runTarget } from "../../transport/ask/runner.ts";
 import { describeCut, type Transport } from "../../transport/base/transport.ts";
 import type { OperationContext } from "../base/context.ts";
@@ -37,7 +35,7 @@ export interface WantedTarget {
  * version, which their Makefile only knows from `NEW_VERSION`.
  */
 export function targetHash(treeHash: string, version: string): string {
-  return createHash("sha256").update(`${treeHash} ${version}`).digest("hex");
+  return hash("sha256", `${treeHash} ${version}`);
 }
 
 /**
@@ -51,14 +49,10 @@ export async function makeTarget(context: OperationContext, transport: Transport
   const overRunIds = await overRuns(context);
   log.record({ event: "command_begin", ...fields, cmd: `make ${target}` });
   const started = performance.now();
-  const end = (how: { exit?: number; reason?: string }) =>
-    log.record({
-      event: "command_end",
-      ...fields,
-      cmd: `make ${target}`,
-      ...how,
-      duration_ms: Math.round(performance.now() - started),
-    });
+  const end = (how: { exit?: number; reason?: string }) => {
+    const duration_ms = Math.round(performance.now() - started);
+    log.record({ event: "command_end", ...fields, cmd: `make ${target}`, ...how, duration_ms });
+  };
   const said = new LastLines();
   let isBegun = false;
   const outcome = await runTarget(transport, {
@@ -86,17 +80,13 @@ export async function makeTarget(context: OperationContext, transport: Transport
   end(outcome.exitCode === null ? { reason: outcome.reason } : { exit: outcome.exitCode });
   throwIfCancelled(signal);
   const what = `\`make ${target}\` of job ${job} on ${worker}`;
-  const failed = (code: "timeout" | "failed", how: string) =>
-    failedWith(
-      code,
-      withLines(
-        `${what} ${how}`,
-        said.shown((text) => log.redactor.apply(text)),
-      ),
-    );
+  const failed = (code: "timeout" | "failed", how: string) => {
+    const lines = said.shown((text) => log.redactor.apply(text));
+    return failedWith(code, withLines(`${what} ${how}`, lines));
+  };
   if (outcome.reason === "timeout") throw failed("timeout", `was ${describeCut(outcome.receipt, limitSeconds)}`);
-  if (outcome.exitCode !== 0 && !accepted.includes(outcome.exitCode ?? -1))
-    throw failed("failed", `failed: ${describeEnding(outcome)}`);
+  const ending = outcome.signal === null ? `exit code ${outcome.exitCode}` : `signal ${outcome.signal}`;
+  if (outcome.exitCode !== 0 && !accepted.includes(outcome.exitCode ?? -1)) throw failed("failed", `failed: ${ending}`);
 }
 
 /**
@@ -104,11 +94,6 @@ export async function makeTarget(context: OperationContext, transport: Transport
  * bucket's lock.
  */
 async function overRuns({ layout, run }: OperationContext): Promise<string[]> {
-  const ids = existsSync(layout.runs) ? await readdir(layout.runs) : [];
-  const others = ids.filter((id) => isUuid(id) && id !== run.id);
+  const others = (await namesIn(layout.runs)).filter((id) => isUuid(id) && id !== run.id);
   return others.sort().slice(-NEWEST);
-}
-
-function describeEnding({ exitCode, signal }: CommandOutcome): string {
-  return signal === null ? `exit code ${exitCode}` : `signal ${signal}`;
 }

@@ -25,31 +25,24 @@ export interface Place {
 }
 
 /** How files on workers are looked at; nothing is written there. */
-export interface DriftEffects {
-  /** Compares the files of jobs on a worker with these, in one question; see {@link compareTrees}. */
-  drift(
-    worker: string,
-    wanted: ReadonlyMap<string, FileDigests>,
-    folder?: "needed" | "optional",
-  ): Promise<Map<string, TreeDrift>>;
-  /** The text of a file of a job there, of at most 64 KiB; undefined where it is none. */
-  text(place: Place, path: string): Promise<string | undefined>;
-}
+export type DriftEffects = ReturnType<typeof driftEffects>;
 
 /**
  * Looks at files over the connection that a run has to each worker. Files that `drift_ignore` names count as
  * promoted.
  */
-export function driftEffects({ db, signal }: OperationContext, fleet: Fleet): DriftEffects {
+export function driftEffects({ db, signal }: OperationContext, fleet: Fleet) {
   const isOwn = driftIgnored(db);
   return {
-    async drift(worker, wanted, folder) {
+    /** Compares the files of jobs on a worker with these, in one question; see {@link compareTrees}. */
+    async drift(worker: string, wanted: ReadonlyMap<string, FileDigests>, folder?: "needed" | "optional") {
       const found = await compareTrees(await fleet.open(worker), wanted, signal, folder);
       for (const [job, tree] of found)
         tree.files = tree.files.filter(({ path, state }) => (state !== "changed" && state !== "missing") || !isOwn(job, path));
       return found;
     },
-    async text({ job, worker }, path) {
+    /** The text of a file of a job there, of at most 64 KiB; undefined where it is none. */
+    async text({ job, worker }: Place, path: string) {
       return await readText(await fleet.open(worker), { job, path, bytes: DIFF_BYTES }, signal);
     },
   };

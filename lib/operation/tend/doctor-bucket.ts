@@ -130,11 +130,9 @@ export async function examineBucket(
 
 function judgeSettings({ errors, warnings }: Problems): Judgement[] {
   const advice = "correct it, then push or build";
-  const found = [
-    ...errors.map((one) => problem(sentenceOf(one), advice)),
-    ...warnings.map((one) => warning(sentenceOf(one), advice)),
-  ];
-  return found.length === 0 ? [ok("right")] : found;
+  const wrong = errors.map((one) => problem(sentenceOf(one), advice));
+  const doubtful = warnings.map((one) => warning(sentenceOf(one), advice));
+  return wrong.length + doubtful.length === 0 ? [ok("right")] : [...wrong, ...doubtful];
 }
 
 async function judgeLock(layout: Layout): Promise<Judgement> {
@@ -207,10 +205,8 @@ async function keyChangeFindings(layout: Layout, db: Database): Promise<Finding[
 function judgeContents(db: Database): Judgement {
   const lost = lostContents(db);
   if (lost.length === 0) return ok(`${largeContents(db).size} large files lie beside the database`);
-  return problem(
-    `missing in data/contents/: ${firstOf(lost, MOST_LISTED)}`,
-    "build again; if that does not help, restore a snapshot",
-  );
+  const advice = "build again; if that does not help, restore a snapshot";
+  return problem(`missing in data/contents/: ${firstOf(lost, MOST_LISTED)}`, advice);
 }
 
 function judgeCertificates(db: Database): Judgement {
@@ -235,11 +231,9 @@ async function judgeBuild(layout: Layout, db: Database): Promise<Judgement> {
 }
 
 function judgeDeployed(db: Database): Judgement {
-  const { unfinished = 0, gates = 0 } =
-    db.get<Record<string, number>>(
-      `SELECT COUNT(*) FILTER (WHERE unfinished = 1) AS unfinished,
-        COUNT(*) FILTER (WHERE gate IN ('failed', 'pending')) AS gates FROM hash`,
-    ) ?? {};
+  const sql = `SELECT COUNT(*) FILTER (WHERE unfinished = 1) AS unfinished,
+    COUNT(*) FILTER (WHERE gate IN ('failed', 'pending')) AS gates FROM hash`;
+  const { unfinished = 0, gates = 0 } = db.get<Record<string, number>>(sql) ?? {};
   const message = `${unfinished} allocations were changed half-way, ${gates} have not passed their health check`;
   return unfinished + gates > 0 ? warning(message, "deploy again") : ok("nothing is half-way");
 }

@@ -48,16 +48,13 @@ const WORKERS_LIMIT_MS = 600_000;
 export async function examine(context: DoctorContext, workersMs = WORKERS_LIMIT_MS): Promise<Finding[]> {
   const opened = openCatalog(context.layout);
   if (opened instanceof Failure) return [...(await examineHost(context, [])), ...(await examineBucket(context, [], opened))];
-  const { db, workers, bucketId } = opened;
-  try {
-    return [
-      ...(await examineHost(context, workers, db)),
-      ...(await examineBucket(context, workers, db)),
-      ...(await examineWorkers(context, workers, { bucketId, limitMs: workersMs })),
-    ];
-  } finally {
-    db.close();
-  }
+  using db = opened.db;
+  const { workers, bucketId } = opened;
+  return [
+    ...(await examineHost(context, workers, db)),
+    ...(await examineBucket(context, workers, db)),
+    ...(await examineWorkers(context, workers, { bucketId, limitMs: workersMs })),
+  ];
 }
 
 /** Opens the database and reads what the checks start from. Answers the reason where either cannot be done. */
@@ -110,10 +107,8 @@ function judgeOpenFiles(limit: number, concurrency: number): Judgement {
   const { commands, shells } = descriptorRoom(limit, concurrency);
   const message = `at most ${limit}: ${commands} commands at a time, connections of ${shells} workers ready for the next one`;
   if (commands === concurrency) return ok(message);
-  return warning(
-    `${message}; ssh_concurrency is ${concurrency}`,
-    "raise the hard limit of open files (LimitNOFILE=, ulimit -Hn)",
-  );
+  const advice = "raise the hard limit of open files (LimitNOFILE=, ulimit -Hn)";
+  return warning(`${message}; ssh_concurrency is ${concurrency}`, advice);
 }
 
 function isInstalled(tool: string, search: string): boolean {
@@ -147,18 +142,14 @@ async function examineWorkers(
   const log = { info: () => {}, redactor: new Redactor() };
   const signal = AbortSignal.any([context.signal, AbortSignal.timeout(limitMs)]);
   const progress = new ProgressBoard(() => {}, signal);
-  const fleet = new Fleet({ ...context, signal, log, progress, run: { bucketId } }, workers);
-  try {
-    const ended = await runAll(workers, WORKERS_AT_ONCE, ({ host }) => examineOne(signal, fleet, host), signal);
-    throwIfCancelled(context.signal);
-    const late = warning(`not examined within ${limitMs / 60_000} min`, "ask again when more workers answer");
-    return workers.flatMap(({ host }, index): Finding[] => {
-      const result = ended[index];
-      return result?.status === "fulfilled" ? result.value : [{ where: `worker ${host}`, check: "reach", ...late }];
-    });
-  } finally {
-    await fleet.close();
-  }
+  await using fleet = new Fleet({ ...context, signal, log, progress, run: { bucketId } }, workers);
+  const ended = await runAll(workers, WORKERS_AT_ONCE, ({ host }) => examineOne(signal, fleet, host), signal);
+  throwIfCancelled(context.signal);
+  const late = warning(`not examined within ${limitMs / 60_000} min`, "ask again when more workers answer");
+  return workers.flatMap(({ host }, index): Finding[] => {
+    const result = ended[index];
+    return result?.status === "fulfilled" ? result.value : [{ where: `worker ${host}`, check: "reach", ...late }];
+  });
 }
 
 /** Throws `cancelled` where the signal is aborted. */
@@ -203,11 +194,8 @@ function judgeClock(ahead: number) {
 
 function judgeLocks({ held, left }: { held: readonly string[]; left: readonly string[] }) {
   const wait = "wait until the processes of a killed run have ended, or let the next deploy end them";
-  const found = [
-    ...(held.length === 0 ? [] : [warning(`${held.join(", ")}: held by a process there, though no operation is at work`, wait)]),
-    ...(left.length === 0
-      ? []
-      : [warning(`${left.join(", ")}: left by a command that was cut off`, "deploy: the next contact finishes it")]),
-  ];
+  const living = warning(`${held.join(", ")}: held by a process there, though no operation is at work`, wait);
+  const cut = warning(`${left.join(", ")}: left by a command that was cut off`, "deploy: the next contact finishes it");
+  const found = [...(held.length === 0 ? [] : [living]), ...(left.length === 0 ? [] : [cut])];
   return found.length === 0 ? [ok("none is left")] : found;
 }

@@ -48,7 +48,7 @@ interface GcResult {
 export const collectGarbage: Operation = async (context, params) => {
   const { retain_days } = parametersOf("gc", params);
   const { db, kv, log, signal } = context;
-  const fleet = new Fleet(context, catalogWorkers(db));
+  await using fleet = new Fleet(context, catalogWorkers(db));
   const result: GcResult = { allocations: [], purged_kv_rows: 0, dropped_contents: 0 };
   try {
     const removed = catalogAllocations(db).filter((one) => one.removed);
@@ -68,8 +68,6 @@ export const collectGarbage: Operation = async (context, params) => {
     log.info(gcSummary(result));
   } catch (error) {
     endCancelled(signal, fleet, error, () => result);
-  } finally {
-    await fleet.close();
   }
   const failed = result.allocations.filter(({ outcome }) => outcome === "failed");
   const errors = failed.map(({ job, worker, error }) => `${job}@${worker}: ${error}`);
@@ -92,10 +90,12 @@ async function cleanWorker(gc: Gc, host: string, due: readonly CatalogAllocation
   const waiting = due.filter((one) => !ready.includes(one));
   const clean = hasLeft ? vacateWorker : discardJobs;
   const cleaned = ready.length === 0 ? [] : await cleanAndNote(context, ready, () => clean(gc, host, ready));
-  const outcomes = [
-    ...waiting.map((one) => collected(one, "not_stopped", `${whyNotStopped(running.has(one))}: deploy first`)),
-    ...cleaned,
+  const [own, others] = [
+    "no deploy has stopped it since it was removed",
+    "the worker has left the bucket, and no deploy has stopped all that ran there",
   ];
+  const left = waiting.map((one) => collected(one, "not_stopped", `${running.has(one) ? own : others}: deploy first`));
+  const outcomes = [...left, ...cleaned];
   const isDone = (one: CatalogAllocation) =>
     cleaned.some(({ job, outcome }) => job === one.job && (outcome === "removed" || outcome === "abandoned"));
   forgetAllocations(context, host, ready.filter(isDone));
@@ -129,11 +129,6 @@ async function cleanAndNote(
   }
 }
 
-function whyNotStopped(isRunning: boolean): string {
-  if (isRunning) return "no deploy has stopped it since it was removed";
-  return "the worker has left the bucket, and no deploy has stopped all that ran there";
-}
-
 /** True for an allocation that may still run on its worker: only a deploy stops it, with its hooks. */
 function mayStillRun({ db }: OperationContext, { job, id }: CatalogAllocation): boolean {
   const { hash, unfinished, stopped, stopping } = promotionsOf(db, job)(id);
@@ -161,14 +156,11 @@ async function discardJobs(gc: Gc, host: string, due: readonly CatalogAllocation
       outcomes.push(collected(one, "removed", null));
     } catch (error) {
       throwIfCancelled(signal);
-      outcomes.push(collected(one, gcGrade(error), messageOf(error)));
+      const isUnreachable = error instanceof Failure && error.code === "unreachable";
+      outcomes.push(collected(one, isUnreachable ? "unreachable" : "failed", messageOf(error)));
     }
   }
   return outcomes;
-}
-
-function gcGrade(error: unknown): "unreachable" | "failed" {
-  return error instanceof Failure && error.code === "unreachable" ? "unreachable" : "failed";
 }
 
 function collected({ job, worker }: CatalogAllocation, outcome: Collected["outcome"], error: string | null): Collected {

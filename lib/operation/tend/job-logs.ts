@@ -60,7 +60,7 @@ export async function readJobLogs(context: DoctorContext, wanted: WantedJobLogs,
   tell(`asked: ${hosts.join(" ")}`);
   const alive = setInterval(() => tell("alive:"), ALIVE_MS);
   const progress = new ProgressBoard(() => {}, signal);
-  const fleet = new Fleet({ ...context, signal, log: { info: () => {}, redactor }, progress, run: { bucketId } }, workers);
+  await using fleet = new Fleet({ ...context, signal, log: { info: () => {}, redactor }, progress, run: { bucketId } }, workers);
   let isWhole = true;
   try {
     const read = async (host: string) => {
@@ -72,7 +72,6 @@ export async function readJobLogs(context: DoctorContext, wanted: WantedJobLogs,
     await runAll(hosts, wanted.follow ? hosts.length : WORKERS_AT_ONCE, read, signal);
   } finally {
     clearInterval(alive);
-    await fleet.close();
   }
   if (reader.signal.aborted) throw reader.signal.reason;
   tell(`end: ${isWhole ? 0 : 1}`);

@@ -42,9 +42,8 @@ async function read<K extends ReadingKind>(
   const workers = chooseWorkers(context, selection).map(({ host }) => unasked(host));
   const found = new Map<string, Reading<K>>();
   const { settings } = await loadOpsConf(context.layout);
-  const fleet = new Fleet(context, catalogWorkers(context.db));
-  let done = 0;
-  const progress = () => context.progress.report({ phase: what, done, total: workers.length });
+  await using fleet = new Fleet(context, catalogWorkers(context.db));
+  const countOne = context.progress.counting(what, workers.length);
   const ask = async (one: Graded) => {
     try {
       const reading = await takeReading(await fleet.open(one.worker), what, context.signal);
@@ -54,35 +53,25 @@ async function read<K extends ReadingKind>(
     } catch (error) {
       Object.assign(one, gradeOf(error));
     }
-    done++;
-    progress();
+    countOne();
   };
-  try {
-    progress();
-    await runAll(workers, concurrency ?? settings.sshConcurrency, ask, context.signal);
-    keepHealth(context, [
-      ...reachOf(workers),
-      ...(what === "uptime" ? loadsOf(context, found as Map<string, Reading<"uptime">>) : []),
-    ]);
-    const read = workers.map((one) => ({ ...one, [what]: found.get(one.worker) ?? null }));
-    return concludeWorkers(context, fleet, { workers: read });
-  } finally {
-    await fleet.close();
-  }
+  await runAll(workers, concurrency ?? settings.sshConcurrency, ask, context.signal);
+  keepHealth(context, [
+    ...reachOf(workers),
+    ...(what === "uptime" ? loadsOf(context, found as Map<string, Reading<"uptime">>) : []),
+  ]);
+  const read = workers.map((one) => ({ ...one, [what]: found.get(one.worker) ?? null }));
+  return concludeWorkers(context, fleet, { workers: read });
 }
 
 /** A worker whose load of five minutes is twice its processors, or more, is under high load. Facts tell the processors. */
 const HIGH_LOAD = 2;
 
 function loadsOf({ db }: OperationContext, found: ReadonlyMap<string, Reading<"uptime">>): Observation[] {
-  const processors = new Map(
-    knownFacts(db, { limit: Number.MAX_SAFE_INTEGER }).items.map(({ worker, facts }) => [
-      worker,
-      Number((facts as { cpu_count?: number }).cpu_count),
-    ]),
-  );
+  const { items } = knownFacts(db, { limit: Number.MAX_SAFE_INTEGER });
+  const factsOf = new Map(items.map(({ worker, facts }) => [worker, facts as { cpu_count?: number }]));
   return [...found].flatMap(([worker, { load5 }]): Observation[] => {
-    const count = processors.get(worker);
+    const count = Number(factsOf.get(worker)?.cpu_count);
     if (!count) return [];
     const isHigh = load5 >= HIGH_LOAD * count;
     const reason = isHigh ? `load ${load5} on ${count} processors` : "";

@@ -1,9 +1,9 @@
 import { link } from "node:fs/promises";
 import path from "node:path";
 import type { Database } from "../../bucket/base/database.ts";
+import { trustAt } from "../../bucket/snapshots/envelope.ts";
 import { commitRestore, type PreparedRestore, prepareRestore } from "../../bucket/snapshots/restore.ts";
 import { createSnapshot, findSnapshot, keepSnapshots, type SnapshotWish } from "../../bucket/snapshots/snapshots.ts";
-import { trustAt } from "../../bucket/snapshots/trust.ts";
 import { listRevisions } from "../../bucket/source/revisions.ts";
 import { discardLeftovers } from "../../bucket/source/swap.ts";
 import { loadOpsConf } from "../../bucket/workspace/settings.ts";
@@ -38,20 +38,6 @@ function sealedFor(recipient: string | undefined): SnapshotWish["sealFor"] {
 /** The context of a restore; `db` is undefined where the database is damaged. */
 type RestoreContext = Omit<OperationContext, "db" | "kv"> & { db: Database | undefined };
 
-/** The result of a restore. */
-interface RestoreResult {
-  snapshot: string;
-  created_at: string;
-  /** The snapshot of the state before the restore; null where the database was damaged. */
-  saved_as: string | null;
-  /** The source paths were replaced too. */
-  with_source: boolean;
-  /** The revision that was the source when the snapshot was made; null where none was. */
-  source_revision: string | null;
-  /** The revision that is the source now. */
-  current_revision: string | null;
-}
-
 /**
  * Restores a snapshot of this bucket (decisions: Snapshots). In order: the snapshot is unpacked and all of it checked,
  * a snapshot of the present is taken, and only then is anything replaced, wholly or not at all; from there on a cancel
@@ -70,17 +56,11 @@ export const restoreSnapshot = async (context: RestoreContext, params: Record<st
   const saved_as = await replaceBy(context, prepared, path.basename(file), with_source);
   const { created_at, source_revision } = prepared.manifest;
   const current = (await listRevisions(layout)).find((revision) => revision.current);
-  const result: RestoreResult = {
-    snapshot: path.basename(file),
-    created_at,
-    saved_as,
-    with_source,
-    source_revision: source_revision || null,
-    current_revision: current?.id ?? null,
-  };
+  // The revision that was the source when the snapshot was made, and the one that is the source now.
+  const revisions = { source_revision: source_revision || null, current_revision: current?.id ?? null };
   log.info(`restored the state of ${created_at}; the state before it is in ${saved_as ?? "data/ops.db.damaged"}`);
-  log.info(sentenceAboutSource(result));
-  return result;
+  log.info(with_source ? "the source is that of the snapshot: build, then deploy" : sentenceAboutSource(revisions));
+  return { snapshot: path.basename(file), created_at, saved_as, with_source, ...revisions };
 };
 
 /** Saves the present and replaces it; answers the name of the snapshot with the present. */
@@ -124,8 +104,9 @@ async function savePresent(
   return null;
 }
 
-function sentenceAboutSource({ with_source, source_revision, current_revision }: RestoreResult): string {
-  if (with_source) return "the source is that of the snapshot: build, then deploy";
+/** Of a restore without its source. */
+function sentenceAboutSource(revisions: Record<"source_revision" | "current_revision", string | null>): string {
+  const { source_revision, current_revision } = revisions;
   if (source_revision === null) return "the source was not touched; the snapshot names no revision of it";
   if (source_revision === current_revision)
     return `the source was not touched; revision ${source_revision}, that of the snapshot, is current`;

@@ -2,7 +2,7 @@ import { fstatSync } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
 import { type Layout, runLayout } from "../../bucket/base/layout.ts";
 import { TROUBLE_HINT, tellsTrouble } from "../../core/trouble-lines.ts";
-import { type RunRecord, readRecord, runNotFound } from "../record.ts";
+import { readRecord, runNotFound } from "../record.ts";
 import { EntryCursor, NEWLINE, Places } from "./log-entries.ts";
 import { bytesAsText, openLog, wholeLines } from "./log-lines.ts";
 
@@ -31,14 +31,7 @@ interface LogFiles {
 }
 
 /** The log of a run as far as it has whole lines, opened to be read. */
-export interface OpenedLog extends LogFiles {
-  record: RunRecord;
-  index: LogIndex;
-  /** The end when the log was opened. */
-  lines: number;
-  size: number;
-  [Symbol.asyncDispose](): Promise<void>;
-}
+export type OpenedLog = Awaited<ReturnType<typeof openIndexed>>;
 
 /** What is known of the lines of a log: where blocks of lines begin, and which lines tell of errors. Grows with the log. */
 export class LogIndex {
@@ -165,7 +158,7 @@ function nextHint(text: string, from: number): number {
 const kept = new Map<string, { index: LogIndex; file: number }>();
 
 /** Opens the log of a run and learns what the log has gained. Throws `run_not_found`. */
-export async function openIndexed(layout: Layout, runId: string): Promise<OpenedLog> {
+export async function openIndexed(layout: Layout, runId: string) {
   // The status is read first: the log of a run that has ended grows no more.
   const record = readRecord(layout, runId);
   if (!record) throw runNotFound(runId);
@@ -181,6 +174,7 @@ export async function openIndexed(layout: Layout, runId: string): Promise<Opened
   await index.grow({ log, places, times }, found?.size ?? 0, record.status !== "running");
   const files = opening.move();
   const { lines, size } = index;
+  // Lines and size are the end when the log was opened.
   return { record, index, log, places, times, lines, size, [Symbol.asyncDispose]: () => files.disposeAsync() };
 }
 

@@ -1,6 +1,6 @@
 import type { Layout } from "../../bucket/base/layout.ts";
 import { Problems } from "../../bucket/base/problems.ts";
-import { catalogFile, hasCatalogJob, listCatalogFiles } from "../../bucket/catalog/catalog.ts";
+import { catalogFile, jobNames, listCatalogFiles } from "../../bucket/catalog/catalog.ts";
 import { listSourceFiles, listTemplates, modeText, openSourceFile } from "../../bucket/source/source-view.ts";
 import { BUCKET_CONF_FILE, jobResources, OPS_CONF_FILE, settingsView } from "../../bucket/workspace/bucket-conf.ts";
 import { readOpsConf } from "../../bucket/workspace/settings.ts";
@@ -63,7 +63,7 @@ export const FILE_ROUTES = [
     async handle({ params, query, bucket: { layout } }, { readers }) {
       const { job = "" } = params;
       const wanted = { after: query.cursor ?? "", limit: query.limit + 1 };
-      const found = await readers.read(layout, (db) => (hasCatalogJob(db, job) ? listCatalogFiles(db, job, wanted) : undefined));
+      const found = await readers.read(layout, (db) => (jobNames(db).has(job) ? listCatalogFiles(db, job, wanted) : undefined));
       if (!found) throw new Failure("not_found", `there is no job ${quote(job)} in the catalog`);
       const items = found.slice(0, query.limit).map((file) => ({ ...file, mode: modeText(file.mode) }));
       return json(200, { items, next_cursor: found.length > query.limit ? items.at(-1)?.path : null });

@@ -1,7 +1,6 @@
-import { ROLLOUTS } from "../../bucket/base/states.ts";
 import { MAP_LETTERS } from "../../bucket/catalog/map.ts";
 import { PROBLEM_KINDS } from "../../bucket/catalog/problems.ts";
-import { LAST_OUTCOMES, STATES } from "../../bucket/catalog/states.ts";
+import { LAST_OUTCOMES, ROLLOUTS, STATES } from "../../bucket/catalog/states.ts";
 import { KEY_CHANGES } from "../../bucket/keys/key-changes.ts";
 import {
   anything,

@@ -71,24 +71,6 @@ export async function readWorkerJson(transport: Transport, signal: AbortSignal):
   return (await runScriptOn(transport, "read", doing, options)).stdout;
 }
 
-/** What was found on a worker. */
-interface Examination {
-  /** Tools that are not installed there. */
-  missing: string[];
-  /** The path of something else in the place of the bucket's folder or of a folder above; null where nothing is. */
-  blocked: string | null;
-  /** Folders, below the bucket's folder, in which the user there cannot write. */
-  unwritable: string[];
-  /** How far the worker's clock is ahead of ours, in whole seconds. */
-  aheadSeconds: number;
-  freeBytes: number;
-  diskBytes: number;
-  /** Locks, below the bucket's folder, whose holder lives there. */
-  held: string[];
-  /** What commands that were cut off have left: locks, and syncs that were not finished. */
-  left: string[];
-}
-
 const EXAMINE_LIMIT_MS = 20_000;
 const KIB = 1024;
 
@@ -96,7 +78,7 @@ const KIB = 1024;
  * Looks at a worker; writes nothing and needs no folder of the bucket there. Throws `unreachable`, `cancelled`,
  * `timeout` after 20 s, or `failed` where the answer cannot be understood.
  */
-export async function examineWorker(transport: Transport, tools: readonly string[], signal: AbortSignal): Promise<Examination> {
+export async function examineWorker(transport: Transport, tools: readonly string[], signal: AbortSignal) {
   const started = Date.now();
   const limits = { timeoutMs: EXAMINE_LIMIT_MS, signal, isShort: true, isFolderOptional: true };
   const args = [transport.folder, ...tools];
@@ -105,13 +87,19 @@ export async function examineWorker(transport: Transport, tools: readonly string
   const [clock = 0] = answer.numbers("clock", 1);
   const [free = 0, all = 0] = answer.numbers("disk", 2);
   return {
+    /** Tools that are not installed there. */
     missing: answer.all("missing"),
+    /** The path of something else in the place of the bucket's folder or of a folder above; null where nothing is. */
     blocked: answer.text("blocked"),
+    /** Folders, below the bucket's folder, in which the user there cannot write. */
     unwritable: answer.all("unwritable"),
+    /** How far the worker's clock is ahead of ours, in whole seconds. */
     aheadSeconds: clockLead(clock, started / 1000, Date.now() / 1000),
     freeBytes: free * KIB,
     diskBytes: all * KIB,
+    /** Locks, below the bucket's folder, whose holder lives there. */
     held: answer.all("held"),
+    /** What commands that were cut off have left: locks, and syncs that were not finished. */
     left: [...answer.all("left"), ...answer.all("cut")],
   };
 }

@@ -2,25 +2,7 @@ import { leadingNumbers, runScriptOn, ScriptAnswer } from "../base/scripts.ts";
 import type { Transport } from "../base/transport.ts";
 
 /** What a worker is. Fields are null where the worker does not tell. */
-export interface Facts {
-  hostname: string | null;
-  os: string | null;
-  kernel: string | null;
-  arch: string | null;
-  cpu_count: number;
-  /** Of one CPU: the highest clock of now, else the highest possible. */
-  cpu_mhz: number | null;
-  /** Rounded up. */
-  memory_mb: number;
-  /** RFC 3339. */
-  boot_time: string;
-  /** Without the loopback ones; IPv4 first. */
-  addresses: string[];
-  /** The root and what is mounted from devices. */
-  disks: { mount: string; device: string; size_bytes: number; used_bytes: number; available_bytes: number }[];
-  /** Which of {@link TOOLS} it has. */
-  tools: string[];
-}
+export type Facts = ReturnType<typeof parseFacts>;
 
 const TOOL_NAMES =
   "bash busybox curl docker find java make node openssl podman python3 rsync setsid sha256sum sudo systemctl tar";
@@ -33,18 +15,24 @@ const MOST_ENTRIES = 256;
 const HIGHEST_MHZ = 1_000_000;
 
 /** Reads what `facts.sh` told. Throws `failed` where the answer cannot be understood. */
-export function parseFacts(answer: ScriptAnswer): Facts {
+export function parseFacts(answer: ScriptAnswer) {
   return {
     hostname: answer.text("hostname"),
     os: answer.text("os")?.replace(/^(["'])(.*)\1$/, "$2") ?? null,
     kernel: answer.text("kernel"),
     arch: answer.text("arch"),
     cpu_count: answer.whole("cpu_count", 65_536),
+    /** Of one CPU: the highest clock of now, else the highest possible. */
     cpu_mhz: cpuClock(answer),
+    /** Rounded up. */
     memory_mb: Math.ceil(answer.whole("memory_kb", 2 ** 40) / 1024),
+    /** RFC 3339. */
     boot_time: new Date(answer.whole("boot_time", 2 ** 40) * 1000).toISOString(),
+    /** Without the loopback ones; IPv4 first. */
     addresses: [...new Set(factAddresses(answer))].slice(0, MOST_ENTRIES),
+    /** The root and what is mounted from devices. */
     disks: factDisks(answer).slice(0, MOST_ENTRIES),
+    /** Which of {@link TOOLS} it has. */
     tools: TOOLS.filter((tool) => answer.all("tool").includes(tool)),
   };
 }
@@ -63,54 +51,29 @@ function factAddresses(answer: ScriptAnswer): string[] {
   return [...four, ...parts.map((one) => new URL(`http://[${one}]`).hostname.slice(1, -1))];
 }
 
-function factDisks(answer: ScriptAnswer): Facts["disks"] {
-  const disks = new Map<string, Facts["disks"][number]>();
-  for (const line of answer.all("disk")) {
+function factDisks(answer: ScriptAnswer) {
+  const bytes = (kilobytes: string | undefined) => Number(kilobytes) * 1024;
+  const disks = answer.all("disk").flatMap((line) => {
     const [, device = "", blocks, used, available, mount = ""] =
       /^(\S{1,253}) +(\d{1,15}) +(\d{1,15}) +(\d{1,15}) +\S+ +(.{1,1024})$/.exec(line) ?? [];
-    if (mount === "" || disks.has(device)) continue;
-    const bytes = (kilobytes: string | undefined) => Number(kilobytes) * 1024;
     const sizes = { size_bytes: bytes(blocks), used_bytes: bytes(used), available_bytes: bytes(available) };
-    disks.set(device, { mount, device, ...sizes });
-  }
-  return [...disks.values()];
-}
-
-/** The load of a worker and since when it runs, as /proc tells them. */
-export interface Uptime {
-  load1: number;
-  load5: number;
-  load15: number;
-  uptime_s: number;
-}
-
-/** How busy a worker was for a second. */
-export interface Sysstat {
-  /** The share of all CPUs together. */
-  cpu_pct: number;
-  mem_total_bytes: number;
-  mem_used_bytes: number;
-  mem_available_bytes: number;
-  mem_swap_total_bytes: number;
-  mem_swap_used_bytes: number;
-  /** Whole devices that were ever used. */
-  disk: { device: string; read_bytes_per_s: number; write_bytes_per_s: number; busy_pct: number }[];
-  /** Interfaces that were ever used, without loopback. */
-  net: { interface: string; rx_bytes_per_s: number; tx_bytes_per_s: number }[];
+    return mount === "" ? [] : [{ mount, device, ...sizes }];
+  });
+  return [...Map.groupBy(disks, ({ device }) => device).values()].flatMap(([first]) => first ?? []);
 }
 
 /** /proc/diskstats counts sectors of this size, whatever the device has. */
 const SECTOR_BYTES = 512;
 
 /** Reads what `uptime.sh` told. Throws `failed` where the answer cannot be understood. */
-export function parseUptime(answer: ScriptAnswer): Uptime {
+export function parseUptime(answer: ScriptAnswer) {
   const [load1 = 0, load5 = 0, load15 = 0] = answer.numbers("load", 3);
   const [uptime = 0] = answer.numbers("uptime", 1);
   return { load1, load5, load15, uptime_s: Math.floor(uptime) };
 }
 
 /** Reads what `sysstat.sh` told. Throws `failed` where the answer cannot be understood. */
-export function parseSysstat(answer: ScriptAnswer): Sysstat {
+export function parseSysstat(answer: ScriptAnswer) {
   const [before = 0] = answer.numbers("before_uptime", 1);
   const [after = 0] = answer.numbers("after_uptime", 1);
   const seconds = Math.max(0.01, after - before);
@@ -140,7 +103,7 @@ function memoryUse(answer: ScriptAnswer) {
   };
 }
 
-function diskRates(answer: ScriptAnswer, seconds: number): Sysstat["disk"] {
+function diskRates(answer: ScriptAnswer, seconds: number) {
   const devices = new Set(answer.all("block"));
   return risesOf(answer, "disk", 10)
     .filter(({ name }) => devices.has(name))
@@ -152,7 +115,7 @@ function diskRates(answer: ScriptAnswer, seconds: number): Sysstat["disk"] {
     }));
 }
 
-function netRates(answer: ScriptAnswer, seconds: number): Sysstat["net"] {
+function netRates(answer: ScriptAnswer, seconds: number) {
   return risesOf(answer, "net", 9)
     .filter(({ name }) => name !== "lo")
     .map(({ name, rises }) => ({
@@ -188,18 +151,10 @@ function tenths(value: number): number {
   return Math.round(value * 10) / 10;
 }
 
-/** What a worker can be asked for, and the form of the answer. */
-export interface Readings {
-  facts: Facts;
-  uptime: Uptime;
-  sysstat: Sysstat;
-}
+const PARSERS = { facts: parseFacts, uptime: parseUptime, sysstat: parseSysstat };
 
-const PARSERS: { [K in keyof Readings]: (answer: ScriptAnswer) => Readings[K] } = {
-  facts: parseFacts,
-  uptime: parseUptime,
-  sysstat: parseSysstat,
-};
+/** What a worker can be asked for, and the form of the answer. */
+export type Readings = { [K in keyof typeof PARSERS]: ReturnType<(typeof PARSERS)[K]> };
 
 const READING_LIMIT_MS = 30_000;
 
@@ -214,5 +169,5 @@ export async function takeReading<K extends keyof Readings>(
 ): Promise<Readings[K]> {
   const limits = { timeoutMs: READING_LIMIT_MS, signal, isFolderOptional: true };
   const { stdout } = await runScriptOn(transport, what, "Cannot ask the worker", { args: TOOLS, ...limits });
-  return PARSERS[what](new ScriptAnswer(stdout));
+  return PARSERS[what](new ScriptAnswer(stdout)) as Readings[K];
 }

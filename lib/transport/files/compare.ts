@@ -25,11 +25,7 @@ export interface FileDrift {
 }
 
 /** How a job's files were found on a worker. */
-export interface TreeDrift {
-  files: FileDrift[];
-  /** A sync of the job is at work or was cut off: the files may be in the middle of a change. */
-  isUnsettled: boolean;
-}
+export type TreeDrift = ReturnType<typeof treeDrift>;
 
 const COMPARE_LIMIT_MS = 300_000;
 const READ_LIMIT_MS = 60_000;
@@ -63,7 +59,7 @@ function linesAbout(job: string, paths: readonly string[]): string[] {
   return [...paths.map((path) => `file jobs/${job}/${path}`), ...["", ...folders].map((folder) => `folder jobs/${job}${folder}`)];
 }
 
-function treeDrift(job: string, wanted: WantedFiles, found: FoundFiles, entries: readonly string[]): TreeDrift {
+function treeDrift(job: string, wanted: WantedFiles, found: FoundFiles, entries: readonly string[]) {
   const folder = `jobs/${job}`;
   const nothing = { sha256: null, mode: null, hasOtherContent: false };
   const blocked = new Map<string, FileDrift>();
@@ -80,6 +76,7 @@ function treeDrift(job: string, wanted: WantedFiles, found: FoundFiles, entries:
     if (wanted[path] === undefined && isForSync(path)) files.push({ path, state: "extra", ...nothing });
   }
   files.sort((a, b) => (a.path < b.path ? -1 : 1));
+  // Unsettled: a sync of the job is at work or was cut off, and the files may be in the middle of a change.
   return { files, isUnsettled: found.unsettled.has(job) };
 }
 

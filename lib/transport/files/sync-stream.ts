@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from "node:crypto";
+import { hash, randomBytes } from "node:crypto";
 import { type TarInput, writeTar } from "../../codec/archive/tar-write.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
 import { quote } from "../../core/shape.ts";
@@ -55,24 +55,20 @@ export function changeStream(change: TreeChange): { digest: string; stream: Asyn
       yield { path: `${tree}/${parcels.names.get(path)}`, mode, size, content: checkedContent(path, file, doing) };
     }
   }
-  return { digest: sha256(orders.get("digests") as string), stream: writeTar(entries()) };
+  return { digest: hash("sha256", orders.get("digests") as string), stream: writeTar(entries()) };
 }
 
 /** The beginning of the list of a tree of these files, sorted as they are. */
 export function listHead(paths: Iterable<string>): string {
-  return `sync ${sha256(lines(paths))} `;
+  return `sync ${hash("sha256", lines(paths))} `;
 }
 
-/** How files are put into the stream. */
-interface Parcels {
-  /** Where `new/1`, `new/2`, … belong. */
-  places: string[];
-  /** The name in the stream by the file's path: `new/<n>`, or `new/<n>/<name>` where several go into one folder. */
-  names: Map<string, string>;
-}
-
-function parcelsOf(paths: readonly string[]): Parcels {
-  const parcels: Parcels = { places: [], names: new Map() };
+/**
+ * How files are put into the stream: where `new/1`, `new/2`, … belong, and the name in the stream by the file's path,
+ * `new/<n>`, or `new/<n>/<name>` where several go into one folder.
+ */
+function parcelsOf(paths: readonly string[]) {
+  const parcels = { places: [] as string[], names: new Map<string, string>() };
   const open = new Map<string, { number: number; size: number }>();
   for (const path of paths) {
     const folder = path.slice(0, path.lastIndexOf("/") + 1);
@@ -90,7 +86,7 @@ function parcelsOf(paths: readonly string[]): Parcels {
 }
 
 /** The small files in front of the content, as scripts/receive.sh describes them. */
-function ordersOf(change: TreeChange, { places, names }: Parcels): Map<string, string> {
+function ordersOf(change: TreeChange, { places, names }: ReturnType<typeof parcelsOf>): Map<string, string> {
   const { tree, wanted, made, changed, removed } = change;
   const needed = foldersAbove(wanted.keys());
   const emptied = [...foldersAbove(removed)].filter((folder) => !needed.has(folder) && made.has(folder));
@@ -107,7 +103,7 @@ function ordersOf(change: TreeChange, { places, names }: Parcels): Map<string, s
   if (removed.length > 0) orders.set("removals", lines(removed));
   if (emptied.length > 0) orders.set("emptied", lines(emptied.reverse()));
   const digests = [
-    ...[...orders].map(([name, text]) => `${sha256(text)}  .sync/${tree}/${name}`),
+    ...[...orders].map(([name, text]) => `${hash("sha256", text)}  .sync/${tree}/${name}`),
     ...changed.map((path) => `${wanted.get(path)?.sha256}  .sync/${tree}/${names.get(path)}`),
   ];
   return new Map([["digests", lines(digests)], ...orders]);
@@ -128,8 +124,4 @@ async function* checkedContent(path: string, { size, open }: FileContent, doing:
 
 function lines(items: Iterable<string>): string {
   return [...items].map((item) => `${item}\n`).join("");
-}
-
-function sha256(text: string): string {
-  return createHash("sha256").update(text).digest("hex");
 }

@@ -3,7 +3,7 @@ import { Failure } from "../../core/errors.ts";
 import { quote } from "../../core/shape.ts";
 import { runScriptOn } from "../base/scripts.ts";
 import type { Transport } from "../base/transport.ts";
-import { type FoundFiles, foldersAbove, isExecutable, isForSync, lookAtFiles, type WorkerFile } from "./look.ts";
+import { foldersAbove, isExecutable, isForSync, lookAtFiles, type WorkerFile } from "./look.ts";
 import { changeStream, type FileContent, listHead, type TreeChange } from "./sync-stream.ts";
 
 /** A file as it is to be on the worker. */
@@ -64,13 +64,10 @@ export async function syncTree(
   const what = tree.name === WORKER_TREE ? "the worker's files" : tree.name;
   const doing = `Cannot sync ${what} to ${transport.worker.host}`;
   const options = { timeoutMs, signal };
-  const wanted = wantedFiles(tree);
-  const head = listHead(wanted.keys());
-  const found = await lookWhenSettled(transport, doing, { tree: tree.name, head, paths: [...wanted.keys()] }, options);
+  const { wanted, found, isListed } = await lookAtTree(transport, doing, tree, options);
   const { file: listed, folder: made } = found.listed;
   const changed = [...wanted].filter(([path, file]) => isDifferent(file, found.files.get(path))).map(([path]) => path);
   const removed = [...listed].filter((path) => !wanted.has(path) && isOfTree(tree, path));
-  const isListed = found.listHead.startsWith(head);
   const change = { tree: tree.name, wanted, isListed, made, changed, removed, doing };
   const sentBytes = isListed && changed.length === 0 ? 0 : await sendChange(transport, change, found.listHead, options);
   const below = (file: string) => belowFolder(tree, file);
@@ -98,15 +95,12 @@ export async function adoptTree(
 ): Promise<void> {
   const doing = `Cannot adopt ${tree.name} on ${transport.worker.host}`;
   const options = { timeoutMs, signal };
-  const wanted = wantedFiles(tree);
-  const head = listHead(wanted.keys());
-  const found = await lookWhenSettled(transport, doing, { tree: tree.name, head, paths: [...wanted.keys()] }, options);
+  const { wanted, found, isListed } = await lookAtTree(transport, doing, tree, options);
   const isThere = (path: string, file: SyncFile) => found.files.get(path)?.sha256 === file.sha256;
   const others = [...wanted].filter(([path, file]) => !isThere(path, file)).map(([path]) => path);
   const [changed = [], rest = []] = [true, false].map((is) => others.filter((path) => isBrought(belowFolder(tree, path)) === is));
   const wrong = rest.map((path) => belowFolder(tree, path)).filter((path) => !isOwn(path));
   if (wrong.length > 0) throw new Failure("failed", `${doing}: files have changed meanwhile: ${wrong.join(", ")}`);
-  const isListed = found.listHead.startsWith(head);
   if (isListed && changed.length === 0) return;
   const change = { tree: tree.name, wanted, isListed, made: found.listed.folder, changed, removed: [], doing };
   await sendChange(transport, change, found.listHead, options);
@@ -150,18 +144,18 @@ function isDifferent({ sha256, mode, isRewritten = false }: SyncFile, found: Wor
   return isRewritten || found?.sha256 !== sha256 || isExecutable(found.mode) !== isExecutable(mode);
 }
 
-/** Looks at a tree until no other sync of the tree is at work, after one that was cut off was brought to its end. */
-async function lookWhenSettled(
-  transport: Transport,
-  doing: string,
-  { tree, head, paths }: { tree: string; head: string; paths: readonly string[] },
-  options: SyncOptions,
-): Promise<FoundFiles> {
-  const question = { trees: [tree], head, lines: paths.map((path) => `file ${path}`) };
+/**
+ * Looks at a tree until no other sync of the tree is at work, after one that was cut off was brought to its end. Answers
+ * the wanted files and what was found, and whether the tree's list names the wanted files already.
+ */
+async function lookAtTree(transport: Transport, doing: string, tree: SyncTree, options: SyncOptions) {
+  const wanted = wantedFiles(tree);
+  const head = listHead(wanted.keys());
+  const question = { trees: [tree.name], head, lines: [...wanted.keys()].map((path) => `file ${path}`) };
   for (let attempt = 0; attempt < SETTLES; attempt++) {
     const found = await lookAtFiles(transport, question, doing, options);
-    if (found.unsettled.size === 0) return found;
-    await runScriptOn(transport, "settle", doing, { ...options, args: [tree], keepBytes: ERROR_BYTES });
+    if (found.unsettled.size === 0) return { wanted, found, isListed: found.listHead.startsWith(head) };
+    await runScriptOn(transport, "settle", doing, { ...options, args: [tree.name], keepBytes: ERROR_BYTES });
   }
   throw new Failure("failed", `${doing}: other syncs of these files keep the worker busy: run the command again`);
 }

@@ -9,12 +9,6 @@ import type { Launcher, OtherUser } from "../../core/spawn.ts";
 import { requireKey, type SshSetup } from "./folder.ts";
 import { SSH_FILES, sshConfig } from "./openssh.ts";
 
-/** How another user reaches the workers: `ssh -F <configFile>` signs in without the key. */
-export interface AgentAccess {
-  configFile: string;
-  close(): Promise<void>;
-}
-
 /** Who may enter the folder above may use and read what is in this one, and change nothing. */
 const FOLDER_MODE = 0o711;
 const FILE_MODE = 0o644;
@@ -40,7 +34,7 @@ export async function openAgent(
   setup: SshSetup,
   { uid, gid }: OtherUser,
   { launcher, signal }: { launcher: Launcher; signal: AbortSignal },
-): Promise<AgentAccess> {
+) {
   const { settings, workers } = setup;
   await requireKey(settings);
   const file = (name: keyof typeof SSH_FILES) => path.join(folder, SSH_FILES[name]);
@@ -62,6 +56,7 @@ export async function openAgent(
   await chmod(file("agent"), PRIVATE_FILE);
   await chown(file("agent"), uid, gid);
   const rest = opened.move();
+  // The other user reaches the workers by `ssh -F <configFile>`.
   return { configFile: file("config"), close: () => rest.disposeAsync() };
 }
 

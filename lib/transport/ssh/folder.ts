@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { statSync } from "node:fs";
 import { lstat, mkdtemp, readdir, readFile, readlink, symlink, writeFile } from "node:fs/promises";
 import path from "node:path";
@@ -99,7 +99,5 @@ export async function digestIn(folder: string, config?: string): Promise<string>
   const content = async (name: string) => readFile(path.join(folder, name), "utf8").catch(() => null);
   const named = [SSH_FILES.key, SSH_FILES.oldKey, SSH_FILES.knownHosts].map(content);
   const files = [config ?? (await content(SSH_FILES.config)), ...(await Promise.all(named))];
-  return createHash("sha256")
-    .update(JSON.stringify([programVersion(), ...files]))
-    .digest("hex");
+  return hash("sha256", JSON.stringify([programVersion(), ...files]));
 }

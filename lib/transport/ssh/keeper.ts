@@ -74,9 +74,8 @@ export async function keepConnections(first: Duplex, launcher: Launcher, signal:
 }
 
 class Keeper {
-  readonly over: Promise<void>;
   readonly #launcher: Launcher;
-  readonly #settle: () => void;
+  readonly #over = Promise.withResolvers<void>();
   readonly #held = new Map<string, Held>();
   readonly #runs = new Set<Duplex>();
   #folder = "";
@@ -91,9 +90,10 @@ class Keeper {
 
   constructor(launcher: Launcher) {
     this.#launcher = launcher;
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.over = promise;
-    this.#settle = resolve;
+  }
+
+  get over(): Promise<void> {
+    return this.#over.promise;
   }
 
   /** Serves a run until its end. */
@@ -125,7 +125,7 @@ class Keeper {
     this.#isEnding = true;
     void this.#ended()
       .catch(() => {})
-      .finally(this.#settle);
+      .finally(this.#over.resolve);
   }
 
   async #ended(): Promise<void> {

@@ -27,8 +27,10 @@ export class Limit {
     else await this.#turn(signal);
     let isIn = true;
     return () => {
-      if (isIn) this.#leave();
+      if (!isIn) return;
       isIn = false;
+      this.#taken--;
+      this.#admit();
     };
   }
 
@@ -62,11 +64,6 @@ export class Limit {
       this.#waiting.push(enter);
       signal?.addEventListener("abort", onAbort, { once: true });
     });
-  }
-
-  #leave(): void {
-    this.#taken--;
-    this.#admit();
   }
 
   #admit(): void {

@@ -31,14 +31,10 @@ export interface SshSettings {
 }
 
 /** A host to go through, as `ssh_jump` names it. */
-export interface JumpHost {
-  user: string;
-  host: string;
-  port: number;
-}
+export type JumpHost = ReturnType<typeof parseJump>;
 
 /** The parts of `[user@]host[:port]`, an IPv6 address with a port in brackets. The workspace has checked the form. */
-export function parseJump(jump: string, defaultUser: string): JumpHost {
+export function parseJump(jump: string, defaultUser: string) {
   const at = jump.indexOf("@");
   const user = at < 0 ? defaultUser : jump.slice(0, at);
   const target = jump.slice(at + 1);
@@ -176,25 +172,19 @@ function section(head: string, lines: readonly string[]): string[] {
   return [head, ...lines.map((line) => `  ${line}`)].map((line) => `${line}\n`);
 }
 
-/** Why a connection could not be opened. */
-interface ConnectTrouble {
-  /** Which worker, what happened, what to do, as a {@link WorkerFailure} takes it. */
-  sentence: string;
-  /** For how long it is worth trying again. */
-  retryMs: number;
-  /** True for keys and options, which only a person can change. */
-  lasts: boolean;
-  /** The server may have dropped the connection because too many came at a time. */
-  isDropped: boolean;
-}
-
+/** What ssh says, and what that means. */
 interface ConnectTroubleKind {
   pattern: RegExp;
-  /** Zero by default. */
+  /** For how long it is worth trying again; zero by default. */
   retryMs?: number;
+  /** True for keys and options, which only a person can change. */
   lasts?: boolean;
+  /** The server may have dropped the connection because too many came at a time. */
   isDropped?: boolean;
-  /** `{1}` stands for the first group of the pattern, `{place}` and the like for a name. */
+  /**
+   * Which worker, what happened, what to do, as a {@link WorkerFailure} takes it. `{1}` stands for the first group of the
+   * pattern, `{place}` and the like for a name.
+   */
   sentence: string;
 }
 
@@ -270,7 +260,7 @@ const TROUBLES: readonly ConnectTroubleKind[] = [
 ];
 
 /** What the messages of an ssh mean that could not connect. */
-export function connectTrouble(messages: string, worker: WorkerAddress, settings: SshSettings): ConnectTrouble {
+export function connectTrouble(messages: string, worker: WorkerAddress, settings: SshSettings) {
   const names = troubleNames(messages, worker, settings);
   for (const { pattern, retryMs = 0, lasts = false, isDropped = false, sentence } of TROUBLES) {
     const found = pattern.exec(messages);

@@ -41,8 +41,6 @@ const SHORT_INPUT_BYTES = 1024 * 1024;
 /** The commands of a run on a worker, over one connection. */
 class SshConnection {
   readonly #link: SshLink;
-  readonly #sessions: Limit;
-  readonly #shells: Pool;
   readonly #run: SshRun;
   readonly #worker: string;
   readonly #folder: string;
@@ -57,8 +55,6 @@ class SshConnection {
   /** `folder` is where scripts run. */
   constructor(run: SshRun, worker: WorkerAddress, socket: string, folder: string) {
     this.#link = new SshLink(run, worker, socket);
-    this.#sessions = run.sessions;
-    this.#shells = run.shells;
     this.#run = run;
     this.#worker = worker.host;
     this.#folder = folder;
@@ -86,15 +82,13 @@ class SshConnection {
   async #inSession(script: ShellScript, options: ScriptOptions): Promise<CommandOutcome | "again"> {
     const { signal } = options;
     for (;;) {
-      const leave = await enterAll([this.#slots, this.#sessions], signal);
+      const leave = await enterAll([this.#slots, this.#run.sessions], signal);
       try {
         const outcome = await (this.#survives(options) ? this.#spooled(script, options) : this.#command(script, options));
         if (outcome !== "refused") return outcome;
         if (this.#slots.narrow()) continue;
-        throw this.#link.failed(
-          "Cannot run commands on",
-          "its sshd allows only one session in a connection; set MaxSessions there to 2 at least (10 is usual)",
-        );
+        const advice = "set MaxSessions there to 2 at least (10 is usual)";
+        throw this.#link.failed("Cannot run commands on", `its sshd allows only one session in a connection; ${advice}`);
       } finally {
         leave();
       }
@@ -117,7 +111,7 @@ class SshConnection {
   }
 
   #ask(script: ShellScript, options: ScriptOptions & { input?: WholeInput }): Promise<CommandOutcome | "again"> {
-    const places = [this.#sessions, this.#shells.placeOf(this.#questions)];
+    const places = [this.#run.sessions, this.#run.shells.placeOf(this.#questions)];
     return this.#questions.ask(script, options, places, (end) => this.#conclude(end, script, options.signal));
   }
 

@@ -137,8 +137,7 @@ export async function settleLeft({ link, attendant, worker, folder, listener }: 
   execution.outcome("exit", null);
   execution.close();
   const ended = Number.isNaN(code) ? "has ended, nobody knows how" : `has ended with exit code ${code}`;
-  listener.onSentence(
-    `${worker}: ${label} ${receipt === "gone" ? ended : `was still running: it is ${describeReceipt(receipt)}`}`,
-  );
+  const state = receipt === "gone" ? ended : `was still running: it is ${describeReceipt(receipt)}`;
+  listener.onSentence(`${worker}: ${label} ${state}`);
   if (attached) await release(attached);
 }

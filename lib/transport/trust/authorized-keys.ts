@@ -14,19 +14,14 @@ export interface KeyHolder {
   address: WorkerAddress;
 }
 
-/** The two keys of a change, as `<type> <base64>`. */
-export interface KeyPairChange {
-  oldKey: string;
-  newKey: string;
-}
-
 /** How holders are reached. */
 interface HolderTools {
   /** With the keys that let in now. */
   settings: SshSettings;
   /** The file of the new private key. */
   newFile: string;
-  keys: KeyPairChange;
+  /** The two keys of the change, as `<type> <base64>`. */
+  keys: Record<"oldKey" | "newKey", string>;
   launcher: Launcher;
   signal: AbortSignal;
 }

@@ -34,11 +34,8 @@ export function parseKnownHosts(text: string, file: string): Map<string, PublicK
     const [given = "", type = "", base64 = "", ...rest] = line.trim().split(/[ \t]+/);
     const name = given.toLowerCase();
     const key = rest.length === 0 ? parsePublicKey(type, base64) : undefined;
-    if (!key || !/^[^@|!*?,]+$/.test(name))
-      throw new Failure(
-        "failed",
-        `Cannot read ${file}, line ${index + 1}: expected a host, a key type and a key, found ${quote(line)}; remove the line`,
-      );
+    const wrong = `expected a host, a key type and a key, found ${quote(line)}; remove the line`;
+    if (!key || !/^[^@|!*?,]+$/.test(name)) throw new Failure("failed", `Cannot read ${file}, line ${index + 1}: ${wrong}`);
     const keys = known.get(name) ?? [];
     if (!keys.some((one) => isSameKey(one, key))) known.set(name, [...keys, key]);
   }
@@ -56,22 +53,19 @@ export function sortKeys(keys: readonly PublicKey[]): PublicKey[] {
 }
 
 /** The host keys that a bucket trusts. */
-export interface KnownHosts {
-  /** The keys of a host, the preferred first; none for a host that is not known. */
-  keysOf(name: string): PublicKey[];
-  /** From now on these are the keys of the host; resolves once the file (0600) says so. */
-  record(name: string, keys: readonly PublicKey[]): Promise<void>;
-}
+export type KnownHosts = Awaited<ReturnType<typeof openKnownHosts>>;
 
 /**
  * Reads `.ssh/known_hosts`, only for the holder of the bucket's lock; without the file no host is known. Throws
  * `failed` for a file that no ops wrote.
  */
-export async function openKnownHosts(file: string): Promise<KnownHosts> {
+export async function openKnownHosts(file: string) {
   const bytes = await readBounded(file, KNOWN_HOSTS_BYTES);
   const known = parseKnownHosts(bytes?.toString() ?? "", file);
+  /** The keys of a host, the preferred first; none for a host that is not known. */
   const keysOf = (name: string) => sortKeys(known.get(name) ?? []);
   let saved: Promise<void> = Promise.resolve();
+  /** From now on these are the keys of the host; resolves once the file (0600) says so. */
   const record = (name: string, keys: readonly PublicKey[]) => {
     known.set(name, [...keys]);
     const lines = [...known.keys()].sort().flatMap((one) => knownHostLines(one, keysOf(one)));

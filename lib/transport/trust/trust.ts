@@ -38,16 +38,8 @@ export interface HostTrust {
   error: string | null;
 }
 
-/** What was found for a worker. */
-interface WorkerTrust extends HostTrust {
-  worker: string;
-}
-
 /** All that was found; of jump hosts only what had to be asked. */
-export interface TrustResult {
-  jump_hosts: HostTrust[];
-  workers: WorkerTrust[];
-}
+export type TrustResult = Awaited<ReturnType<typeof trustWorkers>>;
 
 /** How trust is given. */
 export interface TrustOptions extends ScanTools, Pick<SshSettings, "user" | "knownHostsFile"> {
@@ -72,7 +64,7 @@ const BEHIND_ONE_HOP = 8;
  * known key is never replaced without `force`. All hosts are asked; a failure with one host is the result of that host.
  * Throws only `cancelled`, and where known_hosts cannot be read or written; results reported by then stay recorded.
  */
-export async function trustWorkers(workers: readonly WorkerAddress[], options: TrustOptions): Promise<TrustResult> {
+export async function trustWorkers(workers: readonly WorkerAddress[], options: TrustOptions) {
   const { concurrency, signal, onResult } = options;
   const context = { ...options, known: await openKnownHosts(options.knownHostsFile) };
   const hopOf = (worker: WorkerAddress) => {
@@ -92,7 +84,7 @@ export async function trustWorkers(workers: readonly WorkerAddress[], options: T
     onResult(`worker ${worker.host}`, found);
     return found;
   };
-  const results = new Map<string, WorkerTrust>();
+  const results = new Map<string, HostTrust & { worker: string }>();
   // The groups one after the other: each has its own bound, and together they keep the whole one.
   for (const [hop, group] of Map.groupBy(workers, hopOf)) {
     const limit = hop === undefined ? concurrency : Math.min(concurrency, BEHIND_ONE_HOP);

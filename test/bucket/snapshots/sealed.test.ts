@@ -4,7 +4,13 @@ import path from "node:path";
 import { test } from "node:test";
 import { openDatabase } from "../../../lib/bucket/base/database.ts";
 import { type Layout, layoutOf } from "../../../lib/bucket/base/layout.ts";
-import { readFace, type SnapshotSecret } from "../../../lib/bucket/snapshots/envelope.ts";
+import {
+  type AskedTrust,
+  readFace,
+  type SnapshotSecret,
+  snapshotSigner,
+  trustAt,
+} from "../../../lib/bucket/snapshots/envelope.ts";
 import { commitRestore, prepareRestore, restoreBucket, verifySnapshot } from "../../../lib/bucket/snapshots/restore.ts";
 import {
   createSnapshot,
@@ -13,7 +19,6 @@ import {
   listSnapshots,
   type SnapshotWish,
 } from "../../../lib/bucket/snapshots/snapshots.ts";
-import { type AskedTrust, snapshotSigner, trustAt } from "../../../lib/bucket/snapshots/trust.ts";
 import { recoverSource } from "../../../lib/bucket/source/source.ts";
 import { newIdentity, type Seal, sealKey } from "../../../lib/codec/crypto/seal-key.ts";
 import { CHUNK_BYTES } from "../../../lib/codec/crypto/sealed-stream.ts";

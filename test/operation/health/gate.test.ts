@@ -38,8 +38,8 @@ async function setUp(t: TestContext, checks: Probe[], options: Options = {}) {
     try {
       await passGate(context, effectsOf(context, fleet, hooks, []), job, { probed: workers, hooked: workers });
     } finally {
-      await hooks.close();
-      await fleet.close();
+      await hooks[Symbol.asyncDispose]();
+      await fleet[Symbol.asyncDispose]();
       context.log.close();
       for (const {
         arguments: [{ detail }, limitMs],

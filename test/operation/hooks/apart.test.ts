@@ -44,8 +44,8 @@ async function setUp(t: TestContext, script: string, files: Record<string, strin
     try {
       for (let count = 0; count < times; count++) await session.run({ kind: "cli", job });
     } finally {
-      await session.close();
-      await fleet.close();
+      await session[Symbol.asyncDispose]();
+      await fleet[Symbol.asyncDispose]();
       context.log.close();
     }
   };
@@ -164,7 +164,7 @@ test("a cancel ends the making of the folder too, and leaves nothing", options, 
   await until("a folder", () => ours().length === 1);
   stop.abort();
   await running;
-  await session.close();
-  await fleet.close();
+  await session[Symbol.asyncDispose]();
+  await fleet[Symbol.asyncDispose]();
   assert.deepEqual(ours(), []);
 });

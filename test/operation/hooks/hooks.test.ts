@@ -39,8 +39,8 @@ async function setUp(t: TestContext, jobs: JobsSpec, options: Parameters<Deploys
         return await session.run({ ...pass, job: job(name) });
       } finally {
         context.kv.flush();
-        await session.close();
-        await fleet.close();
+        await session[Symbol.asyncDispose]();
+        await fleet[Symbol.asyncDispose]();
         context.log.close();
       }
     },

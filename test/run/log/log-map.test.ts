@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { appendFileSync } from "node:fs";
 import { test } from "node:test";
 import type { LineFilter } from "../../../lib/run/log/log-lines.ts";
-import { readMap } from "../../../lib/run/log/log-map.ts";
+import { readMap } from "../../../lib/run/log/log-view.ts";
 import { seeded } from "../../helpers/random.ts";
 import { writtenRun } from "../../helpers/written-logs.ts";
 
