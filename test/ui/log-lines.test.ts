@@ -5,7 +5,7 @@ import { PROGRAM_ROOT } from "../../lib/core/self.ts";
 import { until } from "../helpers/temporary.ts";
 
 const load = (file: string) => import(path.join(PROGRAM_ROOT, "ui/log", file));
-const [{ LogSource }, { folded, rowsOf }, { WorkerNames, timeOf }] = await Promise.all(
+const [{ LogSource }, { folded, rowsOf }, { seenNames, timeOf }] = await Promise.all(
   ["source.js", "fold.js", "row.js"].map(load),
 );
 
@@ -199,9 +199,9 @@ test("lines of one place are one row where that is wanted; an open line stands b
 
 test("what names of workers share is cut after a whole part of the name", () => {
   const cutOf = (...names: string[]) => {
-    const all = new WorkerNames();
-    for (const name of names) all.add(name);
-    return all.cut;
+    const { seen, add } = seenNames();
+    for (const worker of names) add({ worker });
+    return seen.cut;
   };
   assert.deepEqual([cutOf(), cutOf("ams-b-007"), cutOf("ams-b-007", "ams-b-007")], [0, 0, 0]);
   assert.equal(cutOf("ams-b-007", "ams-a-012"), 4);

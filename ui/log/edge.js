@@ -22,13 +22,10 @@ export function logEdge(go) {
     const buckets = map?.buckets ?? [];
     const step = 160 / Math.max(1, buckets.length);
     const of = (name, attributes) =>
-      buckets.flatMap((bucket, index) => (bucket[name] > 0 ? stripe(name, index * step, step, attributes) : []));
+      buckets.map((bucket, index) => bucket[name] > 0 && stripe(name, index * step, step, attributes));
     const seen = 160 / Math.max(1, total);
     const frame = stripe("frame", (first - 1) * seen, Math.max(3, (last - first + 1) * seen));
-    element.setAttribute(
-      "aria-label",
-      `Map of the log: ${count(map?.errors ?? 0, "error")}, ${count(map?.matches ?? 0, "match")}`,
-    );
+    element.ariaLabel = `Map of the log: ${count(map?.errors ?? 0, "error")}, ${count(map?.matches ?? 0, "match")}`;
     patch(element, of("errors"), of("matches", { x: 50, width: 10 }), total > 0 && frame);
   }
   return { element, draw };

@@ -13,19 +13,14 @@ export function logFind({ pane, changed, leave }) {
   const state = { q: "", case: false, line: 0, at: 0, typing: 0, turn: 0 };
   /** Each step begins where the one before has led. */
   let steps = Promise.resolve();
-  const field = el("input", {
-    type: "search",
-    placeholder: "Find",
-    "aria-label": "Find in the log",
-    maxlength: 200,
-    oninput: typed,
-  });
+  const about = { type: "search", placeholder: "Find", "aria-label": "Find in the log", maxlength: 200 };
+  const field = el("input", { ...about, oninput: typed });
   const told = el("output.count", { role: "status" });
   const exact = button("Aa", toggleCase, { class: "small quiet", "aria-label": "Match case", "aria-pressed": "false" });
   const element = el(
     "form.find",
     { role: "search", onsubmit: submit, onkeydown: key },
-    ...[icon("search"), field, told, exact],
+    [icon("search"), field, told, exact],
     button("↑", () => step(-1), { class: "small quiet", "aria-label": "Match before" }),
     button("↓", () => step(1), { class: "small quiet", "aria-label": "Next match" }),
   );
@@ -46,9 +41,10 @@ export function logFind({ pane, changed, leave }) {
     event.preventDefault();
     event.stopPropagation();
     if (event.key === "Enter") return step(event.shiftKey ? -1 : 1);
-    if (field.value === "") return leave();
-    field.value = "";
-    look();
+    if (field.value !== "") {
+      field.value = "";
+      look();
+    }
     leave();
   }
 
@@ -58,11 +54,16 @@ export function logFind({ pane, changed, leave }) {
     look();
   }
 
+  /** Takes what is typed; what goes on for an earlier turn is dropped. */
+  function begin() {
+    clearTimeout(state.typing);
+    Object.assign(state, { typing: 0, q: field.value, line: 0, at: 0, turn: state.turn + 1 });
+  }
+
   /** Looks for what is typed, from the first line in sight on. */
   async function look() {
-    clearTimeout(state.typing);
-    Object.assign(state, { typing: 0, q: field.value, line: 0, at: 0 });
-    const turn = ++state.turn;
+    begin();
+    const { turn } = state;
     changed();
     tell();
     const [first] = pane.view.seen();
@@ -107,11 +108,10 @@ export function logFind({ pane, changed, leave }) {
     else told.textContent = state.at > 0 ? `${number(state.at)} of ${number(all)}` : number(all);
   }
 
+  /** Looks for nothing more. */
   function clear() {
-    clearTimeout(state.typing);
-    state.turn++;
-    Object.assign(state, { q: "", typing: 0, line: 0, at: 0 });
     field.value = "";
+    begin();
     tell();
   }
 

@@ -1,11 +1,12 @@
 // The log with its tools: which lines are shown, how, and the way through them.
-import { address, keepQuery, link, queryOf } from "../base/api.js";
+import { address, keepQuery, link } from "../base/api.js";
 import { button, el, tell } from "../base/dom.js";
 import { count, number } from "../base/text.js";
 import { ask } from "../parts/dialog.js";
 import { logEdge } from "./edge.js";
 import { logFind } from "./find.js";
-import { rowOf, timeOf, WorkerNames } from "./row.js";
+import { rowOf, seenNames, timeOf } from "./row.js";
+import { isFilter } from "./source.js";
 import { keptLooks, toolsOf } from "./tools.js";
 import { LogView } from "./view.js";
 
@@ -17,17 +18,19 @@ const NO_FILTER = { job: "", worker: "", stream: "", errors: false, only: false 
 export class LogPane {
   /** @type {import("./source.js").LogSource | null} */
   source = null;
-  run = /** @type {any} */ (null);
+  /** @type {any} */
+  run = null;
   /** What of the log is counted: errors and matches, in parts. */
-  map = /** @type {any} */ (null);
+  /** @type {any} */
+  map = null;
   isSearching = false;
   isWhole = false;
   /** The names of project and bucket. */
   where = "";
   filter = { ...NO_FILTER };
-  looks = /** @type {any} */ (keptLooks());
-  #workers = new WorkerNames();
-  #jobs = new Set();
+  /** @type {any} */
+  looks = keptLooks();
+  #names = seenNames();
   #mapping = { turn: 0, at: 0, timer: 0 };
   #shape = "";
   #cut = 0;
@@ -54,8 +57,8 @@ export class LogPane {
     this.element.own = true;
   }
 
-  /** Shows a log: its end, or the lines that `place` says. */
-  open(source, run, { line, job = "", worker = "" } = /** @type {any} */ ({})) {
+  /** Shows a log: its end, or the lines that the place says. @param {any} source @param {any} run @param {any} place */
+  open(source, run, { line, job = "", worker = "" } = {}) {
     this.clear();
     Object.assign(this, { source, run });
     this.#narrowTo({ job, worker });
@@ -64,8 +67,8 @@ export class LogPane {
     this.readMap();
   }
 
-  /** Shows the lines of a place, and goes to lines. */
-  narrow({ line, job, worker } = /** @type {any} */ ({})) {
+  /** Shows the lines of a place, and goes to lines. @param {any} place */
+  narrow({ line, job, worker } = {}) {
     if (job !== undefined || worker !== undefined) {
       this.#narrowTo({ job: job ?? "", worker: worker ?? "" });
       if (this.isAddressed()) keepQuery({ job, worker });
@@ -92,7 +95,7 @@ export class LogPane {
     this.#mapping = { turn: this.#mapping.turn + 1, at: 0, timer: 0 };
     Object.assign(this, { source: null, run: null, map: null, isSearching: false });
     Object.assign(this.filter, NO_FILTER);
-    [this.#workers, this.#jobs, this.#shape] = [new WorkerNames(), new Set(), ""];
+    [this.#names, this.#shape] = [seenNames(), ""];
     this.find.clear();
     this.view.clear();
     this.tell("");
@@ -140,9 +143,9 @@ export class LogPane {
     else this.view.stay();
   }
 
-  /** The names of jobs or workers that were seen. */
+  /** The names of jobs or workers that were seen. @param {"job" | "worker"} name */
   names(name) {
-    return name === "job" ? [...this.#jobs].sort() : this.#workers.all;
+    return [...this.#names.seen[name]].sort();
   }
 
   /** Counts errors and matches again. */
@@ -151,10 +154,10 @@ export class LogPane {
     const [turn, { source, find }] = [this.#mapping.turn + 1, this];
     this.#mapping = { turn, at: Date.now(), timer: 0 };
     if (!source || !this.element.isConnected) return;
-    const { q, case: exact } = find.state;
+    const { q } = find.state;
     this.isSearching = this.map?.q !== q;
     try {
-      const map = await source.map({ q, case: exact, ...this.#place() });
+      const map = await source.map(this.#what("matches"));
       if (turn === this.#mapping.turn) this.map = { ...map, q };
     } catch (error) {
       if (turn === this.#mapping.turn && !source.signal.aborted) this.tell(error.message);
@@ -190,15 +193,12 @@ export class LogPane {
     return found;
   }
 
+  /** Whose lines are wanted, and those with an error, or with the text that is looked for. */
   #what(kind) {
+    const { errors: _, only: __, ...place } = this.filter;
     const { q, case: exact } = this.find.state;
-    return kind === "errors" ? { errors: true, ...this.#place() } : { q, case: exact, ...this.#place() };
-  }
-
-  /** Whose lines are wanted. */
-  #place() {
-    const { job, worker, stream } = this.filter;
-    return { job, worker, stream };
+    if (kind === "matches") return { ...place, q, case: q !== "" && exact };
+    return kind === "errors" ? { ...place, errors: true } : place;
   }
 
   /** Asks for the number of a line, and goes there. */
@@ -214,7 +214,7 @@ export class LogPane {
   href(first, last = first) {
     const { bucketId, runId } = this.source;
     const { job, worker } = this.filter;
-    return link(bucketId, "runs", [runId], { job, worker, line: first === last ? first : `${first}-${last}` });
+    return link(bucketId, "runs", [runId], { job, worker, line: rangeOf(first, last) });
   }
 
   /** Whether the page shows the run's own address. */
@@ -226,38 +226,36 @@ export class LogPane {
   /** Where the lines of the text, the job and the worker can be had as a file. */
   download() {
     const times = this.looks.times !== "";
-    return this.source?.path("/logs/text", { ...this.#filterOfFile(), times }) ?? "";
+    return this.source?.path("/logs/text", { ...this.#filter(), times }) ?? "";
   }
 
   isNarrowed() {
-    return queryOf(this.#filterOfFile()).size > 0;
+    return isFilter(this.#filter());
   }
 
-  #filterOfFile() {
-    const { errors: _, ...filter } = this.#filterOfLines();
-    return filter;
+  /** Which lines a person wants to see, besides errors. */
+  #filter() {
+    return this.#what(this.filter.only && "matches");
   }
 
   /** The text of the lines that are chosen. */
   async text() {
     const [first, last] = this.view.chosen;
     const [from] = (await this.source.after(first, 1)).lines;
-    const [behind] = (await this.source.after(last + 1, 1)).lines;
-    const end = behind?.offset ?? this.source.size;
-    if (end - from.offset > COPIED_BYTES) throw new Error("These lines are too long to be copied. Download the log.");
-    return await this.source.bytes(from.offset, end);
+    return await this.#textOf(from.offset, last);
   }
 
-  #filterOfLines() {
-    const { q, case: exact } = this.find.state;
-    const { errors, only } = this.filter;
-    const text = only && q !== "" ? { q, case: exact } : {};
-    return { ...this.#place(), errors, ...text };
+  /** The text from a place in the log to the end of a line. */
+  async #textOf(offset, last) {
+    const [behind] = (await this.source.after(last + 1, 1)).lines;
+    const end = behind?.offset ?? this.source.size;
+    if (end - offset > COPIED_BYTES) throw new Error("These lines are too long to be copied. Download the log.");
+    return await this.source.bytes(offset, end);
   }
 
   #showLines(line = this.view.place()) {
     if (!this.source) return;
-    const filter = this.#filterOfLines();
+    const filter = { ...this.#filter(), errors: this.filter.errors };
     const fold = { equal: this.looks.fold, places: this.looks.places };
     const shape = JSON.stringify([filter, fold]);
     if (shape !== this.#shape) this.view.show(this.source, { filter, fold }, line);
@@ -267,25 +265,23 @@ export class LogPane {
   }
 
   #choose(lines) {
-    const [first, last] = lines;
-    if (this.isAddressed()) keepQuery({ line: first === last ? first : `${first}-${last}` });
+    if (this.isAddressed()) keepQuery({ line: rangeOf(...lines) });
     this.draw();
   }
 
   #look() {
     const { q, case: exact } = this.find.state;
-    return JSON.stringify([this.looks.times, this.looks.escapes, q, exact, this.#workers.cut, this.run?.started_at]);
+    return JSON.stringify([this.looks.times, this.looks.escapes, q, exact, this.#names.seen.cut, this.run?.started_at]);
   }
 
   #rowOf(row, isChosen) {
-    this.#workers.add(row.worker);
-    if (row.job && this.#jobs.size < 1_000) this.#jobs.add(row.job);
+    this.#names.add(row);
     const { looks, run } = this;
     return rowOf(row, {
       isChosen,
       href: (line) => this.href(line),
       time: (at) => timeOf(at, looks.times, run?.started_at ?? run?.created_at),
-      cut: this.#workers.cut,
+      cut: this.#names.seen.cut,
       escapes: looks.escapes,
       find: this.find.state,
       open: (line) => this.view.open(line),
@@ -295,8 +291,7 @@ export class LogPane {
 
   /** A line is longer in the log than `text`, by what ops put before it. */
   async #wholeOf({ line, offset, text }) {
-    const [behind] = (await this.source.after(line + 1, 1)).lines;
-    const all = await this.source.bytes(offset, behind?.offset ?? this.source.size);
+    const all = await this.#textOf(offset, line);
     return all.slice(Math.max(0, all.indexOf(text.slice(0, -1)))).replace(/\n$/, "");
   }
 
@@ -312,21 +307,22 @@ export class LogPane {
 
   #drawNow() {
     const { source, view, looks } = this;
-    const classes = {
-      whole: this.isWhole,
-      wrap: looks.wrap,
-      tint: looks.tint,
-      placeless: !looks.place,
-      timeless: looks.times === "",
-    };
+    const { wrap, tint, place, times } = looks;
+    const classes = { whole: this.isWhole, wrap, tint, placeless: !place, timeless: times === "" };
     for (const [name, isOn] of Object.entries(classes)) this.element.classList.toggle(name, isOn);
     this.element.style.setProperty("--digits", `${number(source?.total ?? 0).length}ch`);
     this.#tools.draw();
     const added = view.following || !source ? 0 : source.total - view.leftAt;
     this.#pill.hidden = added === 0;
     this.#pill.textContent = `↓ ${count(added, "new line")}`;
-    if (this.#cut !== this.#workers.cut) view.draw();
-    this.#cut = this.#workers.cut;
+    const { cut } = this.#names.seen;
+    if (this.#cut !== cut) view.draw();
+    this.#cut = cut;
     this.#edge.draw(this.map, source?.total ?? 0, view.seen());
   }
+}
+
+/** Lines as an address has them: `1146`, `1146-1150`. */
+function rangeOf(first, last) {
+  return first === last ? first : `${first}-${last}`;
 }

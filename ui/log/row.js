@@ -1,39 +1,23 @@
 // A line of the log, or a fold of lines, as an element.
 import { button, el } from "../base/dom.js";
 import { count, number, plain, said, styled } from "../base/text.js";
+import { commonPrefix, stemOf } from "../parts/map/model.js";
 
 const MINUTE_MS = 60_000;
-/** Names of workers are cut after one of these only. */
-const NAME_PARTS = /[-._:]/;
-const MOST_COMPARED = 1_000;
+const MOST_NAMES_SEEN = 1_000;
 
-/** The names of the workers of a log, which share a beginning that need not be said on each line. */
-export class WorkerNames {
-  #names = new Set();
-  #common = /** @type {string | undefined} */ (undefined);
-
-  /** How many letters all names seen share. */
-  get cut() {
-    return this.#names.size > 1 ? this.#common.length : 0;
-  }
-
-  add(name) {
-    if (!name || this.#names.has(name) || this.#names.size > MOST_COMPARED) return;
-    this.#names.add(name);
-    this.#common = this.#names.size > 1 ? commonStart(this.#common, name) : name;
-  }
-
-  /** All names, for a field that offers them. */
-  get all() {
-    return [...this.#names].sort();
-  }
-}
-
-function commonStart(one, other) {
-  let end = 0;
-  while (end < one.length && one[end] === other[end]) end++;
-  while (end > 0 && !NAME_PARTS.test(one[end - 1])) end--;
-  return one.slice(0, end);
+/** The jobs and workers of a log, and how many letters all names of workers share: those need not be said on each line. */
+export function seenNames() {
+  const seen = { job: new Set(), worker: new Set(), cut: 0 };
+  let common = "";
+  const add = ({ job, worker }) => {
+    if (job && seen.job.size < MOST_NAMES_SEEN) seen.job.add(job);
+    if (!worker || seen.worker.has(worker) || seen.worker.size > MOST_NAMES_SEEN) return;
+    common = seen.worker.size > 0 ? commonPrefix([common, worker]) : worker;
+    seen.worker.add(worker);
+    seen.cut = seen.worker.size > 1 ? stemOf(common).length : 0;
+  };
+  return { seen, add };
 }
 
 /**
@@ -51,13 +35,12 @@ function commonStart(one, other) {
 export function rowOf(row, look) {
   if (row.fold) return foldRow(row, look);
   const { line, at, job, worker, stream, error, text, length } = row;
-  const kinds = { error, chosen: look.isChosen, stderr: stream === "stderr" };
-  const names = Object.keys(kinds).filter((name) => kinds[name]);
+  const kinds = [error && "error", look.isChosen && "chosen", stream === "stderr" && stream];
   const address = { href: look.href(line), "data-line": line, tabindex: -1 };
   const isCut = text.endsWith("…") && length > text.length;
   return el(
     "div.line",
-    { class: names.join(" ") },
+    { class: kinds.filter(Boolean).join(" ") },
     el("a.number", { ...address, "aria-label": `Line ${number(line)}${error ? ", error" : ""}` }, number(line)),
     el("span.when", look.time(at)),
     el("span.place", { title: plain(placeText(job, worker)) }, said(placeText(job, worker?.slice(look.cut)))),
@@ -74,12 +57,10 @@ function foldRow(row, { open, cut }) {
   const { text, job, workers, worker } = row;
   const isMany = workers.size > 1;
   const place = isMany ? count(workers.size, "worker") : placeText(job, worker?.slice(cut));
+  const label = { class: "plain number", "aria-label": `Open ${count(row.count, "line")}` };
   return el(
     "div.line.folded",
-    button(`▸ ${number(row.count)}`, () => open(row.line), {
-      class: "plain number",
-      "aria-label": `Open ${count(row.count, "line")}`,
-    }),
+    button(`▸ ${number(row.count)}`, () => open(row.line), label),
     el("span.when"),
     el("span.place", { title: plain([...workers].slice(0, 50).join(", ")) }, said(place)),
     el("span.text", said(text)),

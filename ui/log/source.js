@@ -91,9 +91,11 @@ export class LogSource {
    */
   async after(line, limit, filter = {}) {
     if (line > this.total) return { lines: [], next: line };
-    const isKept = !isFilter(filter) && line >= (this.#recent[0]?.line ?? Infinity);
-    const kept = isKept && this.#recent.slice(line - this.#recent[0].line).slice(0, limit);
-    if (kept) return { lines: kept, next: line + kept.length };
+    const at = isFilter(filter) ? -1 : line - this.#recent[0]?.line;
+    if (at >= 0) {
+      const lines = this.#recent.slice(at, at + limit);
+      return { lines, next: line + lines.length };
+    }
     const { lines, scanned_line: next } = await this.#ask({ from: line, limit, ...filter });
     return { lines, next };
   }
@@ -105,9 +107,11 @@ export class LogSource {
    */
   async before(line, limit, filter = {}) {
     if (line <= 1) return { lines: [], first: 1 };
-    const [oldest] = this.#recent;
-    const kept = !isFilter(filter) && oldest && this.#recent.slice(0, Math.max(0, line - oldest.line)).slice(-limit);
-    if (kept && kept.length > 0) return { lines: kept, first: kept[0].line };
+    const at = isFilter(filter) ? 0 : line - this.#recent[0]?.line;
+    if (at > 0) {
+      const lines = this.#recent.slice(0, at).slice(-limit);
+      return { lines, first: lines[0].line };
+    }
     const { lines, scanned_line: first } = await this.#ask({ before: line, limit, ...filter });
     return { lines, first };
   }
@@ -121,9 +125,10 @@ export class LogSource {
     const ways = by > 0 ? [line + 1, 1] : [line, this.total + 1];
     for (const start of ways)
       for (let at = start; by > 0 ? at <= this.total : at > 1; ) {
+        /** @type {any} */
         const found = by > 0 ? await this.after(at, 1, filter) : await this.before(at, 1, filter);
         if (found.lines.length > 0) return found.lines[0];
-        at = by > 0 ? /** @type {any} */ (found).next : /** @type {any} */ (found).first;
+        at = found.next ?? found.first;
       }
     return undefined;
   }

@@ -4,7 +4,7 @@ import { button, el, patch } from "../base/dom.js";
 import { prefer, preference } from "../base/preferences.js";
 import { clockTime, count, number, size, words } from "../base/text.js";
 import { copying, popupButton } from "../parts/dialog.js";
-import { tickBox } from "../parts/form.js";
+import { choiceBar, tickBox } from "../parts/form.js";
 import { icon, mark } from "../parts/state.js";
 
 /** @typedef {import("./pane.js").LogPane} LogPane */
@@ -18,19 +18,19 @@ const TIMES = [
   ["UTC", "UTC"],
   ["run", "Since start"],
 ];
-const TICKS = [
-  ["wrap", "Wrap lines"],
-  ["fold", "Fold equal lines"],
-  ["places", "Fold the lines of each place"],
-  ["place", "Job and worker"],
-  ["tint", "Tint of stderr"],
-  ["escapes", "Sequences for terminals as they are"],
-];
+const NARROWING = { follow: "Follow", only: "Only lines that are found", errors: "Only errors" };
+const TICKS = {
+  wrap: "Wrap lines",
+  fold: "Fold equal lines",
+  places: "Fold the lines of each place",
+  place: "Job and worker",
+  tint: "Tint of stderr",
+  escapes: "Sequences for terminals as they are",
+};
 
 /** How the log looks, as this browser remembers. */
 export function keptLooks() {
-  const kept = preference("log", {});
-  return Object.fromEntries(Object.entries(LOG_LOOKS).map(([name, otherwise]) => [name, kept[name] ?? otherwise]));
+  return { ...LOG_LOOKS, ...preference("log", {}) };
 }
 
 /**
@@ -40,29 +40,16 @@ export function keptLooks() {
 export function toolsOf(pane) {
   const narrow = () => pane.narrow({ job: job.field.value.trim(), worker: worker.field.value.trim() });
   const [job, worker] = ["job", "worker"].map((name) => placeField(pane, name, narrow));
-  const [title, kinds, ways, state, orders] = ["log-title", "log-kinds", "log-ways", "log-state", "log-orders"].map((name) =>
-    el(`div.${name}`),
-  );
-  const only = el("div.log-kinds");
+  const drawn = { title: logTitle, only: onlyOf, kinds: kindsOf, ways: waysOf, state: logState, orders: logOrders };
+  const places = Object.fromEntries(Object.keys(drawn).map((name) => [name, el(`div.log-${name}`)]));
   const copy = copying("Copy", () => pane.text(), { class: "plain" });
   const copyLink = copying("Copy link", () => new URL(pane.href(...pane.view.chosen), location.href).href, { class: "plain" });
   const copies = el("div.log-orders", { hidden: true }, copy, copyLink);
-  const head = el(
-    "header.log-head",
-    title,
-    el("div.log-tools", pane.find.element, el("div.log-filters", only, job, worker, kinds), ways),
-  );
-  const foot = el("footer.log-foot", state, copies, orders);
+  const filters = el("div.log-filters", places.only, job, worker, places.kinds);
+  const head = el("header.log-head", places.title, el("div.log-tools", pane.find.element, filters, places.ways));
+  const foot = el("footer.log-foot", places.state, copies, places.orders);
   function draw() {
-    patch(title, logTitle(pane));
-    patch(
-      only,
-      toggle("Only these lines", pane.filter.only, () => pane.set({ only: !pane.filter.only })),
-    );
-    patch(kinds, kindsOf(pane));
-    patch(ways, waysOf(pane));
-    patch(state, logState(pane));
-    patch(orders, logOrders(pane));
+    for (const [name, content] of Object.entries(drawn)) patch(places[name], content(pane));
     copies.hidden = pane.view.chosen.length === 0;
   }
   return { head, foot, draw, fields: { job: job.field, worker: worker.field } };
@@ -82,23 +69,19 @@ function placeField(pane, name, narrow) {
   return Object.assign(el("span.log-place", field, list), { field });
 }
 
+function onlyOf(pane) {
+  return toggle(pane, "only", "Only these lines");
+}
+
 function kindsOf(pane) {
-  const { filter, map } = pane;
-  const errors = [mark("failed"), "Errors ", el("b", number(map?.errors ?? 0))];
-  const isOfStderr = filter.stream === "stderr";
-  return [
-    toggle(errors, filter.errors, () => pane.set({ errors: !filter.errors })),
-    toggle("stderr", isOfStderr, () => pane.set({ stream: isOfStderr ? "" : "stderr" })),
-  ];
+  const errors = [mark("failed"), "Errors ", el("b", number(pane.map?.errors ?? 0))];
+  return [toggle(pane, "errors", errors), toggle(pane, "stderr", "stderr")];
 }
 
 function waysOf(pane) {
-  const { looks, view, isWhole, around } = pane;
-  const follow = toggle("Follow", view.following, () => pane.follow(!view.following));
-  const whole = [
-    toggle("Fold", looks.fold, () => change(pane, { fold: !looks.fold })),
-    toggle("Wrap", looks.wrap, () => change(pane, { wrap: !looks.wrap })),
-  ];
+  const { isWhole, around } = pane;
+  const follow = toggle(pane, "follow", "Follow");
+  const whole = [toggle(pane, "fold", "Fold"), toggle(pane, "wrap", "Wrap")];
   const panel = [
     showButton(pane),
     button(icon("wide"), around.onWhole, { class: "small", "aria-label": "Log in the whole window" }),
@@ -108,11 +91,8 @@ function waysOf(pane) {
 }
 
 function showButton(pane) {
-  return popupButton([el("span", "Show"), icon("more")], () => logMenu(pane), {
-    class: "small show",
-    "aria-label": "Show",
-    key: "show",
-  });
+  const about = { class: "small show", "aria-label": "Show", key: "show" };
+  return popupButton([el("span", "Show"), icon("more")], () => logMenu(pane), about);
 }
 
 /** The run, and what is done with the whole log; only where the log fills the window. */
@@ -134,31 +114,36 @@ function logTitle(pane) {
 }
 
 function timesOf(pane) {
-  const options = TIMES.map(([times, label]) =>
-    button(label, () => change(pane, { times }), { class: "small", "aria-pressed": String(pane.looks.times === times) }),
-  );
-  return el("div.choice", { role: "group", "aria-label": "Times" }, options);
+  return choiceBar("Times", TIMES, pane.looks.times, (times) => change(pane, { times }));
 }
 
-function toggle(label, isOn, onclick) {
-  return button(label, onclick, { class: "small toggle", "aria-pressed": String(isOn), key: typeof label === "string" && label });
+/** Whether a switch of the tools or of the menu is on. */
+function isTurnedOn({ view, filter, looks }, name) {
+  return { follow: view.following, stderr: filter.stream === "stderr", ...filter, ...looks }[name];
+}
+
+function turn(pane, name) {
+  const now = !isTurnedOn(pane, name);
+  if (name === "follow") pane.follow(now);
+  else if (name === "stderr") pane.set({ stream: now ? name : "" });
+  else if (name in LOG_LOOKS) change(pane, { [name]: now });
+  else pane.set({ [name]: now });
+}
+
+function toggle(pane, name, label) {
+  const about = { class: "small toggle", "aria-pressed": String(isTurnedOn(pane, name)), key: name };
+  return button(label, () => turn(pane, name), about);
 }
 
 /** @param {LogPane} pane */
 function logMenu(pane) {
-  const tick = (checked, label, onchange) => tickBox(label, { checked, onchange });
-  const { filter, view } = pane;
-  const narrow = [
-    tick(view.following, "Follow", () => pane.follow(!view.following)),
-    tick(filter.only, "Only lines that are found", () => pane.set({ only: !filter.only })),
-    tick(filter.errors, "Only errors", () => pane.set({ errors: !filter.errors })),
-  ];
+  const ticks = (names) =>
+    Object.entries(names).map(([name, label]) =>
+      tickBox(label, { checked: isTurnedOn(pane, name), onchange: () => turn(pane, name) }),
+    );
   return [
-    el("div.stack.show-log.log-narrow", narrow),
-    el(
-      "div.show-log",
-      ...TICKS.map(([name, label]) => tick(pane.looks[name], label, ({ target }) => change(pane, { [name]: target.checked }))),
-    ),
+    el("div.stack.show-log", ticks(NARROWING)),
+    el("div.show-log", ticks(TICKS)),
     menuTimes(pane),
     el("a.item", { href: pane.download(), download: "" }, pane.isNarrowed() ? "Download these lines" : "Download"),
   ];
@@ -167,7 +152,7 @@ function logMenu(pane) {
 function menuTimes(pane) {
   const box = el("div");
   const draw = () => box.replaceChildren(timesOf(pane));
-  box.addEventListener("click", () => draw());
+  box.onclick = draw;
   draw();
   return box;
 }

@@ -13,7 +13,7 @@ const ROW_PX = 18;
 const MOST_PX = 8_000_000;
 const NEAR_PX = 24;
 
-/** @typedef {import("./fold.js").Row} Row @typedef {import("./source.js").Line} Line */
+/** @typedef {import("./fold.js").Row} Row */
 
 /** The list of lines, which follows the end of a log or stays where a person is. */
 export class LogView {
@@ -29,20 +29,22 @@ export class LogView {
   /** @type {import("./source.js").Filter} */
   #filter = {};
   #fold = { equal: true, places: false };
-  #rows = /** @type {Row[]} */ ([]);
+  /** @type {Row[]} */
+  #rows = [];
   /** The rows are all lines from `first` on, before `next`. */
   #first = 1;
   #next = 1;
   /** Lines that a person has opened, and where the view has been led. @type {number[][]} */
   #opened = [];
-  #wanted = /** @type {number | null} */ (null);
+  /** @type {number | null} */
+  #wanted = null;
   /** What was read for an earlier turn is dropped. */
   #turn = 0;
-  #work = /** @type {Promise<void> | null} */ (null);
+  /** @type {Promise<void> | null} */
+  #work = null;
   #isUnsettled = false;
   #scrolledTo = 0;
   #height = 0;
-  #drawn = /** @type {Map<string, { element: any, look: string }>} */ (new Map());
 
   /**
    * @param {{ rowOf: (row: Row, isChosen: boolean) => any, look: () => string, onChange: () => void,
@@ -227,8 +229,8 @@ export class LogView {
     const isAway = this.following ? missing > KEPT && !isFilter(this.#filter) : above < -clientHeight || below < -clientHeight;
     if (this.#wanted === null && isAway) this.#want(this.following ? Infinity : this.#lineAt(scrollTop));
     if (this.#wanted !== null) await this.#showFrom(this.#wanted, this.#turn);
-    else if (below < clientHeight && missing > 0) await this.#extendDown(turn);
-    else if (above < clientHeight && this.#first > 1) await this.#extendUp(turn);
+    else if (below < clientHeight && missing > 0) await this.#extend(turn, true);
+    else if (above < clientHeight && this.#first > 1) await this.#extend(turn, false);
     else return false;
     return true;
   }
@@ -237,8 +239,8 @@ export class LogView {
     const { total } = this.#source;
     const isFiltered = isFilter(this.#filter);
     const from = Math.max(1, line - (isFiltered ? 0 : BACK));
-    let found = { lines: /** @type {Line[]} */ ([]), first: from, next: total + 1 };
-    if (line <= total) found = { ...found, ...(await this.#source.after(from, STEP, this.#filter)) };
+    const read = line <= total ? await this.#source.after(from, STEP, this.#filter) : { lines: [] };
+    let found = { first: from, next: total + 1, ...read };
     if (found.lines.length === 0) found = { ...found, ...(await this.#source.before(total + 1, STEP, this.#filter)) };
     if (turn !== this.#turn) return;
     this.#wanted = null;
@@ -248,23 +250,21 @@ export class LogView {
     this.#scrollTo(this.#top(at < 0 ? this.#rows.length - 1 : at));
   }
 
-  async #extendDown(turn) {
-    const { lines, next } = await this.#source.after(this.#next, STEP, this.#filter);
+  /** Reads more lines below or above; what is too much goes at the other end, but never the end that is followed. */
+  async #extend(turn, isDown) {
+    const [source, filter] = [this.#source, this.#filter];
+    const { lines, ...end } = isDown
+      ? await source.after(this.#next, STEP, filter)
+      : await source.before(this.#first, STEP, filter);
     this.#scrolled();
     if (turn !== this.#turn) return;
-    const all = folded([...this.#rows, ...rowsOf(lines)], this.#how());
-    const kept = all.slice(-KEPT);
-    this.#set(kept, all.length > KEPT ? kept[0].line : this.#first, next);
-  }
-
-  async #extendUp(turn) {
-    const { lines, first } = await this.#source.before(this.#first, STEP, this.#filter);
-    this.#scrolled();
-    if (turn !== this.#turn) return;
-    const all = folded([...rowsOf(lines), ...this.#rows], this.#how());
-    const isLong = all.length > KEPT && !this.following;
-    const kept = isLong ? all.slice(0, KEPT) : all;
-    this.#set(kept, first, isLong ? all[KEPT].line : this.#next);
+    const own = rowsOf(lines);
+    const all = folded(isDown ? [...this.#rows, ...own] : [...own, ...this.#rows], this.#how());
+    const { first, next } = { first: this.#first, next: this.#next, ...end };
+    const more = all.length - KEPT;
+    if (more <= 0 || (!isDown && this.following)) this.#set(all, first, next);
+    else if (isDown) this.#set(all.slice(more), all[more].line, next);
+    else this.#set(all.slice(0, KEPT), first, all[KEPT].line);
   }
 
   #how() {
@@ -278,8 +278,7 @@ export class LogView {
     const [anchor, top] = [this.#rows[seen]?.line, this.#top(seen)];
     [this.#rows, this.#first, this.#next] = [folded(rows, this.#how()), first, next];
     const look = this.options.look();
-    const before = this.#drawn;
-    this.#drawn = new Map();
+    const before = new Map([...this.#elements()].map((element) => [element.look, element]));
     arrange(
       this.#list,
       this.#rows.map((row) => this.#elementOf(row, look, before)),
@@ -295,12 +294,8 @@ export class LogView {
   #elementOf(row, look, before) {
     const { line, last, fold, count } = row;
     const isChosen = this.chosen.length > 0 && line <= this.chosen[1] && last >= this.chosen[0];
-    const key = `${line}${fold ? " fold" : ""}`;
-    const own = `${count} ${isChosen} ${look}`;
-    const known = before.get(key);
-    const element = known?.look === own ? known.element : this.options.rowOf(row, isChosen);
-    this.#drawn.set(key, { element, look: own });
-    return element;
+    const own = `${line} ${Boolean(fold)} ${count} ${isChosen} ${look}`;
+    return before.get(own) ?? Object.assign(this.options.rowOf(row, isChosen), { look: own });
   }
 
   /** The two spaces are as high as the lines that they stand for, while a browser can show that. */
@@ -331,17 +326,21 @@ export class LogView {
   }
 
   #top(index) {
-    return /** @type {any} */ (this.#list.children[index])?.offsetTop ?? 0;
+    return this.#elements()[index]?.offsetTop ?? 0;
+  }
+
+  /** @returns {any} the elements of the rows */
+  #elements() {
+    return this.#list.children;
   }
 
   /** The row at a height of what is scrolled; -1 where there is none. */
   #rowAt(px) {
-    const rows = /** @type {any[]} */ ([...this.#list.children]);
-    return rows.findIndex((row) => row.offsetTop + row.offsetHeight > px);
+    return [...this.#elements()].findIndex((row) => row.offsetTop + row.offsetHeight > px);
   }
 
   #bringIn(line) {
-    const row = /** @type {any} */ (this.#list.children[this.#rows.findIndex(({ last }) => last >= line)]);
+    const row = this.#elements()[this.#rows.findIndex(({ last }) => last >= line)];
     if (!row) return;
     const { scrollTop, clientHeight } = this.element;
     const isSeen = row.offsetTop >= scrollTop && row.offsetTop + row.offsetHeight <= scrollTop + clientHeight;

@@ -61,12 +61,10 @@ function silentFolded(items) {
   if (silent.length <= EACH) return items;
   const [first] = silent;
   const together = {
-    ...first,
+    ...{ ...first, parts: silent, since: silent.map((one) => one.since).sort()[0] },
     workers: silent.flatMap(({ workers }) => workers),
     worker_count: silent.reduce((sum, one) => sum + one.worker_count, 0),
     job_count: Math.max(...silent.map((one) => one.job_count)),
-    since: silent.map((one) => one.since).sort()[0],
-    parts: silent,
   };
   return items.flatMap((one) => (one === first ? together : silent.includes(one) ? [] : one));
 }
@@ -91,12 +89,9 @@ export function attentionPanel(page, { rows, cut }, options) {
   const left = rows.length - shown.length + cut;
   const more = left > 0 && rows.length > shown.length && button(`${number(left)} more`, options.onOpen, { class: "quiet" });
   const unread = options.isOpen && cut > 0 && el("p.meta", `${number(cut)} more are not shown: mend some of these first.`);
-  return el(
-    "section.panel.attention",
-    { "aria-label": "Needs attention", key: "attention" },
-    el("ul", ...shown.map((one) => problemRow(page, one, options))),
-    (more || unread) && el("footer", more, unread),
-  );
+  const list = el("ul", ...shown.map((one) => problemRow(page, one, options)));
+  const about = { "aria-label": "Needs attention", key: "attention" };
+  return el("section.panel.attention", about, list, (more || unread) && el("footer", more, unread));
 }
 
 /** @param {any} page @param {any} one @param {any} options */
@@ -110,17 +105,12 @@ function problemRow(page, one, { onDismiss, retryOrder, reasonOf, waitingOf, whe
     dismiss(page.bucketId, one);
     onDismiss();
   };
-  const isRetry = Boolean(job) && !one.aspect;
-  const order = one.incident ? null : isRetry ? retryOrder(job) : askOrder(one);
-  const again = isRetry ? "Retry …" : kind === "unreachable" && !job ? "Try again" : "Check again";
-  const command = () => {
-    location.hash = page.link("command", [], { workers: workers.join() });
-  };
-  const show = () => {
-    location.hash = page.link("incidents");
-  };
-  const ofPlace = () => [item("Run a command there", command), curlItem(page, order)];
-  const menu = () => [item("Dismiss", hide), order ? ofPlace() : item("Show the incidents", show)];
+  const [again, order] = wayOut(one, retryOrder);
+  const way = (label, href) => item(label, () => (location.hash = href));
+  const command = () => way("Run a command there", page.link("command", [], { workers: workers.join() }));
+  const more = () => (order ? [command(), curlItem(page, order)] : way("Show the incidents", page.link("incidents")));
+  const menu = () => [item("Dismiss", hide), more()];
+  const onAll = many > 1 && job && el("small", ` · on all ${number(many)}`);
   return el(
     "li",
     { key: problemKey(page.bucketId, one) },
@@ -128,7 +118,7 @@ function problemRow(page, one, { onDismiss, retryOrder, reasonOf, waitingOf, whe
     el(
       "div.what",
       el("p", says, " ", el("span.meta", since(one.since)), " ", el("span.meta", thenOf(one, waitingOf))),
-      reason && el("code.reason", { tabindex: 0 }, said(reason), many > 1 && job && el("small", ` · on all ${number(many)}`)),
+      reason && el("code.reason", { tabindex: 0 }, said(reason), onAll),
     ),
     el(
       "div.controls",
@@ -139,10 +129,13 @@ function problemRow(page, one, { onDismiss, retryOrder, reasonOf, waitingOf, whe
   );
 }
 
-/** Looks again at what could not be reached, or is not well. */
-function askOrder({ job, aspect, workers }) {
-  if (aspect === "files") return { path: "/drift", body: { jobs: [job], workers } };
-  return job ? { path: "/health_check", body: { jobs: [job] } } : { path: "/workers/uptime", body: { workers } };
+/** What to press: a job is deployed again; what could not be reached, or is not well, is looked at again. */
+function wayOut({ kind, job, aspect, workers, incident }, retryOrder) {
+  if (incident) return ["", null];
+  if (job && !aspect) return ["Retry …", retryOrder(job)];
+  if (aspect === "files") return ["Check again", { path: "/drift", body: { jobs: [job], workers } }];
+  if (job) return ["Check again", { path: "/health_check", body: { jobs: [job] } }];
+  return [kind === "unreachable" ? "Try again" : "Check again", { path: "/workers/uptime", body: { workers } }];
 }
 
 function sentenceOf(page, { kind, job, action, reason, workers, worker_count: many, more, incident }) {

@@ -60,7 +60,9 @@ export function ask({ title, says = [], fields, word, action, leave = "Cancel", 
 
 /** Closes every dialog. */
 export function closeDialogs() {
-  for (const dialog of /** @type {NodeListOf<HTMLDialogElement>} */ (document.querySelectorAll("dialog[open]"))) dialog.close();
+  /** @type {NodeListOf<HTMLDialogElement>} */
+  const all = document.querySelectorAll("dialog[open]");
+  for (const dialog of all) dialog.close();
 }
 
 /**
@@ -73,10 +75,11 @@ export function popupButton(label, content, { menu = false, ...attributes } = {}
   const box = el("div", { popover: "auto", class: menu ? "menu" : "pad", role: menu ? "menu" : "dialog" });
   box.onkeydown = (event) => {
     const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    const items = /** @type {HTMLElement[]} */ ([...box.querySelectorAll(".item")]);
+    /** @type {any[]} */
+    const items = [...box.querySelectorAll(".item")];
     if (!by || items.length === 0) return;
     event.preventDefault();
-    items.at((items.indexOf(/** @type {HTMLElement} */ (document.activeElement)) + by) % items.length)?.focus();
+    items.at((items.indexOf(document.activeElement) + by) % items.length)?.focus();
   };
   // What was pressed may be an older element than the one that was made with this listener: see patch.
   function open({ currentTarget: trigger }) {
@@ -110,15 +113,9 @@ const STAYS_MS = 8_000;
 /** A short notice at the corner; one with something to press, or an error, stays until it is closed. */
 export function toast(text, { error = false, controls = [] } = {}) {
   const place = document.getElementById("toasts");
-  const one = el(
-    "div.toast",
-    { class: error && "error" },
-    el("div", el("p", text), el("div.controls", controls)),
-    button("Close", close, { class: "small quiet" }),
-  );
-  function close() {
-    one.remove();
-  }
+  const close = () => one.remove();
+  const content = el("div", el("p", text), el("div.controls", controls));
+  const one = el("div.toast", { class: error && "error" }, content, button("Close", close, { class: "small quiet" }));
   place.append(one);
   while (place.children.length > 3) place.firstElementChild.remove();
   if (!error && controls.length === 0) setTimeout(close, STAYS_MS);
@@ -127,18 +124,24 @@ export function toast(text, { error = false, controls = [] } = {}) {
 
 const COPIED_MS = 2_000;
 
-/** A button that copies a text, or shows the text where the browser does not let it. */
+/** Copies a text, or shows the text where the browser does not let it. */
+export function copyText(text, done) {
+  const show = () => ask({ title: "Copy this", fields: scroller("Text", text, "pre.scroll"), action: "Close", leave: "" });
+  return Promise.try(() => navigator.clipboard.writeText(text)).then(done, show);
+}
+
+/** A button that copies a text. */
 export function copying(label, textOf, attributes = {}) {
   const act = async ({ currentTarget: copy }) => {
-    const text = await Promise.try(textOf).catch((error) => toast(error.message, { error: true }) && "");
-    if (text === "") return;
-    try {
-      await navigator.clipboard.writeText(text);
+    const done = () => {
       const was = [...copy.childNodes];
       copy.replaceChildren("Copied");
       setTimeout(() => copy.replaceChildren(...was), COPIED_MS);
-    } catch {
-      ask({ title: "Copy this", fields: scroller("Text", text, "pre.scroll"), action: "Close", leave: "" });
+    };
+    try {
+      await copyText(await textOf(), done);
+    } catch (error) {
+      toast(error.message, { error: true });
     }
   };
   return button(label, act, attributes);

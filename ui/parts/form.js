@@ -1,4 +1,4 @@
-import { el } from "../base/dom.js";
+import { button, el } from "../base/dom.js";
 import { prefer } from "../base/preferences.js";
 
 /** A box to tick, with its label. */
@@ -11,6 +11,14 @@ export function choice(label, options, chosen, onchange) {
   // An empty value is one too, which el would leave out.
   const all = options.map(([value, text]) => Object.assign(el("option", { selected: value === chosen }, text), { value }));
   return el("label.choose", `${label} `, el("select", { onchange: ({ target }) => onchange(target.value) }, all));
+}
+
+/** A choice of one as buttons beside each other: `[value, text]` each. */
+export function choiceBar(label, options, chosen, onchange) {
+  const buttons = options.map(([value, text]) =>
+    button(text, () => onchange(value), { class: "small", key: value, "aria-pressed": String(value === chosen) }),
+  );
+  return el("div.choice", { key: label, role: "group", "aria-label": label }, buttons);
 }
 
 /**

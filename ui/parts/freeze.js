@@ -33,10 +33,8 @@ export function freezeLine(bucket) {
 
 /** All freezes that are known of, as a list. */
 export function freezeList(freezes) {
-  return el(
-    "ul",
-    freezes.map((one) => el("li.freeze", { key: one.from }, toldOf(one))),
-  );
+  const items = freezes.map((one) => el("li.freeze", { key: one.from }, toldOf(one)));
+  return el("ul", items);
 }
 
 function toldOf(one) {

@@ -20,15 +20,12 @@ const PUSH =
  */
 export function guide(page, bucket) {
   const isPushed = bucket?.workers > 0;
-  const done = [bucket !== null, isPushed];
-  const current = done.findIndex((one) => !one);
+  const current = [bucket !== null, isPushed, false].indexOf(false);
   const steps = [createStep(page, bucket), pushStep(bucket), planStep(page, isPushed)];
   const items = steps.map(({ title, told, content }, index) => {
-    const isDone = done[index] ?? false;
-    const isCurrent = index === (current < 0 ? 2 : current);
-    const sign = isDone
-      ? mark("changed", { label: "done", large: true })
-      : el("b.step", { class: isCurrent && "current" }, index + 1);
+    const [isDone, isCurrent] = [index < current, index === current];
+    const number = el("b.step", { class: isCurrent && "current" }, index + 1);
+    const sign = isDone ? mark("changed", { label: "done", large: true }) : number;
     return el("li", { key: title }, sign, el("div", el("h2", title, el("span.meta", isDone && told)), isCurrent && content));
   });
   return el(
@@ -42,11 +39,8 @@ export function guide(page, bucket) {
 
 function createStep(page, bucket) {
   const told = bucket && [said(`${bucket.project}/${bucket.name}`), bucket.created_at && [", ", ago(bucket.created_at)]];
-  return {
-    title: "Create a bucket",
-    told,
-    content: [el("p", "It gets an id, a certificate authority and keys of its own."), newBucketButton(page, "primary")],
-  };
+  const content = [el("p", "It gets an id, a certificate authority and keys of its own."), newBucketButton(page, "primary")];
+  return { title: "Create a bucket", told, content };
 }
 
 function pushStep(bucket) {
@@ -99,10 +93,8 @@ export function renameOrder(page) {
 
 /** Deletes the bucket, as an entry of a menu. */
 export function deleteItem(page) {
-  const says = [
-    `Removes ${page.bucketId} from this server, with its secrets and history. This cannot be undone.`,
-    "Nothing is stopped on the workers.",
-  ];
+  const removes = `Removes ${page.bucketId} from this server, with its secrets and history. This cannot be undone.`;
+  const says = [removes, "Nothing is stopped on the workers."];
   const order = { method: "DELETE", path: "", danger: true, action: "Delete the bucket", says };
   const done = () => (location.hash = "#/");
   return orderItem(page, "Delete the bucket …", order, { dangerous: true, done });

@@ -1,7 +1,7 @@
 import { button, el, patch } from "../base/dom.js";
 import { prefer, preference } from "../base/preferences.js";
-import { count, number, plain, said } from "../base/text.js";
-import { choice } from "./form.js";
+import { count, joined, number, plain, said } from "../base/text.js";
+import { choice, choiceBar } from "./form.js";
 import { gridOf, rowHead } from "./map/grid.js";
 import {
   bandsOf,
@@ -10,6 +10,7 @@ import {
   groupings,
   isWell,
   labelled,
+  lettersIn,
   merged,
   ordered,
   reached,
@@ -26,8 +27,6 @@ import { dataTable } from "./table.js";
 const [MOST_WORKERS, MOST_COLUMNS, ON_PHONE] = [60, 28, 6];
 /** More rows fold where nothing is the matter with them; more cells are never drawn. */
 const [MOST_ROWS, ROWS_ON_PHONE, MOST_CELLS] = [40, 8, 2_400];
-const WORDS = { w: "waiting for a deploy" };
-const FOLDED = "ok";
 const phone = matchMedia("(width < 700px)");
 
 /**
@@ -38,22 +37,11 @@ const phone = matchMedia("(width < 700px)");
  */
 export function jobMap(page, options) {
   const look = {
-    sinceOf: options.sinceOf,
-    map: null,
-    jobs: [],
-    reached: new Map(),
-    by: preference("map by", "name"),
-    isUnfolded: false,
-    chosen: new Set(),
-    opened: null,
-    isLive: false,
-    order: [],
+    ...{ map: null, jobs: [], order: [], reached: new Map(), isLive: false },
+    ...{ by: preference("map by", "name"), isUnfolded: false, chosen: new Set(), opened: null },
   };
   const openOne = (job, worker) => open({ job, worker });
-  const grid = gridOf({
-    label: "Jobs on workers",
-    onOpen: ({ job, open: act, places }, column) => (act ? act() : open({ job, ...places(column) })),
-  });
+  const grid = gridOf("Jobs on workers");
   const table = dataTable({
     caption: "Allocations",
     name: "map",
@@ -100,7 +88,7 @@ export function jobMap(page, options) {
     grid.element.hidden = isTable;
     table.element.hidden = !isTable;
     if (isTable) table.show(chosenIn(look));
-    else grid.show(modelOf(page, look, draw));
+    else grid.show(modelOf(page, look, { ...options, open, draw }));
     panel.hidden = look.opened === null;
     if (!look.opened) return;
     patch(panel, panelOf(page, look, options, { openOne, close }));
@@ -158,12 +146,11 @@ function take(look) {
 function legendOf(look, draw) {
   const { workers, jobs, cut } = look.map;
   const counts = total(look.jobs.map((one) => one.counts));
-  const letters = Object.keys(STATES).filter((letter) => counts[letter] > 0);
-  const items = letters.map((letter) => {
-    const word = STATES[letter];
-    return { word, count: counts[letter], text: WORDS[letter], sign: el("span.cell", { class: word }) };
+  const texts = { waiting: "waiting for a deploy", hand: "by hand" };
+  const items = [...lettersIn(counts), ...(counts.hand > 0 ? ["hand"] : [])].map((letter) => {
+    const word = STATES[letter] ?? letter;
+    return { word, count: counts[letter], text: texts[word], sign: el("span.cell", { class: word }) };
   });
-  if (counts.hand > 0) items.push({ word: "hand", count: counts.hand, text: "by hand", sign: el("span.cell.hand") });
   const left = [cut?.jobs > 0 && count(cut.jobs, "job"), cut?.workers > 0 && count(cut.workers, "worker")].filter(Boolean);
   return el(
     "header.legend",
@@ -183,116 +170,110 @@ function groupingChoice(look, draw) {
     prefer("map by", name);
     draw();
   };
+  const options = names.map((name) => [name, plain(name)]);
   if (names.length === 1) return null;
-  if (names.length > 4) {
-    const options = names.map((name) => [name, plain(name)]);
-    return choice("by", options, look.by, choose);
-  }
-  const buttons = names.map((name) =>
-    button(plain(name), () => choose(name), { class: "small", "aria-pressed": String(name === look.by) }),
-  );
-  return el("span.by", "by ", el("span.choice", { role: "group", "aria-label": "Workers by" }, buttons));
+  if (names.length > 4) return choice("by", options, look.by, choose);
+  return el("span.by", "by ", choiceBar("Workers by", options, look.by, choose));
 }
 
-function modelOf(page, look, draw) {
+/** The rows and columns of the grid. @param {{ sinceOf: any, open: (what: any) => void, draw: () => void }} acts */
+function modelOf(page, look, acts) {
   const { workers } = look.map;
   const isMany = phone.matches || workers.length > MOST_WORKERS;
-  const most = phone.matches ? ON_PHONE : MOST_COLUMNS;
+  const [most, limit] = phone.matches ? [ON_PHONE, ROWS_ON_PHONE] : [MOST_COLUMNS, MOST_ROWS];
   const bands = bandsOf(workers, look.by, isMany ? most : undefined);
-  const columns = bands.flatMap((band) => band.columns.map((one) => ({ ...one, band: band.label })));
-  const limit = phone.matches ? ROWS_ON_PHONE : MOST_ROWS;
-  const fit = Math.floor(MOST_CELLS / Math.max(1, columns.length));
+  const columns = bands.flatMap(({ label: band, columns }) =>
+    columns.map(({ label, of }) => {
+      const [worker] = of.length === 1 ? of.map((at) => workers[at].worker) : [];
+      return { of, worker, name: worker ?? [band, label].filter(Boolean).join(" ") };
+    }),
+  );
   const isWhole = look.jobs.length <= limit;
-  const well = isWhole ? [] : look.jobs.filter(isWell);
-  const shown = (isWhole || look.isUnfolded ? look.jobs : look.jobs.filter((one) => !isWell(one))).slice(0, fit);
-  const rows = shown.map((job) => jobRowOf(page, job, columns, look));
-  if (well.length > 0) rows.push(groupFold(look, well, columns, draw));
-  const left = look.jobs.length - shown.length - (look.isUnfolded ? 0 : well.length);
+  const { well = [], others = [] } = Object.groupBy(look.jobs, (one) => (!isWhole && isWell(one) ? "well" : "others"));
+  const wanted = look.isUnfolded ? look.jobs : others;
+  const rows = wanted
+    .slice(0, Math.floor(MOST_CELLS / Math.max(1, columns.length)))
+    .map((job) => jobRowOf(page, job, columns, acts));
+  const left = wanted.length - rows.length;
+  if (well.length > 0) rows.push(groupFold(look, well, columns, acts));
   if (left > 0) rows.push(moreOf(page, left, columns));
   return { bands, corner: isMany ? "" : cornerOf(cutNames(workers.map(({ worker }) => worker))), rows, isMany };
 }
 
-function jobRowOf(page, { job, cells, counts }, columns, { map, sinceOf }) {
-  const tallies = columns.map(({ of }) => tally(of.map((at) => cells[at]).join("")));
+function talliesOf(cells, columns) {
+  return columns.map(({ of }) => tally(of.map((at) => cells[at])));
+}
+
+function jobRowOf(page, { job, cells, counts }, columns, { sinceOf, open }) {
+  const tallies = talliesOf(cells, columns);
   const spoken = (column) => {
-    const { of, label, band } = columns[column];
-    if (of.length > 1) return `${plain(job)} on ${plain([band, label].filter(Boolean).join(" "))}, ${wordsOf(tallies[column])}`;
-    const { worker } = map.workers[of[0]];
-    const begun = sinceOf(job, worker);
-    return [`${plain(job)} on ${plain(worker)}`, wordsOf(tallies[column], 1), begun && `since ${begun}`]
-      .filter(Boolean)
-      .join(", ");
+    const { worker, name } = columns[column];
+    const begun = worker && sinceOf(job, worker);
+    return joined(`${plain(job)} on ${plain(name)}`, wordsOf(tallies[column], worker), begun && `since ${begun}`);
   };
   const link = el("a", { href: page.link("jobs", [job]), tabindex: -1, title: plain(job) }, said(job));
-  const places = (column) => {
-    const { of, label, band } = columns[column];
-    return of.length === 1 ? { worker: map.workers[of[0]].worker } : { of, name: [band, label].filter(Boolean).join(" ") };
-  };
-  return { key: job, head: rowHead(counts, link), cells: tallies, spoken, job, places };
+  return { key: job, head: rowHead(counts, link), cells: tallies, spoken, open: (column) => open({ job, ...columns[column] }) };
 }
 
-function wordsOf(counts, size = 0) {
-  const told = Object.keys(STATES).filter((letter) => counts[letter] > 0);
-  const states = told.map((letter) => (size === 1 ? STATES[letter] : `${number(counts[letter])} ${STATES[letter]}`));
-  if (counts.hand > 0) states.push("changed by hand");
-  return states.join(", ") || "not here";
+/** What a tally says; of one worker without numbers. */
+function wordsOf(counts, worker) {
+  const states = lettersIn(counts).map((letter) => (worker ? STATES[letter] : `${number(counts[letter])} ${STATES[letter]}`));
+  return joined(...states, counts.hand > 0 && "changed by hand") || "not here";
 }
 
-function groupFold(look, well, columns, draw) {
-  const unfold = () => {
+function groupFold(look, well, columns, { draw }) {
+  const open = () => {
     look.isUnfolded = !look.isUnfolded;
     draw();
   };
-  const cells = columns.map((_, column) =>
-    total(well.map((one) => tally(columns[column].of.map((at) => one.cells[at]).join("")))),
-  );
+  const all = well.map(({ cells }) => talliesOf(cells, columns));
+  const cells = columns.map((_, column) => total(all.map((tallies) => tallies[column])));
+  const name = count(well.length, "job");
   const attributes = { class: "plain", tabindex: -1, "aria-expanded": String(look.isUnfolded) };
-  const head = button(`${look.isUnfolded ? "▾" : "▸"} ${count(well.length, "job")} ${FOLDED}`, unfold, attributes);
-  return {
-    key: "well",
-    head,
-    cells,
-    spoken: (column) => `${count(well.length, "job")}, ${wordsOf(cells[column])}`,
-    open: unfold,
-  };
+  const head = button(`${look.isUnfolded ? "▾" : "▸"} ${name} ok`, open, attributes);
+  return { key: "well", head, cells, spoken: (column) => `${name}, ${wordsOf(cells[column])}`, open };
 }
 
 function moreOf(page, left, columns) {
-  const head = el("a", { href: page.link("jobs"), tabindex: -1 }, `${count(left, "more job")}`);
-  const open = () => {
-    location.hash = page.link("jobs");
-  };
+  const href = page.link("jobs");
+  const head = el("a", { href, tabindex: -1 }, count(left, "more job"));
+  const open = () => (location.hash = href);
   return { key: "more", head, cells: columns.map(() => ({ hand: 0 })), spoken: () => "in the list of jobs", open };
 }
 
-function chosenIn(look) {
-  const isChosen = (mark) =>
-    look.chosen.has(STATES[mark.toLowerCase()]) || (look.chosen.has("hand") && mark !== mark.toLowerCase());
-  return look.jobs.flatMap(({ job, cells, version }) =>
+function chosenIn({ jobs, chosen, map }) {
+  const isChosen = (mark, state) => chosen.has(state) || (chosen.has("hand") && mark !== mark.toLowerCase());
+  return jobs.flatMap(({ job, cells, version }) =>
     [...cells].flatMap((mark, at) => {
-      if (mark === " " || !isChosen(mark)) return [];
-      return { job, worker: look.map.workers[at].worker, state: STATES[mark.toLowerCase()], version };
+      const state = stateAt(cells, at);
+      return state && isChosen(mark, state) ? { job, worker: map.workers[at].worker, state, version } : [];
     }),
   );
 }
 
+/** The state of a job on the worker at a place; undefined where it is not there. */
+function stateAt(cells, at) {
+  return STATES[cells[at]?.toLowerCase()];
+}
+
 function panelOf(page, look, { retry }, { openOne, close }) {
   const { job, worker, of, name, one, problem } = look.opened;
+  const { workers } = look.map;
   const row = look.jobs.find((found) => found.job === job);
+  const parts = (state) => ({
+    onOpen: (chosen) => openOne(job, chosen),
+    onClose: close,
+    controls: state === "failed" && retry(job),
+  });
   if (problem || !row)
     return el("p.pad.error", problem ?? "This job is no longer in the map.", " ", button("Close", close, { class: "small" }));
-  const parts = cutNames(look.map.workers.map((known) => known.worker));
-  if (of) {
-    const places = of.map((at) => ({ worker: look.map.workers[at].worker, label: parts[at].tail, letter: row.cells[at] }));
-    const isBroken = places.some(({ letter }) => letter.toLowerCase() === "f");
-    return placesPanel(page, { job, name }, places, {
-      onOpen: (chosen) => openOne(job, chosen),
-      onClose: close,
-      controls: isBroken && retry(job),
-    });
+  if (worker) {
+    const at = workers.findIndex((known) => known.worker === worker);
+    const state = stateAt(row.cells, at) ?? one?.state;
+    return one && allocationPanel(page, { ...one, state }, parts(state));
   }
-  if (!one) return null;
-  const letter = row.cells[look.map.workers.findIndex((known) => known.worker === worker)] ?? " ";
-  const now = STATES[letter.toLowerCase()] ?? one.state;
-  return allocationPanel(page, { ...one, state: now }, { onClose: close, controls: now === "failed" && retry(job) });
+  const names = cutNames(workers.map((known) => known.worker));
+  const places = of.map((at) => ({ worker: workers[at].worker, label: names[at].tail, state: stateAt(row.cells, at) }));
+  const isBroken = places.some(({ state }) => state === "failed");
+  return placesPanel(page, { job, name }, places, parts(isBroken && "failed"));
 }

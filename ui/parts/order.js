@@ -4,7 +4,7 @@ import { bucketPath, call, curlOf, link, pause, request } from "../base/api.js";
 import { button, el } from "../base/dom.js";
 import { has, lackedRole, needsRole, person } from "../base/person.js";
 import { since, words } from "../base/text.js";
-import { ask, closeDialogs, copying, item, popupButton, toast } from "./dialog.js";
+import { ask, closeDialogs, copying, copyText, item, popupButton, toast } from "./dialog.js";
 import { fieldsOf } from "./form.js";
 import { freezeLine, isHeldBack } from "./freeze.js";
 import { icon } from "./state.js";
@@ -48,8 +48,7 @@ function blocking(bucketId) {
 
 function showBlocked(trigger) {
   const run = blocking(trigger.dataset.starts);
-  trigger.toggleAttribute("aria-disabled", run !== null);
-  if (run) trigger.setAttribute("aria-disabled", "true");
+  trigger.ariaDisabled = run && "true";
   trigger.title = run ? `Not now: ${words(run.kind)} runs in this bucket` : "";
 }
 
@@ -103,20 +102,15 @@ export function moreMenu(items, label = "More orders") {
 
 /** Copies an order as curl, as an entry of a menu. */
 export function curlItem(page, order) {
-  return item("Copy as curl", async () => {
-    const text = commandOf(page, filled(order));
-    await navigator.clipboard.writeText(text).then(
-      () => toast("The command is copied."),
-      () => ask({ title: "Copy this", fields: el("pre.scroll", text), action: "Close", leave: "" }),
-    );
-  });
+  return item("Copy as curl", () => copyText(commandOf(page, filled(order)), () => toast("The command is copied.")));
 }
 
 /**
  * Gives an order, after its question. A failure is told in the question, or else in a toast. With `after`, the order waits
  * until that run has ended.
+ * @param {any} page @param {string} label @param {any} order @param {{ done?: any, after?: string }} [options]
  */
-export async function give(page, label, order, { done, after } = /** @type {any} */ ({})) {
+export async function give(page, label, order, { done, after } = {}) {
   const given = filled(order);
   const start = starter(page, given, done);
   const submit = after
@@ -157,12 +151,18 @@ function waysToApproval(page, label, { path, body = {} }) {
   const show = el("a", { href: page.link("approvals") }, "Show the proposals");
   if (kind === "deploy" && !params.plan) return [" Plan it first: a deploy is approved as its plan. ", show];
   if (!kind || params.proposal) return [" ", show];
-  const propose = async () => {
+  const order = { path: "/proposals", body: { kind, params } };
+  const done = () => toast("It is proposed.", { controls: [show] });
+  return [" ", wayOn("Propose it", () => give(page, label, order, { done })), " ", show];
+}
+
+/** A way on from a question that was refused. */
+function wayOn(label, act, attributes = {}) {
+  const go = () => {
     closeDialogs();
-    const order = { path: "/proposals", body: { kind, params } };
-    await give(page, label, order, { done: () => toast("It is proposed.", { controls: [show] }) });
+    act();
   };
-  return [" ", button("Propose it", propose), " ", show];
+  return button(label, go, attributes);
 }
 
 /** The way of an admin past what holds a start back: everybody sees the reason. */
@@ -176,11 +176,7 @@ function breakingGlass(page, label, { path, body }) {
     danger: true,
     action: "Break the glass",
   };
-  const past = () => {
-    closeDialogs();
-    give(page, label, order);
-  };
-  return [" ", button("Break the glass …", past, { class: "danger" })];
+  return [" ", wayOn("Break the glass …", () => give(page, label, order), { class: "danger" })];
 }
 
 /**
@@ -197,10 +193,7 @@ async function startOrOffer(page, label, given, start) {
     if (["approval_required", "frozen"].includes(code) && has("admin"))
       error.way = [error.way, breakingGlass(page, label, given)].flat();
     if (!runId) throw error;
-    const later = button("Queue after it", () => {
-      closeDialogs();
-      startAfter(bucketId, runId, label, start);
-    });
+    const later = wayOn("Queue after it", () => startAfter(bucketId, runId, label, start));
     error.way = [" ", el("a", { href: link(bucketId, "runs", [runId]) }, "Show that run"), " ", later];
     throw error;
   }
@@ -221,36 +214,31 @@ function explain(trigger, page, queue) {
 
 /** Starts something once a run has ended, unless it is taken back. */
 async function startAfter(bucketId, runId, label, start) {
-  const state = { waits: true };
-  const takeBack = button("Take back", () => told.close());
-  const told = toast(`${withoutDots(label)} starts after the run that goes on.`, { controls: [takeBack] });
-  const close = told.close;
-  told.close = () => {
-    state.waits = false;
-    close();
+  let isWanted = true;
+  const takeBack = () => {
+    isWanted = false;
+    told.close();
   };
-  for (let after = runId; state.waits; ) {
-    await endOf(bucketId, after, state);
-    if (!state.waits) return;
-    try {
-      await start();
-      return told.close();
-    } catch (error) {
-      after = error.runId;
-      if (after) continue;
-      told.close();
-      toast(`${withoutDots(label)} was not started: ${error.message}`, { error: true });
-      return;
-    }
+  const controls = [button("Take back", takeBack)];
+  const told = toast(`${withoutDots(label)} starts after the run that goes on.`, { controls });
+  for (let after = runId; after; ) {
+    await pause(LOOK_MS);
+    const run = await request("GET", bucketPath(bucketId, `/runs/${after}`)).catch(() => null);
+    if (!isWanted) return;
+    if (run && run.status !== "running") after = await startNow(label, start);
   }
+  told.close();
 }
 
-async function endOf(bucketId, runId, state) {
-  let run = { status: "running" };
-  while (run.status === "running" && state.waits) {
-    await pause(LOOK_MS);
-    run = await request("GET", bucketPath(bucketId, `/runs/${runId}`)).catch(() => run);
+/** Starts, or says why not; answers the run that is in the way again. */
+async function startNow(label, start) {
+  try {
+    await start();
+  } catch (error) {
+    if (error.runId) return error.runId;
+    toast(`${withoutDots(label)} was not started: ${error.message}`, { error: true });
   }
+  return undefined;
 }
 
 function questionOf(page, label, given) {

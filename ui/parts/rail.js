@@ -13,7 +13,7 @@ export function railOf(page, { runs, summary }) {
   if (!summary) return null;
   return [
     lastRuns(page, runs, summary),
-    driftSection(page, summary.drift),
+    driftOfBucket(page, summary.drift),
     certsOf(page, summary.certs),
     sourceOf(page, summary),
   ];
@@ -21,6 +21,11 @@ export function railOf(page, { runs, summary }) {
 
 function section(title, end, ...content) {
   return el("section", { key: title }, el("header", el("h2.meta.small", title), el("span.meta.small", end)), content);
+}
+
+/** The link to what is not shown of a list. */
+function moreThan(shown, total, href) {
+  return total > shown && el("p", a(href, `${number(total - shown)} more`));
 }
 
 function row(href, sign, name, ...ends) {
@@ -35,20 +40,15 @@ function lastRuns(page, runs, { recent = [], totals }) {
     return row(page.link("runs", [id]), mark(word, { label: word }), name, ago(created_at), shortly(duration_ms));
   });
   const all = a(page.link("runs"), totals ? `All ${number(totals.runs)}` : "All");
-  return section(
-    "Last runs",
-    all,
-    recent.length > 0 && runStrip(recent),
-    el("ul.runs", rows),
-    rows.length === 0 && el("p.meta", "No run yet."),
-  );
+  if (rows.length === 0) return section("Last runs", all, el("p.meta", "No run yet."));
+  return section("Last runs", all, recent.length > 0 && runStrip(recent), el("ul.runs", rows));
 }
 
 function shortly(ms) {
   return duration(ms).replace(" min ", " m ");
 }
 
-function driftSection(page, drift) {
+function driftOfBucket(page, drift) {
   if (!drift) return section("Drift", "", el("p.meta", "Not checked yet."));
   const found = drift.allocations ?? [];
   const href = page.link("runs", [drift.id]);
@@ -59,13 +59,15 @@ function driftSection(page, drift) {
   const { in_sync: same = 0, drifted = 0, ...others } = drift.workers ?? {};
   const unknown = Object.values(others).reduce((sum, one) => sum + Number(one), 0);
   const end = drift.status === "running" ? "checking" : ["checked ", ago(drift.finished_at ?? drift.created_at)];
+  const inAll =
+    drifted > 0
+      ? el("p", mark("hand"), " ", a(href, `Files were changed on ${count(drifted, "worker")}`))
+      : same > 0 && el("p.meta", mark("ok"), " No file was changed by hand");
   return section(
     "Drift",
     end,
     el("ul", rows),
-    found.length > MOST_IN_RAIL && el("p", a(href, `${number(found.length - MOST_IN_RAIL)} more`)),
-    found.length === 0 && drifted > 0 && el("p", mark("hand"), " ", a(href, `Files were changed on ${count(drifted, "worker")}`)),
-    found.length === 0 && drifted === 0 && same > 0 && el("p.meta", mark("ok"), " No file was changed by hand"),
+    found.length > 0 ? moreThan(rows.length, found.length, href) : inAll,
     unknown > 0 && el("p.meta", mark("unreachable"), ` ${count(unknown, "worker")} gave no answer`),
   );
 }
@@ -74,16 +76,11 @@ function certsOf(page, { items, total }) {
   const href = page.link("catalog", ["certs"]);
   const rows = items.slice(0, MOST_IN_RAIL).map(({ job, worker, cert, not_after: end, status }) => {
     const name = el("span", { title: plain(`${job} ${cert} on ${worker}`) }, said(`${job} ${cert}`));
-    return row(
-      href,
-      mark(status === "expired" ? "expired" : "soon", { label: status }),
-      name,
-      status === "expired" ? ["ended ", ago(end)] : ago(end),
-    );
+    const isOver = status === "expired";
+    return row(href, mark(isOver ? status : "soon", { label: status }), name, [isOver && "ended ", ago(end)]);
   });
   if (rows.length === 0) return null;
-  const left = total - rows.length;
-  return section("Certificates that end soon", "", el("ul", rows), left > 0 && el("p", a(href, `${number(left)} more`)));
+  return section("Certificates that end soon", "", el("ul", rows), moreThan(rows.length, total, href));
 }
 
 function sourceOf(page, { revision, built_at: built, update_seq: sequence }) {
@@ -91,10 +88,6 @@ function sourceOf(page, { revision, built_at: built, update_seq: sequence }) {
   if (!revision) return section("Source", "", builtLine);
   const { id, created_at: pushed, build_status: status } = revision;
   const isBad = status && !["succeeded", "ok"].includes(status);
-  return section(
-    "Source",
-    a(page.link("source"), "pushed ", ago(pushed)),
-    el("p", shortId(id), isBad && [" ", mark(status), ` its build ${status}`]),
-    builtLine,
-  );
+  const about = el("p", shortId(id), isBad && [" ", mark(status), ` its build ${status}`]);
+  return section("Source", a(page.link("source"), "pushed ", ago(pushed)), about, builtLine);
 }

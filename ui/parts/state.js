@@ -1,4 +1,4 @@
-import { el, svg } from "../base/dom.js";
+import { button, el, svg } from "../base/dom.js";
 import { duration, number, plain, words } from "../base/text.js";
 
 /**
@@ -31,6 +31,9 @@ export const WORST_FIRST = Object.keys(MARKS);
 export function byTrouble(one, other) {
   return WORST_FIRST.indexOf(markOf(one)) - WORST_FIRST.indexOf(markOf(other));
 }
+
+/** Compares names; numbers in them count as numbers. */
+export const byName = new Intl.Collator("en", { numeric: true }).compare;
 
 /** A drawing of the page's sprite. */
 export function icon(name) {
@@ -75,42 +78,30 @@ export function chips(items, chosen, onchange) {
     if (!chosen.delete(word)) chosen.add(word);
     onchange();
   };
-  const shown = items.map(({ word, count, text = word.replaceAll("_", " "), sign = mark(word) }) =>
-    el(
-      "button.chip",
-      {
-        type: "button",
-        key: word,
-        "aria-pressed": String(chosen.has(word)),
-        disabled: count === 0 && !chosen.has(word),
-        onclick: toggle(word),
-      },
-      ...[sign, el("b", number(count)), text],
-    ),
-  );
+  const shown = items.map(({ word, count, text = word.replaceAll("_", " "), sign = mark(word) }) => {
+    const isChosen = chosen.has(word);
+    const about = { class: "chip", key: word, "aria-pressed": String(isChosen), disabled: count === 0 && !isChosen };
+    return button([sign, el("b", number(count)), text], toggle(word), about);
+  });
   return el("div.chips", { role: "group", "aria-label": "Filter by state" }, shown);
 }
 
 /** Progress as one bar: `{ changed, running, failed, unreachable, total }`. */
-export function progressBar({ total, ...counts }, label = "Progress") {
+export function progressBar({ total, waiting = 0, ...counts }) {
+  const percent = (many) => Math.min(100, (100 * many) / Math.max(1, total));
   const done = ["changed", "running", "failed", "unreachable"].filter((word) => counts[word] > 0);
-  const finished = Math.min(
-    100,
-    Math.round((100 * (total - (counts.waiting ?? 0) - (counts.running ?? 0))) / Math.max(1, total)),
-  );
   const parts = done.map((word) => {
     const part = el(`span.${word}`, { key: word });
-    part.style.width = `${(100 * counts[word]) / Math.max(1, total)}%`;
+    part.style.width = `${percent(counts[word])}%`;
     return part;
   });
-  return el(
-    "div.progress",
-    { role: "progressbar", "aria-label": label, "aria-valuenow": finished, "aria-valuemin": 0, "aria-valuemax": 100 },
-    parts,
-  );
+  const now = Math.round(percent(total - waiting - (counts.running ?? 0)));
+  const value = { "aria-valuenow": now, "aria-valuemin": 0, "aria-valuemax": 100 };
+  return el("div.progress", { role: "progressbar", "aria-label": "Progress", ...value }, parts);
 }
 
 const [WIDTH, BAR_GAP, UP, DOWN] = [5, 2, 14, 7];
+/** The marks of bars by the status of a run, and the order in which they are told. */
 const BAR_MARKS = { succeeded: "changed", failed: "failed", running: "running", cancelled: "cancelled" };
 
 /**
@@ -121,15 +112,15 @@ const BAR_MARKS = { succeeded: "changed", failed: "failed", running: "running", 
 export function runStrip(recent) {
   const longest = Math.max(1, ...recent.map(({ duration_ms: ms }) => Math.log1p(ms)));
   const bars = recent.map(({ kind, status, duration_ms: ms, dry_run: isDry }, index) => {
-    const height = status === "cancelled" ? 3 : 4 + ((UP - 4) * Math.log1p(ms)) / longest;
-    const isDown = status === "failed";
+    const up = status === "cancelled" ? 3 : 4 + ((UP - 4) * Math.log1p(ms)) / longest;
+    const [y, height] = status === "failed" ? [UP, DOWN] : [UP - up, up];
     const says = `${isDry ? "Dry run" : words(kind)}, ${status}, ${duration(ms)}`;
-    const size = { x: index * (WIDTH + BAR_GAP), y: isDown ? UP : UP - height, width: WIDTH, height: isDown ? DOWN : height };
-    return svg("rect", { class: BAR_MARKS[status], rx: 1, ...size }, svg("title", plain(says)));
+    const bar = { class: BAR_MARKS[status], rx: 1, x: index * (WIDTH + BAR_GAP), y, width: WIDTH, height };
+    return svg("rect", bar, svg("title", plain(says)));
   });
-  const total = (word) => recent.filter(({ status }) => status === word).length;
-  const told = Object.keys(BAR_MARKS).filter((word) => total(word) > 0);
-  const label = `Last ${recent.length} runs: ${told.map((word) => `${total(word)} ${word}`).join(", ")}`;
+  const groups = Map.groupBy(recent, ({ status }) => status);
+  const told = Object.keys(BAR_MARKS).flatMap((word) => (groups.has(word) ? `${groups.get(word).length} ${word}` : []));
+  const label = `Last ${recent.length} runs: ${told.join(", ")}`;
   const [width, height] = [20 * (WIDTH + BAR_GAP), UP + DOWN];
   return svg("svg.strip", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label }, bars);
 }

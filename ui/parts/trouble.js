@@ -16,12 +16,10 @@ const KIND_OF_INCIDENT = { run_failed: "failed", snapshot_failed: "failed", sche
 export function troublesOf(summary, incidents = []) {
   const { items = [], cut = 0 } = summary?.problems ?? {};
   const { items: unwell = [], cut: left = 0 } = summary?.unwell ?? {};
-  const causes = Map.groupBy(unwell, ({ job, worker, aspect, state }) =>
-    [aspect, state, job || (aspect === "reach" && worker)].join(" "),
-  );
-  const lost = new Set(
-    unwell.filter(({ aspect, state }) => aspect === "reach" && state === "unreachable").map(({ worker }) => worker),
-  );
+  const causeOf = ({ job, worker, aspect, state }) => [aspect, state, job || (aspect === "reach" && worker)].join(" ");
+  const causes = Map.groupBy(unwell, causeOf);
+  const silent = unwell.filter(({ aspect, state }) => aspect === "reach" && state === "unreachable");
+  const lost = new Set(silent.map(({ worker }) => worker));
   const isNews = (one) => !items.some((known) => isTold(one, known)) && !(one.aspect === "health" && lost.has(one.worker));
   const found = [...causes.values()].map((own) => own.filter(isNews)).filter((own) => own.length > 0);
   const known = [...items, ...found.map((own) => problemOf(own, left > 0))];

@@ -14,12 +14,14 @@ export function workerChoice(page, { chosen = null, troubled = () => [], onchang
   const element = el("div.where");
   element.own = true;
 
+  const names = () => look.workers.map(({ worker }) => worker);
+
   async function refresh() {
-    look.workers = (await listOf(page.path("/cat/workers?active=true"))).map(({ worker_ip: worker, labels, hostname }) => ({
-      ...{ worker, hostname },
-      labels: labels?.split(",").filter(Boolean) ?? [],
-    }));
-    if (look.isFirst) look.chosen = new Set(look.workers.map(({ worker }) => worker));
+    const rows = await listOf(page.path("/cat/workers?active=true"));
+    look.workers = rows.map(({ worker_ip: worker, labels, hostname }) => {
+      return { worker, hostname: hostname ?? "", labels: labels?.split(",").filter(Boolean) ?? [] };
+    });
+    if (look.isFirst) look.chosen = new Set(names());
     look.isFirst = false;
     draw();
   }
@@ -35,29 +37,25 @@ export function workerChoice(page, { chosen = null, troubled = () => [], onchang
   }
 
   function draw() {
-    const names = look.workers.map(({ worker }) => worker);
     const labels = [...new Set(look.workers.flatMap((one) => one.labels))].sort();
-    const chips = labels.map((label) => chipOf(label));
-    const failed = troubled().filter((worker) => names.includes(worker));
+    const failed = names().filter((worker) => troubled().includes(worker));
     look.failed = troubled().join();
     const wanted = look.typed.toLowerCase();
-    const shown = look.workers.filter(({ worker, hostname }) => `${worker} ${hostname ?? ""}`.toLowerCase().includes(wanted));
-    const all = count(names.length, "worker");
+    const shown = look.workers.filter(({ worker, hostname }) => `${worker} ${hostname}`.toLowerCase().includes(wanted));
+    const all = count(look.workers.length, "worker");
     const search = el("input", { type: "search", placeholder: `Filter ${all}`, "aria-label": "Filter workers", oninput: filter });
-    const small = { class: "small" };
-    const ticks = shown.map((one) => tickOf(one, failed));
+    const few = [["All", names()], ["None", []], ...(failed.length > 0 ? [["Failed last", failed]] : [])];
+    const buttons = few.map(([label, own]) => button(label, () => set(own), { class: "small" }));
     patch(
       element,
       el("p.spread", el("h2", "Where"), el("span", el("b", number(look.chosen.size)), ` of ${all}`)),
-      el("div.chips", { role: "group", "aria-label": "Labels" }, chips),
-      el(
-        "div.controls",
-        search,
-        button("All", () => set(names), small),
-        button("None", () => set([]), small),
-        failed.length > 0 && button("Failed last", () => set(failed), small),
+      el("div.chips", { role: "group", "aria-label": "Labels" }, labels.map(chipOf)),
+      el("div.controls", search, buttons),
+      scroller(
+        "Workers",
+        shown.map((one) => tickOf(one, failed)),
+        "div.ticks",
       ),
-      scroller("Workers", ticks, "div.ticks"),
     );
   }
 
@@ -75,8 +73,7 @@ export function workerChoice(page, { chosen = null, troubled = () => [], onchang
 
   function tickOf({ worker, hostname }, failed) {
     const onchange = ({ target }) => {
-      if (target.checked) look.chosen.add(worker);
-      else look.chosen.delete(worker);
+      look.chosen[target.checked ? "add" : "delete"](worker);
       changed();
     };
     const hasFailed = failed.includes(worker) && mark("failed", { label: "failed last" });
@@ -95,7 +92,7 @@ export function workerChoice(page, { chosen = null, troubled = () => [], onchang
       if (look.failed !== troubled().join()) draw();
     },
     /** The names of the chosen workers, in the order of the catalog. */
-    chosen: () => look.workers.map(({ worker }) => worker).filter((worker) => look.chosen.has(worker)),
+    chosen: () => names().filter((worker) => look.chosen.has(worker)),
     total: () => look.workers.length,
     /** For a request: nothing where all workers are meant. */
     values() {

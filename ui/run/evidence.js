@@ -1,7 +1,7 @@
 // What a worker said before it failed: its last lines with their numbers in the log, and the line that tells the reason.
 import { queryOf } from "../base/api.js";
 import { el } from "../base/dom.js";
-import { number, said } from "../base/text.js";
+import { joined, number, said } from "../base/text.js";
 import { copying } from "../parts/dialog.js";
 import { evidenceLine } from "../parts/map/panel.js";
 import { tellingLine } from "../parts/map/reason.js";
@@ -19,19 +19,15 @@ export function evidenceOf(view, { job, worker, error, evidence }) {
   const [, ...own] = (error ?? "").split("\n");
   const [telling, lines] = [tellingLine(error), isFound ? found.lines : own.map((text) => ({ text }))];
   const isReason = isFound ? ({ line }) => line === found.reason_line : ({ text }) => text === telling;
-  const about = [
-    `last ${lines.length === 1 ? "line" : `${lines.length} lines`}`,
-    isFound && found.left_out > 0 && `, ${number(found.left_out)} by make left out`,
-  ];
+  const many = lines.length === 1 ? "last line" : `last ${lines.length} lines`;
+  const about = joined(many, isFound && found.left_out > 0 && `${number(found.left_out)} by make left out`);
   const text = () => lines.map((one) => one.text).join("\n");
   const rows = lines.map((one) => evidenceLine(one, isReason(one), () => view.page.showRun(view.run.id, { line: one.line })));
   const copy = copying([icon("copy"), "Copy"], text, { class: "small quiet" });
   const key = `${job}@${worker}`;
   const list = el("ol", { tabindex: 0, "aria-label": `Last lines of ${key}` }, rows);
-  return [
-    lines.length > 0 && el("div.evidence", { key }, el("p", el("span.meta", about), copy), list),
-    evidence && foundThere(evidence),
-  ];
+  const written = lines.length > 0 && el("div.evidence", { key }, el("p", el("span.meta", about), copy), list);
+  return [written, evidence && foundThere(evidence)];
 }
 
 /** What ops looked up itself where a health check failed: the ends of logs, and `make status`. */

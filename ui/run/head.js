@@ -19,14 +19,11 @@ export function runHead(view, names, chosen) {
   const counts = countsOf(run);
   const waves = wavesOf(run);
   const [word, title, after] = titleOf(view);
-  const tabsHere = tabs(names, chosen, (name) => page.link("runs", [run.id], { tab: name }));
+  const tabsHere = tabs(names, chosen, (tab) => page.link("runs", [run.id], { tab }));
+  const titleHere = el("div.title", el("h1", word && mark(word, { large: true }), title), el("span.phase", after));
   return el(
     "header.head.run-head",
-    el(
-      "div.first",
-      el("div.title", el("h1", word && mark(word, { large: true }), title), el("span.phase", after)),
-      el("div.controls", controlsOf(view)),
-    ),
+    el("div.first", titleHere, el("div.controls", controlsOf(view))),
     el("p.about", aboutLine(view)),
     run.break_glass && el("p.error", mark("failed"), el("b", " Glass broken: "), said(run.break_glass)),
     (isActive || waves.length > 0) && [
@@ -52,8 +49,8 @@ function titleOf(view) {
   if (drifted > 0) return ["hand", `Files differ on ${count(drifted, "worker")}`, after];
   if (status === "failed" && kind === "push") return ["failed", "Build failed", after];
   if (status !== "succeeded") return [status, `${name} ${status}`, after];
-  const isEmpty =
-    kind === "deploy" && !params.dry_run && (result?.summary?.allocations.changed ?? 1) === 0 && result.reconciled.length === 0;
+  const isDeploy = kind === "deploy" && !params.dry_run;
+  const isEmpty = isDeploy && result?.summary?.allocations.changed === 0 && result.reconciled.length === 0;
   return ["succeeded", isEmpty ? "Nothing to deploy" : `${name} done`, after];
 }
 
@@ -113,9 +110,8 @@ function usualOf({ page, run, read }) {
   const mean = run.kind === "deploy" && !run.params.dry_run && page.bucket()?.summary?.mean_deploy_ms;
   if (mean) return mean;
   const others = read(`/runs?kind=${run.kind}&status=succeeded&limit=20`)?.items ?? [];
-  const alike = others.filter(
-    ({ params }) => Boolean(params.dry_run) === Boolean(run.params.dry_run) && !params.jobs === !run.params.jobs,
-  );
+  const shapeOf = ({ params }) => `${!params.dry_run} ${!params.jobs}`;
+  const alike = others.filter((one) => shapeOf(one) === shapeOf(run));
   return alike.reduce((ms, one) => ms + one.duration_ms, 0) / Math.max(1, alike.length);
 }
 
@@ -136,29 +132,26 @@ function chipsOf(counts) {
 
 /** Progress of a run as one bar. */
 export function barOf({ progress, status }, counts) {
-  const sum = Object.values(counts).reduce((all, one) => all + one, 0) - (counts.disabled ?? 0);
+  const { disabled: _, ...counted } = counts;
+  const sum = Object.values(counted).reduce((all, one) => all + one, 0);
   // Without allocations it is what the run itself counts.
   const { done = 0, total = 0 } = progress ?? {};
   if (sum === 0) return { changed: done, waiting: total - done, total };
-  const { changed = 0, skipped = 0, ok = 0, waiting = 0, not_started: left = 0, running } = counts;
-  const whole = changed + skipped + ok;
-  return { ...counts, changed: whole, waiting: waiting + left, running: status === "running" ? running : 0, total: sum };
+  const { changed = 0, skipped = 0, ok = 0, waiting = 0, not_started: left = 0 } = counts;
+  const running = status === "running" ? counts.running : 0;
+  return { ...counts, changed: changed + skipped + ok, waiting: waiting + left, running, total: sum };
 }
 
 function controlsOf(view) {
   const { page, run, read } = view;
   const more = moreMenu(() => runItems(page, run), "More orders of this run");
-  if (run.status === "running") {
-    const cancel = cancelButton(page, run);
-    return [!isAskedToEnd(run) && cancel, more];
-  }
+  if (run.status === "running") return [!isAskedToEnd(run) && cancelButton(page, run), more];
   if (isPlan(run)) return [planControls(view), more];
   const hasFailed = run.status === "failed" && !run.params.dry_run;
   const line = hasFailed && read(`/runs/${run.id}/evidence`)?.items?.find((one) => one.line)?.line;
   const earlier = hasFailed && run.kind === "deploy" && earlierThan(run, read("/source/revisions?limit=50"));
-  const log = button(line ? `Open log at line ${number(line)}` : "Open log", () =>
-    page.showRun(run.id, { line: line || undefined }),
-  );
+  const showLog = () => page.showRun(run.id, { line: line || undefined });
+  const log = button(line ? `Open log at line ${number(line)}` : "Open log", showLog);
   return [
     canRetry(run) && retryButton(page, run),
     earlier && orderButton(page, "Roll back …", () => rollbackOrder(page, earlier)),

@@ -1,11 +1,13 @@
 // What a plan shows: each difference once with the workers it is on, by job or by worker.
-import { button, el } from "../base/dom.js";
+import { el } from "../base/dom.js";
 import { count, joined, listed, said } from "../base/text.js";
+import { choiceBar } from "../parts/form.js";
 import { fold, rest } from "../parts/region.js";
-import { badge, mark, rowAbout, tag } from "../parts/state.js";
+import { badge, byName, mark, rowAbout, tag } from "../parts/state.js";
 import { fileFold } from "./files.js";
 import { ACTIONS, byHand, planOf, versionsOf } from "./plan.js";
-import { inShort, onWorkers, tallied } from "./words.js";
+import { namesOfJobs } from "./progress.js";
+import { inShort, onWorkers, tallied, workersOf } from "./words.js";
 
 /** With more files in a job all differences are folded. */
 const MANY_FILES = 50;
@@ -15,17 +17,14 @@ const LOOKS = { job: "By job", worker: "By worker", differences: "Only differenc
 /** @param {import("../views/run.js").RunPage} view */
 export function planBody(view) {
   const { look = "job" } = view;
-  const choose = (name) => () => {
+  const choose = (name) => {
     view.look = name;
     view.draw();
   };
-  const looks = Object.entries(LOOKS).map(([name, text]) =>
-    button(text, choose(name), { "aria-pressed": String(name === look), key: name }),
-  );
   const body = { job: byJob, worker: byWorker, differences: onlyDifferences }[look](view, planOf(view.run));
   return [
     view.run.error && el("p.error.says", { key: "error" }, said(view.run.error)),
-    el("div.choice", { key: "look", role: "group", "aria-label": "How it is shown" }, looks),
+    choiceBar("How it is shown", Object.entries(LOOKS), look, choose),
     el("section.panel.plan", { key: look }, body),
   ];
 }
@@ -45,11 +44,9 @@ function byJob(view, { jobs, reconcile, unreachable }) {
   const { chosen } = view;
   const isFull = ({ changing, outcome }) =>
     changing.length > 0 || /^(failed|not_started)$/.test(outcome) || chosen.has("skipped") || chosen.has("hand");
-  const { full = [], skipped = [] } = Object.groupBy(
-    jobs.filter((job) => isChosen(view, job)),
-    (job) => (isFull(job) ? "full" : "skipped"),
-  );
-  const names = skipped.map(({ job }) => job);
+  const wanted = jobs.filter((job) => isChosen(view, job));
+  const { full = [], skipped = [] } = Object.groupBy(wanted, (job) => (isFull(job) ? "full" : "skipped"));
+  const names = namesOfJobs(skipped);
   const summary = rowAbout("skipped", `${count(names.length, "job")} skipped`, `nothing to do: ${listed(names, 6)}`);
   const isShown = (word) => chosen.size === 0 || chosen.has(word);
   return [
@@ -89,10 +86,10 @@ function plannedFold(view, job, open) {
     batches,
     isBad && el("span.error", said(reason)),
     outcome === "roll_out" && reason !== "needs work" && el("span.meta", said(reason)),
-    hand.length > 0 && badge("hand", `changed by hand ${onWorkers(hand.map(({ worker }) => worker))}`),
+    hand.length > 0 && badge("hand", `changed by hand ${onWorkers(hand)}`),
     el("span.end", told),
   ];
-  const gates = changing.filter(({ is_gate_open: isOpen }) => isOpen).map(({ worker }) => worker);
+  const gates = changing.filter(({ is_gate_open: isOpen }) => isOpen);
   const body = () => [
     hooks.length > 0 && el("p.meta.row-line", hooks.map(({ event, names }) => `${event}: ${names.join(", ")}`).join("; ")),
     gates.length > 0 && el("p.meta.row-line", `An open health gate comes first ${onWorkers(gates)}.`),
@@ -109,14 +106,13 @@ function moreFiles(allocations) {
 }
 
 function byHandFiles(view, { job }, hand) {
-  return hand.flatMap(({ worker, drift }) =>
-    drift.files.map((file) =>
-      fileFold(view, `${job} ${worker} ${file.path}`, file, { where: ["by hand on ", worker], open: true }),
-    ),
-  );
+  return hand.flatMap(({ worker, drift }) => {
+    const about = { where: ["by hand on ", worker], open: true };
+    return drift.files.map((file) => fileFold(view, `${job} ${worker} ${file.path}`, file, about));
+  });
 }
 
-/** Each file of a job once for each way in which it changes, most frequent first: `{ file, workers, first }`. */
+/** Each file of a job once for each way in which it changes, most frequent first: `{ file, rows, first }`. */
 function variantsOf({ changing }) {
   const files = changing.flatMap(({ worker, files: own }) => own.map((file) => ({ worker, file })));
   /** @param {any} one */
@@ -124,7 +120,7 @@ function variantsOf({ changing }) {
   return [...Map.groupBy(files, ({ file }) => file.path).values()].flatMap((own) => {
     const kinds = [...Map.groupBy(own, kindOf).values()].sort((one, other) => other.length - one.length);
     const [[{ file: first }]] = kinds;
-    return kinds.map((some) => ({ file: some[0].file, workers: some.map(({ worker }) => worker), first, of: own.length }));
+    return kinds.map((rows) => ({ file: rows[0].file, rows, first, of: own.length }));
   });
 }
 
@@ -134,11 +130,11 @@ function changedLines({ diff = "" }) {
 }
 
 function variantFold(view, { job }, one, isMany) {
-  const { file, workers, first, of } = one;
+  const { file, rows, first, of } = one;
   const isSame = file === first;
-  const isRare = workers.length < of / 10;
-  const names = isSame || workers.length === 1 ? "" : `: ${inShort(workers)}`;
-  const where = `${workers.length === of && of > 1 ? "same " : ""}${onWorkers(workers)}${names}`;
+  const isRare = rows.length < of / 10;
+  const names = isSame || rows.length === 1 ? "" : `: ${inShort(workersOf(rows))}`;
+  const where = `${rows.length === of && of > 1 ? "same " : ""}${onWorkers(rows)}${names}`;
   return variantFile(view, job, one, { where, open: !isMany && (isRare || isSame) });
 }
 
@@ -155,9 +151,7 @@ function besides(file, first) {
 function byWorker(view, { jobs, unreachable }) {
   const rows = jobs.flatMap((job) => (isChosen(view, job) ? job.changing.map((one) => ({ ...one, job })) : []));
   const lost = new Map(unreachable.map(({ worker, error }) => [worker, error]));
-  const workers = [...Map.groupBy(rows, ({ worker }) => worker)].sort(([one], [other]) =>
-    one.localeCompare(other, "en", { numeric: true }),
-  );
+  const workers = [...Map.groupBy(rows, ({ worker }) => worker)].sort(([one], [other]) => byName(one, other));
   return workers.map(([worker, own]) => {
     const told = lost.get(worker) ?? tallied(own, ({ action }) => ACTIONS[action] ?? action);
     const summary = [
@@ -179,13 +173,13 @@ function onlyDifferences(view, { jobs }) {
   const rows = jobs.filter((job) => isChosen(view, job)).flatMap((job) => variantsOf(job).map((one) => ({ job, one })));
   if (rows.length === 0) return el("p.notice", "No file differs.");
   return rows.map(({ job: { job }, one }) => {
-    const where = [el("b", job), ` ${onWorkers(one.workers)}`];
+    const where = [el("b", job), ` ${onWorkers(one.rows)}`];
     return variantFile(view, `difference ${job}`, one, { where, open: rows.length <= MANY_FILES });
   });
 }
 
 /** A file as one variant has it: of a later one only what the first has not. */
-function variantFile(view, key, { file, workers, first }, options) {
+function variantFile(view, key, { file, rows, first }, options) {
   const { diff, before } = file === first ? file : besides(file, first);
-  return fileFold(view, `${key} ${file.path} ${workers[0]}`, { ...file, diff }, { ...options, before });
+  return fileFold(view, `${key} ${file.path} ${rows[0].worker}`, { ...file, diff }, { ...options, before });
 }

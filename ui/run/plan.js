@@ -3,7 +3,7 @@ import { copying } from "../parts/dialog.js";
 import { orderButton } from "../parts/order.js";
 import { badge } from "../parts/state.js";
 import { againOrder, changesTable } from "./orders.js";
-import { onWorkers } from "./words.js";
+import { onWorkers, workersOf } from "./words.js";
 
 /** What is done to an allocation, in words. */
 export const ACTIONS = {
@@ -28,8 +28,8 @@ export function planOf({ result }) {
     own.map((job) => ({ ...job, wave: seq, changing: job.allocations.filter(isChange) })),
   );
   const changing = jobs.flatMap((job) => job.changing).filter(({ action }) => action !== "leave");
-  const names = [...changing, ...result.reconcile].map(({ worker }) => worker);
   const { reconcile, unreachable } = result;
+  const names = workersOf([...changing, ...reconcile]);
   return { jobs, changes: names.length, workers: new Set(names).size, reconcile, unreachable };
 }
 
@@ -86,7 +86,7 @@ export function planOrder(run) {
 
 function actionsOf({ changing }) {
   const groups = [...Map.groupBy(changing, ({ action }) => action)];
-  return groups.map(([action, own]) => `${ACTIONS[action] ?? action} ${onWorkers(own.map(({ worker }) => worker))}`).join(", ");
+  return groups.map(([action, own]) => `${ACTIONS[action] ?? action} ${onWorkers(own)}`).join(", ");
 }
 
 /** The versions of a job: those that change, and what they become. */
@@ -99,24 +99,28 @@ export function versionsOf({ version, changing }) {
 export function planChips(run) {
   const { jobs, reconcile, unreachable } = planOf(run);
   const changing = jobs.flatMap((job) => job.changing);
+  const { roll = [], skipped = [] } = Object.groupBy(jobs, (job) => (job.changing.length > 0 ? "roll" : "skipped"));
+  const actions = Object.entries(ACTIONS).map(([word, text]) => [
+    word,
+    text,
+    changing.filter((one) => one.action === word),
+    false,
+  ]);
   const items = [
-    { word: "changed", count: jobs.filter((job) => job.changing.length > 0).length, text: "jobs roll out" },
-    ...Object.entries(ACTIONS).map(([word, text]) => {
-      return { word, text, count: changing.filter(({ action }) => action === word).length, sign: false };
-    }),
-    { word: "stop", count: reconcile.length, text: "stopped" },
-    { word: "skipped", count: jobs.filter((job) => job.changing.length === 0).length, text: "jobs skipped" },
-    { word: "hand", count: byHand(jobs).length, text: "changed by hand" },
-    { word: "unreachable", count: unreachable.length, text: "gave no answer" },
+    ["changed", "jobs roll out", roll],
+    ...actions,
+    ["stop", "stopped", reconcile],
+    ["skipped", "jobs skipped", skipped],
+    ["hand", "changed by hand", byHand(jobs)],
+    ["unreachable", "gave no answer", unreachable],
   ];
-  return items.filter((one) => one.count > 0);
+  return items.filter(([, , own]) => own.length > 0).map(([word, text, own, sign]) => ({ word, text, count: own.length, sign }));
 }
 
 /** Allocations whose files were changed by hand. */
 export function byHand(jobs) {
-  return jobs.flatMap(({ allocations }) =>
-    allocations.filter(({ drift }) => drift?.outcome === "drifted" && !drift.is_unfinished),
-  );
+  const all = jobs.flatMap(({ allocations }) => allocations);
+  return all.filter(({ drift }) => drift?.outcome === "drifted" && !drift.is_unfinished);
 }
 
 /** What a list says of a plan: `156 changes on 39 workers`. */

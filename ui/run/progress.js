@@ -2,7 +2,7 @@
 import { el } from "../base/dom.js";
 import { count, duration, elapsed, joined, listed, plain, said } from "../base/text.js";
 import { fold, rest } from "../parts/region.js";
-import { mark, markOf, rowAbout } from "../parts/state.js";
+import { mark, rowAbout } from "../parts/state.js";
 import { batchStrip, waveState } from "./strip.js";
 import { onWorkers, wavesOf } from "./words.js";
 
@@ -26,13 +26,9 @@ function waveFold(view, wave, jobs) {
   const own = jobs.filter((one) => one.wave === wave.wave);
   const isAtWork = wave.running + wave.failed > 0;
   const waits = state === "waiting" && (wave.jobs === 1 ? " waits" : " wait");
-  const text = isAtWork
-    ? joined(
-        `${wave.done} of ${count(wave.jobs, "job")} done`,
-        wave.running > 0 && `${wave.running} roll out`,
-        wave.failed > 0 && `${wave.failed} failed`,
-      )
-    : [count(wave.jobs, "job"), waits, `: ${listed(namesOfJobs(own), 4)}`];
+  const roll = joined(wave.running > 0 && `${wave.running} roll out`, wave.failed > 0 && `${wave.failed} failed`);
+  const jobsOfWave = count(wave.jobs, "job");
+  const text = isAtWork ? `${wave.done} of ${jobsOfWave} done, ${roll}` : [jobsOfWave, waits, `: ${listed(namesOfJobs(own), 4)}`];
   const key = `wave ${wave.wave}`;
   const about = { key, summary: rowAbout(state, `Wave ${wave.wave}`, text), open: isAtWork || jobs.length === 1 };
   return fold(view, about, () => el("ul.jobs", jobsIn(view, key, own)));
@@ -67,19 +63,10 @@ function jobRow({ job, state, reason, duration_ms: ms }, { rollouts, waiting }) 
     hosts.some((host) => host.state === "restoring") && "puts back",
     failed > 0 && `failed on ${failed}`,
   );
-  return el(
-    "li",
-    { key: job },
-    el(
-      "div.job",
-      mark(state, { label: state }),
-      el("b", job),
-      rollout ? batchStrip(hosts) : el("span"),
-      el("span.meta", phase),
-      el("span.end", state === "running" ? since && elapsed(since) : ms > 0 && duration(ms)),
-    ),
-    state === "failed" && reason && el("code.reason.bad", { tabindex: 0 }, said(ownWords(reason))),
-  );
+  const took = state === "running" ? since && elapsed(since) : ms > 0 && duration(ms);
+  const about = [mark(state, { label: state }), el("b", job), rollout ? batchStrip(hosts) : el("span")];
+  const why = state === "failed" && reason && el("code.reason.bad", { tabindex: 0 }, said(ownWords(reason)));
+  return el("li", { key: job }, el("div.job", about, el("span.meta", phase), el("span.end", took)), why);
 }
 
 /** What the worker said of a reason, where it is told. */
@@ -94,12 +81,8 @@ function waitsBox(waiting) {
   const groups = [...Map.groupBy(waiting, reasonOf)];
   const workers = new Set(waiting.map(({ worker, on }) => worker ?? on)).size;
   const text = `${count(workers, "worker")}, ${count(groups.length, "reason")}`;
-  return el(
-    "section.panel.waits",
-    { key: "waits" },
-    el("h2", "Waiting for ", el("span.meta", text)),
-    el("dl", ...groups.map(([reason, own]) => waitRow(reason, own))),
-  );
+  const rows = groups.map(([reason, own]) => waitRow(reason, own));
+  return el("section.panel.waits", { key: "waits" }, el("h2", "Waiting for ", el("span.meta", text)), el("dl", rows));
 }
 
 function waitRow(reason, own) {
@@ -107,25 +90,13 @@ function waitRow(reason, own) {
   const limit = first.until && Date.parse(first.until) - Date.parse(first.since);
   const isLong = Date.now() - Date.parse(first.since) > (limit ? (2 * limit) / 3 : LONG_MS);
   const whos = [...Map.groupBy(own, ({ job }) => job ?? "")].map(([job, some]) => {
-    const workers = [...new Set(some.map(({ worker }) => worker).filter(Boolean))];
-    return [job, workers.length > 0 && onWorkers(workers)].filter(Boolean).join(" ");
+    const rows = [...Map.groupBy(some, ({ worker }) => worker).values()].map(([one]) => one).filter(({ worker }) => worker);
+    return [job, rows.length > 0 && onWorkers(rows)].filter(Boolean).join(" ");
   });
   const who = listed(whos.filter(Boolean));
   const detail = first.detail === reason ? "" : first.detail;
-  const took = [
-    el("b", { class: isLong && "late" }, elapsed(first.since)),
-    el("span.meta", limit ? ` of ${duration(limit)}` : " no limit"),
-  ];
-  return el(
-    "div",
-    { key: reason },
-    el("dt", plain(reason)),
-    el("dd", said(who), " ", el("span.meta", said(detail))),
-    el("dd.end", took),
-  );
-}
-
-/** The mark of a job by its outcome in a result. */
-export function jobMark(outcome) {
-  return outcome === "deployed" ? "changed" : markOf(outcome);
+  const waited = el("b", { class: isLong && "late" }, elapsed(first.since));
+  const most = el("span.meta", limit ? ` of ${duration(limit)}` : " no limit");
+  const waits = el("dd", said(who), " ", el("span.meta", said(detail)));
+  return el("div", { key: reason }, el("dt", plain(reason)), waits, el("dd.end", waited, most));
 }

@@ -6,8 +6,8 @@ import { fold, rest } from "../parts/region.js";
 import { byTrouble, mark, rowAbout, tag } from "../parts/state.js";
 import { evidenceOf } from "./evidence.js";
 import { deployOrder } from "./orders.js";
-import { jobMark, namesOfJobs } from "./progress.js";
-import { inShort, onWorkers, tallied } from "./words.js";
+import { namesOfJobs } from "./progress.js";
+import { inShort, onWorkers, tallied, workersOf } from "./words.js";
 
 const ORDER = ["failed", "cancelled", "not_started", "deployed", "skipped"];
 /** Up to so many jobs that were not started have a row each. */
@@ -30,10 +30,10 @@ function groupOf(view, outcome, jobs) {
   const rows = each.map((job, index) => resultFold(view, job, isBad && index === 0));
   const others = jobs.filter((job) => !each.includes(job));
   if (others.length === 0) return rows;
-  const lost = [...new Set(others.flatMap(({ allocations }) => workersIn(allocations, "unreachable")))];
+  const lost = [...new Set(others.flatMap(({ allocations }) => workersOf(withOutcome(allocations, "unreachable"))))];
   const slowest = Math.max(...others.map((one) => one.duration_ms));
   const summary = rowAbout(
-    jobMark(outcome),
+    outcome,
     `${count(others.length, "job")} ${outcome.replaceAll("_", " ")}`,
     [listed(namesOfJobs(others), 6), lost.length > 0 && `; ${inShort(lost)} unreachable, which their manifests tolerate`],
     slowest > 0 && el("span.end", duration(slowest)),
@@ -46,14 +46,14 @@ function resultFold(view, one, open) {
   const { job, wave, outcome, reason, duration_ms: ms, allocations } = one;
   const actions = [...new Set(allocations.map(({ action }) => action).filter((one) => one && one !== "skip"))];
   const isBack = / put back on /.test(reason);
-  const failed = workersIn(allocations, "failed");
+  const failed = withOutcome(allocations, "failed");
   const isWhole = outcome === "not_started" || allocations.length === 0;
   const { batch, batches } = one.stopped_in ?? {};
   const why = isWhole
     ? reason
     : joined(failed.length > 0 && `failed ${onWorkers(failed)}`, batches > 1 && `stopped at batch ${batch} of ${batches}`);
   const summary = [
-    mark(jobMark(outcome), { label: outcome.replaceAll("_", " ") }),
+    mark(outcome, { label: outcome.replaceAll("_", " ") }),
     el("b", job),
     actions.length > 0 && el("span", actions.join(", ")),
     wave !== undefined && tag(`wave ${wave}`),
@@ -64,8 +64,8 @@ function resultFold(view, one, open) {
   return fold(view, { key: job, summary, open, kind: outcome === "failed" && "bad" }, () => jobBody(view, one));
 }
 
-function workersIn(allocations, outcome) {
-  return allocations.filter((one) => one.outcome === outcome).map(({ worker }) => worker);
+function withOutcome(allocations, wanted) {
+  return allocations.filter(({ outcome }) => outcome === wanted);
 }
 
 function jobBody(view, one) {
@@ -73,16 +73,13 @@ function jobBody(view, one) {
   const bad = allocations.filter(({ error }) => error);
   const groups = [...Map.groupBy(bad, ({ worker, error }) => error.replaceAll(worker, "…")).values()];
   const told = groups.length > 0 ? groups.map((own) => troubleOf(view, job, own)) : el("p.pad", said(reason));
-  return el(
-    "div.two",
-    el("div.said", told),
-    el("div.aside", whichWorkers(view, job, allocations), outcome === "failed" && nowOf(view, one), ordersOf(view, one)),
-  );
+  const aside = [whichWorkers(view, job, allocations), outcome === "failed" && nowOf(view, one), ordersOf(view, one)];
+  return el("div.two", el("div.said", told), el("div.aside", aside));
 }
 
 /** Equal trouble on some workers as one block. */
 function troubleOf(view, job, own) {
-  const names = own.map(({ worker }) => worker);
+  const names = workersOf(own);
   const [{ worker, error, evidence }] = own;
   const same = names.length === 2 ? "same on both" : names.length > 2 && `same on ${names.length} workers`;
   const who = el("b", { title: names.join(", ") }, inShort(names));
@@ -94,14 +91,10 @@ function troubleOf(view, job, own) {
 function whichWorkers(view, job, allocations) {
   const groups = [...Map.groupBy(allocations, ({ outcome }) => outcome)].sort(([one], [other]) => byTrouble(one, other));
   const rows = groups.map(([outcome, own]) => {
-    const names = own.map(({ worker }) => worker);
-    const text = [
-      mark(outcome),
-      `${outcome.replaceAll("_", " ")} on `,
-      el("b", own.length),
-      el("span.end", names.length < 3 && inShort(names)),
-    ];
-    return rest(view, { key: `${job} ${outcome}`, summary: text }, names);
+    const names = workersOf(own);
+    const few = el("span.end", names.length < 3 && inShort(names));
+    const summary = [mark(outcome), `${outcome.replaceAll("_", " ")} on `, el("b", own.length), few];
+    return rest(view, { key: `${job} ${outcome}`, summary }, names);
   });
   return [el("h2", "Which workers"), el("div.states", rows)];
 }
@@ -131,8 +124,8 @@ function ordersOf({ page }, { job, outcome, allocations }) {
   const left = allocations.filter((one) => !/^(changed|ok|skipped)$/.test(one.outcome));
   if (left.length === 0 && outcome !== "failed") return null;
   const says = [`Deploys ${job} on ${count(left.length, "worker")}: ${tallied(left)}. What is done stays as it is.`];
-  const order = { ...deployOrder({ jobs: [job] }), title: `Retry ${job}?`, action: `Retry ${job}`, says, danger: job };
-  const there = workersIn(left, "failed");
+  const order = { ...deployOrder({ jobs: [job] }), action: `Retry ${job}`, says, danger: job };
+  const there = workersOf(withOutcome(left, "failed"));
   const command = page.link("command", [], { workers: there.slice(0, 50).join() });
   return el(
     "div.controls",

@@ -7,7 +7,7 @@ import { dataOf } from "../parts/table.js";
 import { evidenceOf } from "./evidence.js";
 import { fileFold } from "./files.js";
 import { reportOf } from "./report.js";
-import { inShort } from "./words.js";
+import { inShort, workersOf } from "./words.js";
 
 /** @param {import("../views/run.js").RunPage} view */
 export function summaryOf(view) {
@@ -16,25 +16,17 @@ export function summaryOf(view) {
   const sentence = error && el("p.error.says", { key: "error" }, said(error));
   if (!result) return [sentence, el("p.notice", error ? "It left no result: its log tells more." : "It left no result.")];
   if (Array.isArray(result.problems)) return problemsOf(result.problems);
-  const isDeploy = Boolean(result.summary);
-  const draw = isDeploy ? reportOf : (KINDS[kind] ?? (Array.isArray(result.jobs) ? jobsOf : anyOf));
-  const body = draw(view);
-  return [!isDeploy && sentence, body, cancelledOf(result.cancelled)];
+  const body = result.summary ? reportOf(view) : [sentence, formOf(kind, result)(view)];
+  return [body, cancelledOf(result.cancelled)];
 }
 
-function anyOf({ run: { result } }) {
-  return el("section.panel.pad", dataOf(result));
+function formOf(kind, { jobs }) {
+  if (KINDS[kind]) return KINDS[kind];
+  if (kind.startsWith("worker_")) return readingsOf;
+  return Array.isArray(jobs) ? jobsOf : ({ run }) => el("section.panel.pad", dataOf(run.result));
 }
 
-const KINDS = {
-  run_command: answersOf,
-  drift: driftOf,
-  hooks: scriptsOf,
-  worker_facts: readingsOf,
-  worker_uptime: readingsOf,
-  worker_sysstat: readingsOf,
-  worker_trust: readingsOf,
-};
+const KINDS = { run_command: answersOf, drift: driftOf, hooks: scriptsOf };
 
 /** The sentences of a build that failed, each with its file. */
 function problemsOf(problems) {
@@ -49,10 +41,10 @@ function problemsOf(problems) {
 /** What became of the commands of a cancelled run. */
 function cancelledOf(cancelled) {
   if (!cancelled || cancelled.workers.length === 0) return null;
-  const groups = [...Map.groupBy(cancelled.workers, ({ receipt }) => receipt)];
-  const words = groups.map(([receipt, own]) => `${receipt} on ${inShort(own.map(({ worker }) => worker))}`);
-  const rest =
-    cancelled.unconfirmed > 0 && el("b.error", ` On ${count(cancelled.unconfirmed, "worker")} something may still run.`);
+  const { workers, unconfirmed } = cancelled;
+  const groups = [...Map.groupBy(workers, ({ receipt }) => receipt)];
+  const words = groups.map(([receipt, own]) => `${receipt} on ${inShort(workersOf(own))}`);
+  const rest = unconfirmed > 0 && el("b.error", ` On ${count(unconfirmed, "worker")} something may still run.`);
   return el("p.says", { key: "receipts" }, `What ran when it was cancelled: ${words.join("; ")}.`, rest);
 }
 
@@ -62,9 +54,9 @@ export function answersOf(view) {
   const groups = Map.groupBy(workers, ({ outcome, exit_code, output_sha256, output, error }) =>
     JSON.stringify([outcome, exit_code, output_sha256 ?? output, error]),
   );
-  const sorted = [...groups].sort(
-    ([, one], [, other]) => byTrouble(one[0].outcome, other[0].outcome) || one.length - other.length,
-  );
+  const sorted = [...groups].sort(([, [one, ...some]], [, [other, ...more]]) => {
+    return byTrouble(one.outcome, other.outcome) || some.length - more.length;
+  });
   const bad = checks.filter(({ error }) => error);
   return [
     el("section.panel.answers", { key: "answers" }, ...sorted.map(([key, own], index) => answerFold(view, key, own, index))),
@@ -74,10 +66,10 @@ export function answersOf(view) {
 
 function answerFold(view, key, own, index) {
   const [{ outcome, exit_code: code, output, error }] = own;
-  const names = own.map(({ worker }) => worker);
+  const names = workersOf(own);
   const text = [output, error].filter(Boolean).join("\n");
   const summary = [
-    badge(outcome, outcome.replaceAll("_", " ")),
+    badge(outcome),
     code > 0 && el("span", `exit code ${code}`),
     el("b", count(names.length, "worker")),
     el("span.meta", { title: names.join(", ") }, inShort(names, 4)),
@@ -93,11 +85,10 @@ function answerFold(view, key, own, index) {
 /** How files were found: workers with differences first. */
 function driftOf(view) {
   const { workers } = view.run.result;
-  const found = workers.flatMap(({ worker, allocations }) =>
-    allocations.filter(({ files }) => files.length > 0).map((one) => ({ ...one, worker })),
-  );
+  const all = workers.flatMap(({ worker, allocations }) => allocations.map((one) => ({ ...one, worker })));
+  const found = all.filter(({ files }) => files.length > 0);
   const lost = workers.filter(({ error }) => error);
-  const well = workers.length - lost.length - new Set(found.map(({ worker }) => worker)).size;
+  const well = workers.length - lost.length - new Set(workersOf(found)).size;
   const folds = found.map((one, index) => driftFold(view, one, index < 3));
   return el("section.panel.drifts", { key: "drift" }, lost.map(silentRow), folds, wellRow(well, "as promoted"));
 }

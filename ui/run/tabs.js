@@ -1,6 +1,6 @@
 // The other tabs of a run's page: workers, what was asked, what differs from another run, and who did what.
 import { button, el, scroller } from "../base/dom.js";
-import { count, duration, number, said } from "../base/text.js";
+import { count, duration, firstLine, number, said } from "../base/text.js";
 import { choice } from "../parts/form.js";
 import { letterOf } from "../parts/map/model.js";
 import { fold } from "../parts/region.js";
@@ -49,6 +49,7 @@ function workersTable(view, rows) {
   const { page, run } = view;
   const columns = COLUMNS.filter((name) => rows.some((row) => (row[name] ?? "") !== ""));
   const key = `workers ${columns}`;
+  const ofLog = { class: "plain", title: "Its lines in the log" };
   view.tables[key] ??= dataTable({
     caption: "workers",
     name: "workers",
@@ -56,10 +57,9 @@ function workersTable(view, rows) {
     stateColumn: "outcome",
     none: "No worker is at work yet.",
     cells: {
-      worker: ({ worker, job }) =>
-        button(worker, () => page.showRun(run.id, { job, worker }), { class: "plain", title: "Its lines in the log" }),
+      worker: ({ worker, job }) => button(worker, () => page.showRun(run.id, { job, worker }), ofLog),
       duration_ms: ({ duration_ms: ms }) => ms > 0 && duration(ms),
-      why: ({ why }) => why && el("code", said(why.split("\n", 1)[0])),
+      why: ({ why }) => why && el("code", said(firstLine(why))),
     },
     keyOf: ({ job, worker }) => `${job}@${worker}`,
   });
@@ -87,15 +87,11 @@ export function auditTab({ run }) {
 export function compareTab(view) {
   const { run, read } = view;
   const found = read(`/runs?kind=${run.kind}&limit=20`);
-  const others = found?.items.filter(
-    (one) => one.id !== run.id && one.status !== "running" && Boolean(one.params.dry_run) === Boolean(run.params.dry_run),
-  );
-  const before = others?.find(({ created_at: at }) => at < run.created_at) ?? others?.[0];
-  if (!before)
-    return el(
-      "p.notice",
-      found === undefined ? "" : found ? "There is no other run of its kind." : "The other runs could not be read.",
-    );
+  if (!found) return el("p.notice", found === null && "The other runs could not be read.");
+  const isDry = ({ params }) => Boolean(params.dry_run);
+  const others = found.items.filter((one) => one.id !== run.id && one.status !== "running" && isDry(one) === isDry(run));
+  if (others.length === 0) return el("p.notice", "There is no other run of its kind.");
+  const before = others.find(({ created_at: at }) => at < run.created_at) ?? others[0];
   const id = view.comparedWith ?? before.id;
   const other = read(`/runs/${id}`);
   const options = others.map((one) => [one.id, `${one.created_at} ${one.status} ${aboutOf(one)}`]);

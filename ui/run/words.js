@@ -37,9 +37,14 @@ export function inShort(names, most = 3) {
   return listed([first, ...others.map((name) => name.slice(cut))], most);
 }
 
-/** `on ams-b-007`, `on 12 workers`. */
-export function onWorkers(names) {
-  return names.length === 1 ? `on ${names[0]}` : `on ${count(names.length, "worker")}`;
+/** The names of the workers of some rows. */
+export function workersOf(rows) {
+  return rows.map(({ worker }) => worker);
+}
+
+/** Where rows are: `on ams-b-007`, `on 12 workers`. */
+export function onWorkers(rows) {
+  return `on ${rows.length === 1 ? rows[0].worker : count(rows.length, "worker")}`;
 }
 
 /**
@@ -72,9 +77,8 @@ function goingOn(progress) {
   const { rollouts = [], waiting = [] } = progress ?? {};
   if (rollouts.length > 0)
     return rollouts.flatMap(({ job, hosts }) => hosts.map(({ state, ...host }) => ({ job, ...host, outcome: state })));
-  return waiting
-    .filter(({ worker }) => worker)
-    .map(({ job, worker, detail }) => ({ job, worker, outcome: "running", action: detail }));
+  const ofWorkers = waiting.filter(({ worker }) => worker);
+  return ofWorkers.map(({ job, worker, detail }) => ({ job, worker, outcome: "running", action: detail }));
 }
 
 function plannedRows({ waves, unreachable }) {

@@ -2,9 +2,10 @@
 import { el, patch } from "../../base/dom.js";
 import { number, plain } from "../../base/text.js";
 import { mark } from "../state.js";
-import { STATES, total, worst } from "./model.js";
+import { lettersIn, STATES, total } from "./model.js";
 
-const COUNTED = "urx";
+/** Cells with these say how many they are, and rows with these have a mark. */
+const [COUNTED, MARKED] = ["urx", "frwx"];
 /** Heads that are longer are turned, and cut there. */
 const [UPRIGHT, LONGEST] = [3, 8];
 /** So few have room for any head. */
@@ -21,14 +22,11 @@ const MOVES = {
 
 /**
  * One row: a job, or several that are folded. Each cell is a tally.
- * @typedef {{ key: string, head: any, cells: any[], spoken: (column: number) => string, job?: string, open?: () => void,
- *   places?: (column: number) => any }} Row
+ * @typedef {{ key: string, head: any, cells: any[], spoken: (column: number) => string, open: (column: number) => void }} Row
  */
 
-/**
- * @param {{ label: string, onOpen: (row: Row, column: number) => void }} options
- */
-export function gridOf({ label, onOpen }) {
+/** A grid with a label: one stop for Tab, cells by arrows; a click or Enter on a cell calls the row's `open`. */
+export function gridOf(label) {
   const element = el("div.grid", { role: "grid", "aria-label": label });
   element.own = true;
   const look = { shape: "", at: [0, 1], rows: /** @type {Row[]} */ ([]), lines: /** @type {any[][]} */ ([]), heads: [] };
@@ -40,17 +38,23 @@ export function gridOf({ label, onOpen }) {
     look.shape = shape;
     for (const [index, row] of rows.entries()) paintRow(look.lines[index], row, isMany);
     if (rows.length > 0) stopAt(look, look.at);
-    const sums = look.heads.map((_, column) => total(rows.map(({ cells }) => cells[column])));
-    for (const [column, head] of look.heads.entries())
-      head.classList.toggle("trouble", Boolean(sums[column].f || sums[column].u));
+    for (const [column, head] of look.heads.entries()) {
+      const { f, u } = total(rows.map(({ cells }) => cells[column]));
+      head.classList.toggle("trouble", Boolean(f || u));
+    }
+  }
+
+  /** @param {number[]} place */
+  function openAt([row, column]) {
+    if (column > 0) look.rows[row].open(column - 1);
   }
 
   element.onkeydown = (event) => {
     const place = cellPlace(look, event.target);
     if (!place || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
-    const [row, column] = place;
+    const isOpening = (event.key === "Enter" || event.key === " ") && place[1] > 0;
     if (MOVES[event.key]) focusOn(look, MOVES[event.key](place));
-    else if ((event.key === "Enter" || event.key === " ") && column > 0) onOpen(look.rows[row], column - 1);
+    else if (isOpening) openAt(place);
     else return;
     event.preventDefault();
   };
@@ -58,7 +62,7 @@ export function gridOf({ label, onOpen }) {
     const place = cellPlace(look, target);
     if (!place) return;
     stopAt(look, place);
-    if (place[1] > 0) onOpen(look.rows[place[0]], place[1] - 1);
+    openAt(place);
   };
   element.addEventListener("focusin", ({ target }) => {
     const place = cellPlace(look, target);
@@ -77,29 +81,30 @@ function cellPlace({ lines }, target) {
   return row < 0 ? null : [row, lines[row].indexOf(cell)];
 }
 
-/** What of a cell takes the focus: the link or the button in the head of a row. */
-function stopOf(cell) {
-  return cell.querySelector("a, button") ?? cell;
+/** What takes the focus at a place: in the head of a row its link or button. @param {any} look @param {number[]} place */
+function stopOf({ lines }, [row, column]) {
+  const cell = lines[row]?.[column];
+  return cell?.querySelector("a, button") ?? cell;
 }
 
-/**
- * Tab stops once in the grid: where it was last.
- * @param {any} look
- * @param {number[]} place
- */
-function stopAt(look, [row, column]) {
-  const before = look.lines[look.at[0]]?.[look.at[1]];
-  if (before) stopOf(before).tabIndex = -1;
-  look.at = [row, column];
-  stopOf(look.lines[row][column]).tabIndex = 0;
+/** Tab stops once in the grid: where it was last. @param {any} look @param {number[]} place */
+function stopAt(look, place) {
+  const before = stopOf(look, look.at);
+  if (before) before.tabIndex = -1;
+  look.at = place;
+  stopOf(look, place).tabIndex = 0;
+}
+
+/** The place of the grid that is next to a place. @param {any} look @param {number[]} place */
+function inside({ lines }, [row, column]) {
+  const within = (at, size) => Math.min(Math.max(0, at), size - 1);
+  const nearest = within(row, lines.length);
+  return [nearest, within(column, lines[nearest]?.length ?? 1)];
 }
 
 /** @param {any} look @param {number[]} place */
-function focusOn(look, [row, column]) {
-  const line = look.lines[Math.min(Math.max(0, row), look.lines.length - 1)];
-  if (!line) return;
-  const cell = line[Math.min(Math.max(0, column), line.length - 1)];
-  stopOf(cell).focus();
+function focusOn(look, place) {
+  stopOf(look, inside(look, place))?.focus();
 }
 
 function build(element, look, { bands, corner, isMany }) {
@@ -112,6 +117,7 @@ function build(element, look, { bands, corner, isMany }) {
   element.style.setProperty("--rows", String(look.rows.length));
   const isTurned = columns.length > FEW_CELLS && columns.some((column) => column.label.length > UPRIGHT + (isMany ? 2 : 0));
   look.heads = columns.map((column) => headCell(column.label, isTurned));
+  const cellOf = () => el("div.cell", { role: "gridcell", tabindex: -1 });
   look.lines = look.rows.map(() => [el("div.name", { role: "rowheader" }), ...columns.map(cellOf)]);
   const placed = bandPlaces(bands);
   for (const { first, track } of placed)
@@ -124,20 +130,14 @@ function build(element, look, { bands, corner, isMany }) {
     headRow("heads", el("div.corner", { role: "presentation", title: plain(corner) }, plain(corner)), look.heads),
     ...look.lines.map((line) => el("div", { role: "row" }, line)),
   );
-  look.at = [Math.min(look.at[0], look.lines.length - 1), Math.min(look.at[1], columns.length)];
+  look.at = inside(look, look.at);
   if (hadFocus) focusOn(look, look.at);
 }
 
 function headCell(label, isTurned) {
-  return el(
-    "div.head-of",
-    { role: "columnheader", class: isTurned && "turned", title: plain(label) },
-    isTurned ? plain(label).slice(0, LONGEST) : plain(label),
-  );
-}
-
-function cellOf() {
-  return el("div.cell", { role: "gridcell", tabindex: -1 });
+  const title = plain(label);
+  const about = { role: "columnheader", class: isTurned && "turned", title };
+  return el("div.head-of", about, isTurned ? title.slice(0, LONGEST) : title);
 }
 
 /** Bands with their first column and its track; between two bands is a gap. */
@@ -166,16 +166,17 @@ function paintRow([head, ...cells], row, isMany) {
 function paint(cell, counts, spoken, isMany) {
   if (cell.ariaLabel === spoken) return;
   cell.ariaLabel = spoken;
-  const letter = worst(counts);
+  const [letter] = lettersIn(counts);
   cell.className = ["cell", STATES[letter] ?? "none", counts.hand > 0 && "hand"].filter(Boolean).join(" ");
   if (!isMany) return;
-  const all = Object.keys(STATES).reduce((sum, one) => sum + (counts[one] ?? 0), 0);
-  cell.textContent = letter === "f" ? `× ${number(counts.f)}` : COUNTED.includes(letter) ? number(counts[letter]) : "";
-  cell.style.setProperty("--share", `${(100 * (counts.f ?? 0)) / Math.max(1, all)}%`);
+  const { hand: _, f: failed = 0, ...others } = counts;
+  const all = Object.values(others).reduce((sum, many) => sum + many, failed);
+  cell.textContent = failed > 0 ? `× ${number(failed)}` : COUNTED.includes(letter) ? number(counts[letter]) : "";
+  cell.style.setProperty("--share", `${(100 * failed) / Math.max(1, all)}%`);
 }
 
 /** The head of a row: its mark where it has one, and its link. */
 export function rowHead(counts, link) {
-  const letter = worst({ ...counts, u: 0 });
-  return ["f", "r", "w", "x"].includes(letter) ? [mark(STATES[letter]), link] : link;
+  const [letter] = lettersIn({ ...counts, u: 0 });
+  return [MARKED.includes(letter) && mark(STATES[letter]), link];
 }

@@ -1,5 +1,5 @@
 // What the map of jobs and workers shows, before anything is drawn: states, the order of rows, columns in bands.
-import { markOf } from "../state.js";
+import { byName, markOf } from "../state.js";
 
 /** What a letter says, from the worst on. A capital one says that files were changed by hand, too. */
 export const STATES = {
@@ -21,7 +21,6 @@ const [LEAST_VALUES, MOST_VALUES] = [2, 40];
 const MOST_PLACES = 3;
 /** Where there are no more columns, each head says how many workers it stands for. */
 const FEW_WORKERS = 6;
-const NATURAL = new Intl.Collator("en", { numeric: true });
 
 /** How many cells have each letter; `hand` counts the capital ones. */
 export function tally(cells) {
@@ -42,18 +41,15 @@ export function total(tallies) {
   return sum;
 }
 
-/** The worst letter of a tally; undefined where nothing is allocated. */
-export function worst(counts) {
-  return Object.keys(STATES).find((letter) => counts[letter] > 0);
+/** The letters of a tally, the worst first. */
+export function lettersIn(counts) {
+  return Object.keys(STATES).filter((letter) => counts[letter] > 0);
 }
 
 /** Jobs in the order of their trouble, then by name. */
 export function ordered(jobs) {
-  const rank = ({ counts }) => {
-    const at = [...URGENT].findIndex((letter) => counts[letter] > 0);
-    return at < 0 ? URGENT.length : at;
-  };
-  return jobs.toSorted((one, other) => rank(one) - rank(other) || NATURAL.compare(one.job, other.job));
+  const rank = (job) => (isWell(job) ? URGENT.length : [...URGENT].findIndex((letter) => job.counts[letter] > 0));
+  return jobs.toSorted((one, other) => rank(one) - rank(other) || byName(one.job, other.job));
 }
 
 /** Whether no worker that answers has any trouble with a job. */
@@ -104,7 +100,7 @@ export function cutNames(names) {
   });
   const stems = new Set(parts.map(({ stem }) => stem));
   if (stems.size > Math.max(1, names.length / 2)) {
-    const shared = commonPrefix(short).replace(/[^-._]*$/, "");
+    const shared = stemOf(commonPrefix(short));
     parts = short.map((name) => ({ stem: shared, tail: name.slice(shared.length) }));
   }
   const zeros = zerosOf(parts.map(({ tail }) => tail));
@@ -126,6 +122,11 @@ function suffixOf(names) {
   const suffix = first.slice(first.indexOf("."));
   const isDomain = first.includes(".") && /[a-z]/i.test(suffix) && names.length > 1;
   return isDomain && names.every((name) => name.endsWith(suffix)) ? suffix : "";
+}
+
+/** What of a beginning ends a part of a name: `ams-b-00` → `ams-b-`. */
+export function stemOf(start) {
+  return start.replace(/[^-._:]*$/, "");
 }
 
 /** The beginning that all names have in common. */
@@ -204,31 +205,32 @@ function tagOf({ tags }, key) {
 export function bandsOf(workers, by, most) {
   const parts = cutNames(workers.map(({ worker }) => worker));
   const groups = grouped(workers.map((worker, index) => [by === "name" ? parts[index].stem : tagOf(worker, by), index]));
-  if (!most)
-    return groups.map(({ label, of }) => ({
-      label,
-      size: of.length,
-      columns: of.map((at) => ({ label: parts[at].tail, of: [at] })),
-    }));
   if (groups.length > most / 4) return inBands(groups, most);
-  const each = Math.ceil(workers.length / (most - groups.length + 1));
-  const columnsOf = (of) => pieces(of, each).map((own) => ({ label: spanOf(own.map((at) => parts[at].tail)), of: own }));
-  return groups.map(({ label, of }) => ({ label, size: of.length, columns: columnsOf(of) }));
+  const each = most ? Math.ceil(workers.length / (most - groups.length + 1)) : 1;
+  const single = (at) => ({ label: parts[at].tail, of: [at] });
+  return groups.map(({ label, of }) => bandWith(label, columnsIn(of.map(single), each)));
 }
 
 function grouped(pairs) {
-  const found = Map.groupBy(pairs, ([stem]) => stem);
-  const stems = [...found.keys()].sort(NATURAL.compare);
-  return stems.map((stem) => ({ label: stem.replace(/[-._]+$/, ""), of: found.get(stem).map(([, index]) => index) }));
+  const found = [...Map.groupBy(pairs, ([stem]) => stem)].sort(([one], [other]) => byName(one, other));
+  return found.map(([stem, own]) => ({ label: withoutEnd(stem), of: own.map(([, index]) => index) }));
 }
 
-function pieces(list, size) {
-  const starts = Array.from({ length: Math.ceil(list.length / size) }, (_, index) => index * size);
-  return starts.map((start) => list.slice(start, start + size));
+function withoutEnd(stem) {
+  return stem.replace(/[-._]+$/, "");
 }
 
-function spanOf(labels) {
-  return labels.length === 1 ? labels[0] : `${labels[0]}–${labels.at(-1)}`;
+function bandWith(stem, columns) {
+  return { label: withoutEnd(stem), size: columns.reduce((sum, { of }) => sum + of.length, 0), columns };
+}
+
+/** So many groups at a time as one column: `07` or `07–12`. */
+function columnsIn(groups, each) {
+  const pieces = groups.flatMap((_, at) => (at % each === 0 ? [groups.slice(at, at + each)] : []));
+  return pieces.map((own) => {
+    const labels = [...new Set([own[0].label, own.at(-1).label])];
+    return { label: labels.join("–"), of: own.flatMap(({ of }) => of) };
+  });
 }
 
 /** Groups as columns; those whose labels have a common part stand in one band: `ams-r07` and `ams-r08` in `ams-r`. */
@@ -236,21 +238,8 @@ function inBands(groups, most) {
   const parts = cutNames(groups.map(({ label }) => label));
   const bands = Map.groupBy(groups.keys(), (index) => parts[index].stem);
   const each = Math.ceil(groups.length / most);
-  const columnsOf = (own) =>
-    pieces(own, each).map((some) => ({ label: spanOf(some.map(({ label }) => label)), of: some.flatMap(({ of }) => of) }));
-  const isOne = bands.size === 1 || bands.size > groups.length / 2;
-  if (isOne)
-    return [{ label: "", size: sizeOf(groups), columns: columnsOf(groups).map(most > FEW_WORKERS ? (one) => one : withSize) }];
-  return [...bands].map(([stem, indexes]) => {
-    const own = [...indexes].map((index) => ({ ...groups[index], label: parts[index].zeros + parts[index].tail }));
-    return { label: stem.replace(/[-._]+$/, ""), size: sizeOf(own), columns: columnsOf(own) };
-  });
-}
-
-function withSize({ label, of }) {
-  return { label: `${label} · ${of.length}`, of };
-}
-
-function sizeOf(columns) {
-  return columns.reduce((sum, { of }) => sum + of.length, 0);
+  const withSize = ({ label, of }) => ({ label: most > FEW_WORKERS ? label : `${label} · ${of.length}`, of });
+  if (bands.size === 1 || bands.size > groups.length / 2) return [bandWith("", columnsIn(groups, each).map(withSize))];
+  const short = (index) => ({ ...groups[index], label: parts[index].zeros + parts[index].tail });
+  return [...bands].map(([stem, indexes]) => bandWith(stem, columnsIn([...indexes].map(short), each)));
 }

@@ -3,7 +3,7 @@ import { get } from "../../base/api.js";
 import { a, button, el, facts } from "../../base/dom.js";
 import { number, plain, said, since, words } from "../../base/text.js";
 import { badge, icon } from "../state.js";
-import { STATES, tally } from "./model.js";
+import { STATES } from "./model.js";
 import { placeOf, readEvidence, showReason, tellingLine } from "./reason.js";
 
 const LINES = 4;
@@ -28,9 +28,8 @@ export function allocationPanel(page, one, { onClose, controls }) {
     return evidenceLine(own, own.line && own.line === one.line, go);
   });
   const versions = now === target ? target : `${now || "none"}, to be ${target}`;
-  const head = [el("h3", a(page.link("jobs", [job]), el("b", said(job))), " on ", el("b", said(worker))), badge(state)];
   return [
-    panelHead(head, [controls, log], onClose),
+    panelHead(page, job, [[" on ", el("b", said(worker))], badge(state)], { controls: [controls, log], onClose }),
     el(
       "div.pad",
       facts([
@@ -52,24 +51,23 @@ export function evidenceLine({ line, text, stream }, isReason, go) {
   return el("li", { class: kind, key: line && String(line) }, place, el("span", said(text)));
 }
 
-/** The panel of a cell that stands for many workers: `places` are `{ worker, label, letter }`. */
+/** The panel of a cell that stands for many workers: `places` are `{ worker, label, state }`, without a state where the job is not. */
 export function placesPanel(page, { job, name }, places, { onOpen, onClose, controls }) {
-  const counts = tally(places.map(({ letter }) => letter).join(""));
-  const told = Object.keys(STATES).filter((letter) => counts[letter] > 0);
-  const head = [
-    el("h3", a(page.link("jobs", [job]), el("b", said(job))), ` on ${plain(name)}, ${number(places.length)} workers`),
-    told.map((letter) => badge(STATES[letter], `${number(counts[letter])} ${STATES[letter]}`)),
-  ];
-  const placeOf = ({ worker, label, letter }) => {
-    const word = STATES[letter.toLowerCase()];
-    const name = `${plain(worker)}, ${word}`;
-    const content = [el("span.cell", { class: word }), plain(label), el("span.unseen", ` ${name}`)];
+  const groups = Map.groupBy(places, ({ state }) => state);
+  const told = Object.values(STATES).filter((state) => groups.has(state));
+  const title = ` on ${plain(name)}, ${number(places.length)} workers`;
+  const badges = told.map((state) => badge(state, `${number(groups.get(state).length)} ${state}`));
+  const placeOf = ({ worker, label, state }) => {
+    const name = `${plain(worker)}, ${state}`;
+    const content = [el("span.cell", { class: state }), plain(label), el("span.unseen", ` ${name}`)];
     return button(content, () => onOpen(worker), { title: name, key: worker, class: "plain place" });
   };
-  return [panelHead(head, controls, onClose), el("div.pad.places", places.filter(({ letter }) => letter !== " ").map(placeOf))];
+  const here = places.filter(({ state }) => state);
+  return [panelHead(page, job, [title, badges], { controls, onClose }), el("div.pad.places", here.map(placeOf))];
 }
 
-function panelHead(head, controls, onClose) {
+function panelHead(page, job, [title, ...badges], { controls, onClose }) {
   const close = button(icon("close"), onClose, { class: "small quiet", "aria-label": "Close" });
-  return el("header.panel-head", el("div.row", head), el("div.controls", controls, close));
+  const name = el("h3", a(page.link("jobs", [job]), el("b", said(job))), title);
+  return el("header.panel-head", el("div.row", name, badges), el("div.controls", controls, close));
 }
