@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import { parsedJson } from "../core/shape.ts";
+import { anything, described, type Infer, integer, oneOf, optional, parsedJson, type Shape, string } from "../core/shape.ts";
 import { isSigned, type SigningKey, signatureOf } from "../core/signing-key.ts";
 import { AUDIT_PURPOSE } from "./key.ts";
 
@@ -29,41 +29,38 @@ export const AUDIT_KINDS = [
 /** One of {@link AUDIT_KINDS}. */
 export type AuditKind = (typeof AUDIT_KINDS)[number];
 
-/** What a line tells; fields that mean nothing in it are left out. */
-export interface AuditEntry {
-  what: AuditKind;
-  /** The number of the line that this is the outcome of. */
-  of?: number | undefined;
-  /** The name of who did it. */
-  who?: string | undefined;
-  via?: string | undefined;
-  role?: string | undefined;
-  /** The address that it came from; of a command the user, machine and process. */
-  from?: string | undefined;
-  /** The id of the request. */
-  request?: string | undefined;
-  /** The route, or the command. */
-  action?: string | undefined;
-  bucket?: string | undefined;
-  run?: string | undefined;
-  kind?: string | undefined;
-  /** What was asked for: secrets are fingerprints. */
-  params?: object | undefined;
-  /** Why an approval was passed over. */
-  reason?: string | undefined;
-  /** How it went: `done`, `refused`, `failed`, or how a run ended. */
-  outcome?: string | undefined;
-  /** The status of the answer, or the exit code of the command. */
-  code?: number | undefined;
-  error?: string | undefined;
-  /** How many events the line stands for. */
-  count?: number | undefined;
-  /** When it happened, where it could be written only later. */
-  happened?: string | undefined;
-  facts?: object | undefined;
-  /** What stood behind the last whole line, of a write that was cut off: it was never confirmed, and is gone. */
-  torn?: { bytes: number; sha256: string } | undefined;
-}
+const TOLD_FACTS = optional(anything({ type: "object" }) as Shape<object>);
+
+/** What a line tells, in the order of its fields; those that mean nothing in it are left out. */
+export const LINE_FIELDS = {
+  what: oneOf(...AUDIT_KINDS),
+  of: described(optional(integer({ min: 1 })), "The line that this is the outcome of"),
+  who: described(optional(string()), "The name of the token"),
+  via: described(optional(string()), "`bearer`, `session`, with `+totp`; `cli`; `server`"),
+  role: optional(string()),
+  from: described(optional(string()), "The address; of a command the user, machine and process"),
+  request: optional(string()),
+  action: described(optional(string()), "The route, or the command"),
+  bucket: optional(string()),
+  run: optional(string()),
+  kind: described(optional(string()), "The kind of the run"),
+  params: described(TOLD_FACTS, "What was asked for; secrets are fingerprints"),
+  reason: described(optional(string()), "Why an approval was passed over"),
+  outcome: described(optional(string()), "`done`, `refused` or `failed`; of a run its status"),
+  code: described(optional(integer()), "The status of the answer, or the exit code of the command"),
+  error: optional(string()),
+  count: described(optional(integer({ min: 1 })), "How many events the line stands for"),
+  happened: described(optional(string()), "When it happened, where it could be written only later"),
+  facts: described(TOLD_FACTS, "Depends on `what`"),
+  // It was never confirmed, and is gone.
+  torn: described(
+    TOLD_FACTS as Shape<{ bytes: number; sha256: string } | undefined>,
+    "What stood behind the line before, of a write that was cut off",
+  ),
+};
+type LineFields = { [K in keyof typeof LINE_FIELDS]: Infer<(typeof LINE_FIELDS)[K]> };
+/** The values of {@link LINE_FIELDS}. */
+export type AuditEntry = Pick<LineFields, "what"> & Partial<LineFields>;
 
 /** A line as it is read. */
 export interface AuditLine extends AuditEntry {
@@ -85,18 +82,13 @@ export type AuditHead = Pick<AuditLine, "n" | "at" | "hash">;
 /** What the first line of all continues. */
 export const NO_LINE: AuditHead = { n: 0, at: "", hash: "0".repeat(64) };
 
-const ENTRY_FIELDS: readonly (keyof AuditEntry)[] = [
-  ...(["what", "of", "who", "via", "role", "from", "request", "action", "bucket", "run", "kind"] as const),
-  ...(["params", "reason", "outcome", "code", "error", "count", "happened", "facts", "torn"] as const),
-];
-
 /**
  * The line, without its newline, that continues a chain. It is JSON on one line: `{"audit":1,"n":…,"at":…,"prev":…,"key":…`, the fields of
  * the entry in their order, and last `"sig"`: the Ed25519 signature, in base64, of all bytes before `,"sig"`.
  */
 export function auditLine(entry: AuditEntry, before: AuditHead, at: string, key: SigningKey): { text: string; head: AuditHead } {
   const n = before.n + 1;
-  const told = Object.fromEntries(ENTRY_FIELDS.map((field) => [field, entry[field]]));
+  const told = Object.fromEntries(Object.keys(LINE_FIELDS).map((field) => [field, entry[field as keyof AuditEntry]]));
   // Undefined fields are left out by JSON.
   const signed = JSON.stringify(Object.assign({ audit: 1, n, at, prev: before.hash, key: key.fingerprint }, told)).slice(0, -1);
   const text = `${signed},"sig":"${signatureOf(key, AUDIT_PURPOSE, Buffer.from(signed))}"}`;

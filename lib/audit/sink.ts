@@ -1,5 +1,5 @@
 import path from "node:path";
-import { within } from "../core/async.ts";
+import { sleep, within } from "../core/async.ts";
 import { Failure, messageOf } from "../core/errors.ts";
 import { openRegular } from "../core/files.ts";
 import type { Argv, Launcher } from "../core/spawn.ts";
@@ -80,7 +80,7 @@ export class AuditSink {
       const handed = await this.#session();
       if (signal.aborted) return;
       if (handed) pause = pauseMs;
-      await this.#pause(pause);
+      await sleep(pause, signal).catch(() => {});
       if (signal.aborted) return;
       await this.#rewind().catch(() => {});
     }
@@ -187,16 +187,6 @@ export class AuditSink {
       this.#wake = () => resolve(false);
       if (this.#events !== seen) resolve(false);
     });
-  }
-
-  async #pause(ms: number): Promise<void> {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    const timer = setTimeout(resolve, ms).unref();
-    const stop = () => resolve();
-    this.#stop.signal.addEventListener("abort", stop);
-    await promise;
-    clearTimeout(timer);
-    this.#stop.signal.removeEventListener("abort", stop);
   }
 }
 

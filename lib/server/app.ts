@@ -113,11 +113,17 @@ export async function startServer(
     watch.abort();
     await Promise.all([listener.close(CLOSE_WAIT_MS), supervisor.stop()]);
     await watched;
-    await endReading(reading);
+    await reading.logReadings.closed();
+    readers.close();
+    beside.close();
     await access.close();
     await lock.disposeAsync();
   };
-  return { url: listener.url, reload: () => readAgain({ listener, guard, audit }, config, log), stop };
+  const reload = async () => {
+    await replaceCertificate(listener, config, log);
+    await replaceToken({ guard, audit }, config, log);
+  };
+  return { url: listener.url, reload, stop };
 }
 
 /** What the server does by itself. Messages look first: a schedule that starts hides that it was missed before. */
@@ -129,12 +135,6 @@ async function watchOver(
   const beating = pulse.run(signal);
   if (!isIdle) await messenger.round();
   await Promise.all([scheduler.run(signal, { pulse, isIdle }), isIdle || messenger.run(signal), beating]);
-}
-
-async function endReading({ readers, beside, logReadings }: Pick<Services, "readers" | "beside" | "logReadings">): Promise<void> {
-  await logReadings.closed();
-  readers.close();
-  beside.close();
 }
 
 /** What the server offers: its routes and files, the cookie of a session, and how it knows and runs its buckets. */
@@ -155,16 +155,6 @@ async function settleRoot(root: string, labels: LabelFile, supervisor: Superviso
   }
   const warning = await cookieWarning(root, buckets);
   if (warning !== undefined) log(warning);
-}
-
-/** Reads the files again that may change while the server runs. */
-async function readAgain(
-  own: { listener: Listener; guard: Guard; audit: ServerAudit },
-  config: ServerConfig,
-  log: Log,
-): Promise<void> {
-  await replaceCertificate(own.listener, config, log);
-  await replaceToken(own, config, log);
 }
 
 /** Reads the certificate again, for connections that begin from now on. */

@@ -57,18 +57,25 @@ export interface Context extends Services {
 /** An entry of the server's route table. */
 export type ServerRoute = Route<Context> & { role: Needs<never, Context> };
 
-/** A route, with the role that it needs ({@link RoleRule}). */
-type Definition<Q extends QueryFields, B, A> = Omit<Route<Context, Q, B>, "handle"> & {
-  role: Needs<NoInfer<A>, Context>;
+/** What a route says besides its address and the role that it needs. */
+type Definition<Q extends QueryFields, B, A> = Omit<Route<Context, Q, B>, "method" | "path" | "handle"> & {
   handle(call: A, context: Context): Promise<Answer>;
 };
+
+/** A method and a path, such as `GET /api/buckets`; of the bucket itself the method alone. */
+type Address = Route<Context>["method"] | `${Route<Context>["method"]} /${string}`;
 
 /** A route table in groups. */
 export type RouteGroups = Readonly<Record<string, readonly ServerRoute[]>>;
 
-/** Lets the types of a route's query and body follow from its shapes. */
-export function route<Q extends QueryFields, B>(definition: Definition<Q, B, Call<Q, B>>): ServerRoute {
-  return { ...definition, handle: permitted(definition) } as unknown as ServerRoute;
+/** A route for clients with a role ({@link RoleRule}). The types of its query and body follow from its shapes. */
+export function route<Q extends QueryFields, B>(
+  address: Address,
+  role: Needs<NoInfer<Call<Q, B>>, Context>,
+  definition: Definition<Q, B, Call<Q, B>>,
+): ServerRoute {
+  const [method, path] = address.split(" ");
+  return { method, role, path, ...definition, handle: permitted(role, definition.handle) } as unknown as ServerRoute;
 }
 
 /** A request about a bucket. */
@@ -77,11 +84,18 @@ export interface BucketCall<Q extends QueryFields = QueryFields, B = unknown> ex
 }
 
 /** A {@link route} whose path goes on behind the id of a bucket, which the handler gets. May fail with `bucket_not_found`. */
-export function bucketRoute<Q extends QueryFields, B>(definition: Definition<Q, B, BucketCall<Q, B>>): ServerRoute {
-  const handle = permitted(definition);
+export function bucketRoute<Q extends QueryFields, B>(
+  address: Address,
+  role: Needs<NoInfer<BucketCall<Q, B>>, Context>,
+  definition: Definition<Q, B, BucketCall<Q, B>>,
+): ServerRoute {
+  const [method, path = ""] = address.split(" ");
+  const handle = permitted(role, definition.handle);
   return {
+    method,
+    role,
+    path: `/api/buckets/{bucket_id}${path}`,
     ...definition,
-    path: `/api/buckets/{bucket_id}${definition.path}`,
     failures: ["bucket_not_found", ...(definition.failures ?? [])],
     async handle(call: Call<Q, B>, context: Context) {
       const bucket = findBucket(context.root, call.params.bucket_id ?? "", context.labels);
@@ -91,7 +105,7 @@ export function bucketRoute<Q extends QueryFields, B>(definition: Definition<Q, 
 }
 
 /** The handler behind what remains to be checked once the body is read. */
-function permitted<A>({ role, handle }: Pick<Definition<QueryFields, unknown, A>, "role" | "handle">): typeof handle {
+function permitted<A>(role: Needs<A, Context>, handle: (call: A, context: Context) => Promise<Answer>): typeof handle {
   return async (call, context) => {
     requireExactly(role, call, context);
     return handle(call, context);

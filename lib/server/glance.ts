@@ -1,5 +1,6 @@
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
 import { fitting } from "../bucket/catalog/summary.ts";
+import type { HealthChange } from "../bucket/health/health-history.ts";
 import { isObject } from "../core/shape.ts";
 import { readRecord } from "../run/record.ts";
 import type { RunInShort, RunList } from "./run-list.ts";
@@ -60,38 +61,53 @@ interface Drifted {
   first: { path: string; state: string }[];
 }
 
-/** What a drift run found. */
+/** How a drift run found a worker. */
+interface WorkerDrifts {
+  worker: string;
+  outcome: string;
+  drifted: Drifted[];
+}
+
+/** What of a drift run's findings still holds. */
 interface DriftFound {
-  /** How many workers had each outcome. */
+  /** How many workers have each outcome. */
   workers: Record<string, number>;
   allocations: Drifted[];
 }
 
 /** What drift runs have found. The record of each is read once. */
 export class Drifts {
-  readonly #known = new Map<string, DriftFound>();
+  readonly #known = new Map<string, WorkerDrifts[]>();
 
-  /** What a drift run that has ended found. */
-  of(layout: Layout, id: string): DriftFound {
+  /**
+   * What a drift run that has ended found, without the files that were put right since: `unwell` is what the bucket's
+   * history of health calls not well now.
+   */
+  of(layout: Layout, id: string, unwell: readonly HealthChange[]): DriftFound {
     const { folder } = runLayout(layout, id);
     const found = this.#known.get(folder) ?? driftIn(readRecord(layout, id)?.result);
     if (this.#known.size >= MOST_KEPT_DRIFTS) this.#known.clear();
     this.#known.set(folder, found);
-    return found;
+    const places = new Set(unwell.filter(({ aspect }) => aspect === "files").map(({ job, worker }) => `${job}@${worker}`));
+    const allocations = found.flatMap(({ drifted }) => drifted.filter(({ job, worker }) => places.has(`${job}@${worker}`)));
+    const changed = new Set(allocations.map(({ worker }) => worker));
+    const outcomeNow = ({ worker, outcome }: WorkerDrifts) =>
+      outcome === "drifted" && !changed.has(worker) ? "in_sync" : outcome;
+    const outcomes = Object.entries(Object.groupBy(found, outcomeNow));
+    return { workers: Object.fromEntries(outcomes.map(([outcome, own = []]) => [outcome, own.length])), allocations };
   }
 }
 
-function driftIn(result: unknown): DriftFound {
+function driftIn(result: unknown): WorkerDrifts[] {
   type Worker = { worker: string; outcome: string; allocations: { job: string; files: Drifted["first"] }[] };
   const workers = isObject(result) && Array.isArray(result.workers) ? (result.workers as Worker[]) : [];
-  const outcomes = Map.groupBy(workers, ({ outcome }) => outcome);
-  const drifted = workers.flatMap(({ worker, allocations }) =>
-    allocations.flatMap(({ job, files }): Drifted[] => {
+  return workers.map(({ worker, outcome, allocations }) => {
+    const drifted = allocations.flatMap(({ job, files }): Drifted[] => {
       const first = files.slice(0, MOST_FILES).map(({ path, state }) => ({ path, state }));
       return files.length === 0 ? [] : [{ job, worker, files: files.length, first }];
-    }),
-  );
-  return { workers: Object.fromEntries([...outcomes].map(([outcome, own]) => [outcome, own.length])), allocations: drifted };
+    });
+    return { worker, outcome, drifted };
+  });
 }
 
 /** The first drifted allocations, as an overview names them. */

@@ -79,51 +79,46 @@ export const READS = {
 
   /** A bucket at a glance. */
   async summary(layout: Layout, _: undefined) {
-    const { last_drift, last_run: _newest, last_success: _success, ...runs } = await recentRuns(runList, layout);
-    const found = await readers.read(layout, (db) => bucketSummary(db, runs.active_run?.id ?? null));
-    const { freeze } = await readers.read(layout, builtSchedules);
-    const unwell = await readers.read(layout, notWellNow);
+    const { found, freezes, unwell, drift, runs: shown } = await overviewOf(layout);
+    const { last_run: _newest, ...runs } = shown;
     const begun = await begunKeyChanges(layout);
     // A list that is damaged is told where it is read.
     const revisions = await listRevisions(layout).catch((): Revision[] => []);
     const current = revisions.find((one) => one.current);
     const { countSnapshots } = await import("../bucket/snapshots/snapshots.ts");
     const totals = { runs: await runList.count(layout), revisions: revisions.length, snapshots: await countSnapshots(layout) };
-    const drift = last_drift && drifts.of(layout, last_drift.id);
     return {
       ...found,
       ...runs,
       totals: { ...found.totals, ...totals },
-      freezes: shownFreezes(freeze, Date.now()),
+      freezes,
       unwell: fitting(unwell, unwell.length),
       key_changes: await readers.read(layout, (db) => keyChanges(db, begun)),
       messages: await countMessages(layout),
       revision: current ? shownRevision(current) : null,
       drift: drift && {
-        ...last_drift,
-        workers: drift.workers,
-        allocations: firstDrifted(drift),
-        total: drift.allocations.length,
+        ...drift.run,
+        workers: drift.found.workers,
+        allocations: firstDrifted(drift.found),
+        total: drift.found.allocations.length,
       },
     };
   },
 
   /** What the list of buckets shows of a bucket. */
   async glance(layout: Layout, _: undefined) {
-    const { last_drift, last_success: _success, ...runs } = await recentRuns(runList, layout);
-    const found = await readers.read(layout, (db) => bucketSummary(db, runs.active_run?.id ?? null));
-    const { freeze } = await readers.read(layout, builtSchedules);
+    const { found, runs, freezes, unwell, drift } = await overviewOf(layout);
     return {
-      freezes: shownFreezes(freeze, Date.now()),
+      freezes,
       workers: found.workers,
       jobs: found.jobs,
       counts: found.counts,
       problems: found.problems.items.slice(0, 3),
       problem_count: found.problems.total,
-      unwell_count: (await readers.read(layout, notWellNow)).length,
+      unwell_count: unwell.length,
       certs_soon: found.certs.total,
       next_cert: found.next_cert,
-      drifted: last_drift ? drifts.of(layout, last_drift.id).allocations.length : 0,
+      drifted: drift?.found.allocations.length ?? 0,
       ...runs,
     };
   },
@@ -134,7 +129,7 @@ export const READS = {
     return {
       ...(await readers.read(layout, bucketNumbers)),
       is_active: active_run !== null,
-      drifted: last_drift && drifts.of(layout, last_drift.id).allocations.length,
+      drifted: last_drift && (await driftedNow(layout, last_drift)).length,
       last_drift: last_drift?.created_at ?? null,
       last_deploy: last_success?.finished_at ?? null,
     };
@@ -143,14 +138,14 @@ export const READS = {
   /** The map of jobs and workers. */
   async map(layout: Layout, _: undefined) {
     const { last_deploy, last_drift } = await recentRuns(runList, layout);
-    const drifted = last_drift ? drifts.of(layout, last_drift.id).allocations : [];
+    const drifted = await driftedNow(layout, last_drift);
     return await readers.read(layout, (db) => jobMap(db, last_deploy?.id ?? "", drifted));
   },
 
   /** One allocation of the map. */
   async cell(layout: Layout, { job, worker }: { job: string; worker: string }) {
     const { last_drift } = await recentRuns(runList, layout);
-    const drifted = last_drift ? drifts.of(layout, last_drift.id).allocations : [];
+    const drifted = await driftedNow(layout, last_drift);
     const own = drifted.find((one) => one.job === job && one.worker === worker);
     return { ...(await readers.read(layout, (db) => mapCell(db, job, worker))), drift_files: own?.first ?? [] };
   },
@@ -227,6 +222,22 @@ export const READS = {
     return null;
   },
 };
+
+/** What the summary of a bucket and the list of buckets both tell. */
+async function overviewOf(layout: Layout) {
+  const { last_drift, last_success: _, ...runs } = await recentRuns(runList, layout);
+  const found = await readers.read(layout, (db) => bucketSummary(db, runs.active_run?.id ?? null));
+  const { freeze } = await readers.read(layout, builtSchedules);
+  const unwell = await readers.read(layout, notWellNow);
+  const drift = last_drift && { run: last_drift, found: drifts.of(layout, last_drift.id, unwell) };
+  return { found, runs, unwell, drift, freezes: shownFreezes(freeze, Date.now()) };
+}
+
+/** The allocations whose files the last drift run of all found changed, and which no run has found or made right since. */
+async function driftedNow(layout: Layout, lastDrift: { id: string } | null) {
+  if (!lastDrift) return [];
+  return drifts.of(layout, lastDrift.id, await readers.read(layout, notWellNow)).allocations;
+}
 
 function shownRevision({ id, created_at, build_status, last_successful }: Revision) {
   return { id, created_at, build_status, last_successful };

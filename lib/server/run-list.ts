@@ -1,8 +1,8 @@
 import { type Stats, statSync } from "node:fs";
 import { lstat } from "node:fs/promises";
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
+import { wrongCursor } from "../bucket/catalog/pages.ts";
 import { isUuid } from "../codec/uuid.ts";
-import { Failure } from "../core/errors.ts";
 import { isUnchanged, unlessMissing } from "../core/files.ts";
 import type { RunKind, RunStatus } from "../run/protocol.ts";
 import { durationOf, type RunRecord, readRecord, readRecordHead, runIds } from "../run/record.ts";
@@ -67,8 +67,7 @@ export class RunList {
   async page(layout: Layout, query: RunQuery): Promise<{ items: ShownRun[]; next_cursor: string | null }> {
     const { cursor, status, kind, limit } = query;
     const part = query.id?.toLowerCase() ?? "";
-    if (cursor !== undefined && !isUuid(cursor))
-      throw new Failure("invalid_request", "cursor: expected the next_cursor of an earlier answer");
+    if (cursor !== undefined && !isUuid(cursor)) throw wrongCursor();
     const items: ShownRun[] = [];
     const isWanted = (run: Sort) => (!status || run.status === status) && (!kind || run.kind === kind);
     for await (const run of this.#newestFirst(layout, { before: cursor, part, isWanted })) {

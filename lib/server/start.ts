@@ -1,16 +1,16 @@
 import { createHash, createHmac, type Hash } from "node:crypto";
 import { fingerprintKey } from "../audit/key.ts";
+import type { Identity } from "../auth/guard.ts";
 import { busyFailure, heldBy } from "../bucket/base/lock.ts";
 import { sleep } from "../core/async.ts";
 import { Failure } from "../core/errors.ts";
 import { described, integer, isNote, optional, type Report, refined, type Shape, string, withExample } from "../core/shape.ts";
 import { type Answer, invalidRequest, json } from "../http/message.ts";
 import { type RunKind, type RunParams, secretsApart } from "../run/protocol.ts";
-import { type RunRecord, runOfKey, type StartKey } from "../run/record.ts";
+import { type Actor, type RunRecord, runOfKey, type StartKey } from "../run/record.ts";
 import type { ApprovalAsked } from "./approval/approvals.ts";
 import type { BucketCall, Context } from "./context.ts";
 import type { Hold } from "./line.ts";
-import { actorOf } from "./people/actor.ts";
 import { requireGoingOn, requireRole } from "./people/permission.ts";
 import { pollMs } from "./routes/shapes.ts";
 
@@ -252,6 +252,11 @@ class Start {
       .update(JSON.stringify(asked))
       .digest("hex");
   }
+}
+
+/** Who made a request, as records keep it. */
+export function actorOf({ name, address, via }: Identity): Actor {
+  return { name, address, via };
 }
 
 /** Failures that a start of the line waits out. A start whose client has left keeps its place, too. */

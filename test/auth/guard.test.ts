@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Guard } from "../../lib/auth/guard.ts";
-import { SecondFactor } from "../../lib/auth/second-factor.ts";
+import { Guard, SecondFactor } from "../../lib/auth/guard.ts";
 import { SESSION_COOKIE, SESSION_MS, Sessions, TOTP_COOKIE } from "../../lib/auth/session.ts";
 import { TotpCodes } from "../../lib/auth/totp.ts";
 import { totpCode } from "../../lib/codec/crypto/totp.ts";

@@ -10,7 +10,7 @@ export const FLEET = ["ams-a-001", "ams-a-002", "ams-b-003", "ams-b-004"] as con
 export const FATAL = 'FATAL could not open "/srv/\u202Ekafka": No space left on device';
 
 /**
- * Makes the bucket demo/trouble: deployed once well, one file changed by hand, then deployed with changes of which two fail.
+ * Makes the bucket demo/trouble: deployed once well, then with changes of which two fail, and one file changed by hand.
  * kafka does not restart on ams-a-002, search fails its gate on ams-b-003, ams-b-004 is unreachable; nginx is well.
  */
 export async function deployTrouble(server: LocalServer, folder: string): Promise<string> {
@@ -19,9 +19,9 @@ export async function deployTrouble(server: LocalServer, folder: string): Promis
   const key = makeKey(folder, "key");
   await server.call("PUT", `/api/buckets/${bucket}/secrets/ssh_key`, { private_key: readFileSync(key, "utf8") });
   await deployTroubled(server, bucket, { source, workers, version: "1.0.0" });
+  await deployTroubled(server, bucket, { source, workers, version: "1.1.0" });
   writeFileSync(path.join(workers, FLEET[0], bucket, "jobs", "nginx", "app.conf"), "by hand\n");
   await server.run(bucket, "drift");
-  await deployTroubled(server, bucket, { source, workers, version: "1.1.0" });
   return bucket;
 }
 

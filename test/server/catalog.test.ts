@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { rmSync, writeFileSync } from "node:fs";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { openDatabase } from "../../lib/bucket/base/database.ts";
@@ -239,14 +239,14 @@ test("CP-383 CP-433 CP-435 CP-436 the overview, the map, the list of buckets and
   assert.equal(one.status, "succeeded");
   assert.equal((await get("map")).jobs[0].cells, "cc");
   const chosen = await run("deploy", { jobs: ["web"] });
-  writeFileSync(place(a, "jobs/web/Makefile"), "changed by hand");
-  const drift = await run("drift");
-  await run("drift", { workers: [b] });
   write("2.0.0");
   await run("build");
   writeFileSync(place(b, "sick"), "");
   const two = await run("deploy");
   assert.equal(two.status, "failed");
+  writeFileSync(place(a, "jobs/web/Makefile"), "changed by hand");
+  const drift = await run("drift");
+  const partial = await run("drift", { workers: [b] });
   const body = await get("summary");
   const recent = [dry, one, chosen, two].map(({ id, kind, status, duration_ms, created_at }) => {
     return { id, kind, status, duration_ms, dry_run: id === dry.id, created_at };
@@ -287,12 +287,55 @@ test("CP-383 CP-433 CP-435 CP-436 the overview, the map, the list of buckets and
   const [shown] = (await server.call("GET", "/api/summary")).body.items;
   assert.deepEqual(
     [shown.id, shown.problem_count, shown.problems, shown.drifted, shown.unavailable, shown.last_run.id, shown.recent],
-    [bucket.id, 1, [problem], 1, null, two.id, recent],
+    [bucket.id, 1, [problem], 1, null, partial.id, recent],
   );
   assert.equal((await server.call("GET", `${bucket.path}/map/web/10.0.0.9`)).status, 404);
   await run("run_command", { command: "uname", workers: [a] });
   await run("run_command", { command: "false", workers: [a] });
   assert.deepEqual((await get("summary")).problems.items, [problem], "a later command hides nothing");
+});
+
+test("CP-383 CP-435 CP-436 CP-985 files that are put back are changed by hand no more, wherever that is told", async (t) => {
+  const { server, run, get, place, hosts } = await deployedServer(t);
+  const [a = "", b = ""] = hosts;
+  await run("build");
+  await run("deploy");
+  const promoted = readFileSync(place(a, "jobs/web/Makefile"));
+  for (const host of hosts) writeFileSync(place(host, "jobs/web/Makefile"), "changed by hand");
+  const drift = await run("drift");
+  const told = async () => {
+    const { drift: found, unwell } = await get("summary");
+    const metrics = (await server.call("GET", "/metrics")).text;
+    return {
+      found: [
+        found.id === drift.id,
+        found.workers,
+        found.allocations.map(({ worker }: { worker: string }) => worker),
+        found.total,
+      ],
+      unwell: unwell.total,
+      buckets: (await server.call("GET", "/api/summary")).body.items[0].drifted,
+      metric: /^ops_drifted_allocations\{.*\} (.*)$/m.exec(metrics)?.[1],
+      map: (await get("map")).jobs[0].cells,
+      files: (await Promise.all(hosts.map((host) => get(`map/web/${host}`)))).map(({ drift_files }) => drift_files.length),
+    };
+  };
+  const before = { found: [true, { drifted: 2 }, hosts, 2], unwell: 2, buckets: 2, metric: "2", map: "CC", files: [1, 1] };
+  assert.deepEqual(await told(), before);
+  writeFileSync(place(a, "jobs/web/Makefile"), promoted);
+  await run("drift", { workers: [a] });
+  const half = {
+    found: [true, { in_sync: 1, drifted: 1 }, [b], 1],
+    unwell: 1,
+    buckets: 1,
+    metric: "1",
+    map: "cC",
+    files: [0, 1],
+  };
+  assert.deepEqual(await told(), half);
+  await run("deploy", { force: true });
+  const after = { found: [true, { in_sync: 2 }, [], 0], unwell: 0, buckets: 0, metric: "0", map: "cc", files: [0, 0] };
+  assert.deepEqual(await told(), after);
 });
 
 test("CP-436 a bucket that cannot be read says why, and the others are shown", async (t) => {

@@ -42,7 +42,8 @@ export function keyOf(cursor: string | undefined): PageKey | undefined {
   throw wrongCursor();
 }
 
-function wrongCursor(): Failure {
+/** The failure of a cursor that no answer can have had. */
+export function wrongCursor(): Failure {
   return new Failure("invalid_request", "cursor: expected the next_cursor of an earlier answer");
 }
 

@@ -48,6 +48,16 @@ export function noteHealth(db: Database, runId: string, observations: readonly O
   });
 }
 
+/** Keeps that the files of a job's allocations are as promoted again, on those of the workers where they were not. */
+export function noteInSync(db: Database, runId: string, job: string, workers: readonly string[]): void {
+  const mended = workers.filter((worker) => db.get<{ state: string }>(LAST, job, worker, "files")?.state === "drifted");
+  noteHealth(
+    db,
+    runId,
+    mended.map((worker): Observation => ({ job, worker, aspect: "files", state: "in_sync", reason: "" })),
+  );
+}
+
 /** One change. */
 export type HealthChange = ReturnType<typeof changeOf>;
 

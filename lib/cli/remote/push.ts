@@ -7,7 +7,7 @@ import { realPlace } from "../../core/files.ts";
 import { byteSize, counted } from "../../core/plain-text.ts";
 import { isNote } from "../../core/shape.ts";
 import { Launcher } from "../../core/spawn.ts";
-import { START_PATHS } from "../../server/routes/start-paths.ts";
+import { START_ROUTES } from "../../server/routes/start-paths.ts";
 import { EXIT, type Parsed, type Target, wantsJson } from "../base/flags.ts";
 import { breakGlassOf, brokenGlass, DETACH_FLAG, waitOf } from "../base/start-flags.ts";
 import { printJson, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
@@ -112,7 +112,7 @@ export async function rollback(
     }
     const ids = revisions.map((one) => one.id);
     const id = given === undefined ? undefined : idNamed(given, ids, "revision");
-    return { path: START_PATHS.rollback, json: { revision_id: id }, ...how };
+    return { path: START_ROUTES.rollback.path, json: { revision_id: id }, ...how };
   });
 }
 
@@ -160,7 +160,7 @@ async function upload(dir: string, note: string | undefined, { signal, tell }: F
   tell(`sending ${counted(packed.files, "file")}, ${byteSize(packed.bytes)}`);
   const commit = await commitOf(dir, signal);
   const headers = { ...(note && { "Ops-Note": encodeURIComponent(note) }), ...(commit && { "Ops-Commit": commit }) };
-  return { path: START_PATHS.push, body, type: "application/x-tar", headers };
+  return { path: START_ROUTES.push.path, body, type: "application/x-tar", headers };
 }
 
 /**

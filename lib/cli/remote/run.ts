@@ -1,6 +1,6 @@
 import { Failure } from "../../core/errors.ts";
 import type { RunKind, RunParams, RunSecrets } from "../../run/protocol.ts";
-import { START_PATHS } from "../../server/routes/start-paths.ts";
+import { START_ROUTES } from "../../server/routes/start-paths.ts";
 import { EXIT } from "../base/flags.ts";
 import { brokenGlass } from "../base/start-flags.ts";
 import { printJson, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
@@ -61,7 +61,7 @@ export async function runOnServer(
 /** The request that starts a run with these parameters. Jobs and snapshots stand in its path. */
 async function startRequest(bucket: RemoteBucket, kind: RunKind, params: RunParams, secrets: RunSecrets): Promise<StartRequest> {
   const { jobs, snapshot, with_source: withSource, ...json } = params;
-  const path = START_PATHS[kind];
+  const path = START_ROUTES[kind].path;
   if (path.includes("{name}")) {
     if (withSource === true)
       throw new Failure("usage", "--with-source: on a server the source comes with `ops push` and `ops push rollback` only");

@@ -8,6 +8,7 @@ import {
   setGate,
   setStopped,
 } from "../../bucket/catalog/promotions.ts";
+import { noteInSync } from "../../bucket/health/health-history.ts";
 import { runAll } from "../../core/async.ts";
 import { throwIfCancelled } from "../../core/errors.ts";
 import type { Action } from "../../plan/changes.ts";
@@ -19,7 +20,16 @@ import { gateTroubles, passGate } from "../health/gate.ts";
 import { scriptErrors } from "../hooks/hooks.ts";
 import { noteEnds, noteStep } from "../plan/last-outcomes.ts";
 import type { AllocationPlan } from "../plan/plan-job.ts";
-import { type AllocationState, allocationGrade, blame, hostsOf, idsOf, isSound, type Rollout } from "../plan/rollout-state.ts";
+import {
+  type AllocationState,
+  allocationGrade,
+  blame,
+  hostsOf,
+  idsOf,
+  isSound,
+  type Rollout,
+  workersOf,
+} from "../plan/rollout-state.ts";
 import { bringFiles, type Effects, syncedTree } from "../reach/effects.ts";
 import { targetHash } from "../reach/target.ts";
 import { type BoundPlan, staleFiles } from "./dry-run.ts";
@@ -210,7 +220,7 @@ async function runTarget({ context, effects, options }: Work, { plan: { job } }:
  * what `before` does.
  */
 function promoteAll(
-  { db, kv }: OperationContext,
+  { db, kv, run }: OperationContext,
   { rollout, states, gate }: About<"promote">,
   before: (plan: AllocationPlan) => void = () => {},
 ): void {
@@ -231,6 +241,7 @@ function promoteAll(
     kv.discard(name);
     throw error;
   }
+  noteInSync(db, run.id, name, workersOf(states));
   for (const state of states) state.done = true;
 }
 

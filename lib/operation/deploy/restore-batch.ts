@@ -1,6 +1,7 @@
 import type { CatalogJob } from "../../bucket/base/model.ts";
 import { beginChange, promote, setGate } from "../../bucket/catalog/promotions.ts";
 import type { StagedTree } from "../../bucket/catalog/staging.ts";
+import { noteInSync } from "../../bucket/health/health-history.ts";
 import { mapAll } from "../../core/async.ts";
 import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { counted, inOneLine } from "../../core/plain-text.ts";
@@ -74,7 +75,7 @@ async function restore(by: Restoring, job: CatalogJob, batch: readonly Allocatio
 
 /** Brings back files, services and promotions of a batch. Throws the first thing that goes wrong. */
 async function putBatchBack(by: Restoring, job: CatalogJob, states: readonly AllocationState[]): Promise<void> {
-  const { db, kv, signal } = by.context;
+  const { db, kv, run, signal } = by.context;
   const trees = new Map(states.map(({ plan }) => [plan, promotedTree(by.context, plan.promoted)]));
   beginChange(db, job.name, idsOf(states));
   const hasOwnControl = hooksOn(job, "job_control").length > 0;
@@ -92,6 +93,7 @@ async function putBatchBack(by: Restoring, job: CatalogJob, states: readonly All
     }
     kv.flush(job.name);
   });
+  noteInSync(db, run.id, job.name, workersOf(states));
 }
 
 async function runAgain(
@@ -120,7 +122,7 @@ async function controlAgain({ context, effects }: Restoring, job: CatalogJob, st
  * the outcome in sentences.
  */
 async function settleWaiting(by: Restoring, job: CatalogJob, waiting: readonly AllocationState[]): Promise<string[]> {
-  const { db, log, signal } = by.context;
+  const { db, log, run, signal } = by.context;
   const states = waiting.filter(({ plan }) => plan.promoted.hash !== "");
   if (states.length === 0) return [];
   log.info(`${job.name}: puts the promoted files back on ${hostsOf(states)}, where the rollout had not begun`, { job: job.name });
@@ -140,10 +142,13 @@ async function settleWaiting(by: Restoring, job: CatalogJob, waiting: readonly A
     }
   };
   await mapAll(states, WORKERS_AT_ONCE, work, signal);
-  const back = states.filter(isSound).length;
+  const back = states.filter(isSound);
   const lost = states.filter(({ trouble }) => trouble);
+  noteInSync(db, run.id, job.name, workersOf(back));
   return [
-    ...(back > 0 ? [`the promoted files are back on ${counted(back, "worker")} where the rollout had not begun`] : []),
+    ...(back.length > 0
+      ? [`the promoted files are back on ${counted(back.length, "worker")} where the rollout had not begun`]
+      : []),
     ...(lost.length > 0 ? [`the promoted files could not be put back on ${hostsOf(lost)}`] : []),
   ];
 }

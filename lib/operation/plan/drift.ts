@@ -59,16 +59,18 @@ export const drift: Operation = async (context, params) => {
   };
   await runAll(results, LOOKS_AT_ONCE, look, signal);
   for (const result of results) for (const line of driftLines(result)) context.log.info(line, { worker: result.worker });
-  const files = results.flatMap(({ worker, allocations }) => allocations.map((one) => filesOf(worker, one)));
+  const files = results.flatMap(({ worker, allocations }) => allocations.flatMap((one) => filesOf(worker, one)));
   keepHealth(context, [...reachOf(results), ...files]);
   const wanted = { outcome: "in_sync", words: "as promoted" };
   return concludeWorkers(context, fleet, { workers: results }, { wanted, isTold: true });
 };
 
-function filesOf(worker: string, { job, outcome, files }: WorkerAllocation): Observation {
-  const isDrifted = outcome === "drifted";
-  const reason = files.slice(0, TOLD_FILES).map(({ path }) => path);
-  return { job, worker, aspect: "files", state: isDrifted ? "drifted" : "in_sync", reason: isDrifted ? reason.join(", ") : "" };
+/** Where a deploy did not come to its end, files differ because of that deploy, which `problems` tell of. */
+function filesOf(worker: string, { job, outcome, files, is_unfinished }: WorkerAllocation): Observation[] {
+  const about = { job, worker, aspect: "files" } as const;
+  if (outcome !== "drifted") return [{ ...about, state: "in_sync", reason: "" }];
+  const names = files.slice(0, TOLD_FILES).map(({ path }) => path);
+  return is_unfinished ? [] : [{ ...about, state: "drifted", reason: names.join(", ") }];
 }
 
 async function lookAtWorker(lookAt: LookAt, own: readonly Promoted[], result: WorkerDrift): Promise<void> {

@@ -1,7 +1,6 @@
 import type { Identity } from "../../auth/guard.ts";
 import type { RootBucket } from "../../bucket/source/root.ts";
 import { wantedRevision } from "../../bucket/source/source.ts";
-import { isUuid } from "../../codec/uuid.ts";
 import { Failure, type FailureCode } from "../../core/errors.ts";
 import { anything, check, described, object, oneOf, optional, type Shape } from "../../core/shape.ts";
 import { invalidRequest, json } from "../../http/message.ts";
@@ -18,43 +17,28 @@ import { parametersOf, type RunParams } from "../../run/protocol.ts";
 import { ID, maskedText } from "../../run/record.ts";
 import { bucketRoute, type Context } from "../context.ts";
 import { requireRole } from "../people/permission.ts";
-import { type Answer, component, LABEL, PAGE, page } from "../routes/shapes.ts";
+import { READ_FAILURES } from "../routes/catalog.ts";
+import { type Answer, component, LABEL, PAGE, page, pageById } from "../routes/shapes.ts";
 
 const ONE = "/proposals/{proposal_id}";
-const FAILURES: readonly FailureCode[] = [
-  "proposal_not_found",
-  "bucket_not_initialized",
-  "schema_upgrade_required",
-  "schema_too_new",
-  "database_damaged",
-  "database_busy",
-];
+const FAILURES: readonly FailureCode[] = ["proposal_not_found", ...READ_FAILURES];
 const PROPOSAL_ANSWER = component("Proposal");
 const REASON = described(LABEL, "One line of at most 200 characters");
 
 /** What is proposed in a bucket, and who approves it (control-plane.md, What holds a start back 2). */
 export const PROPOSAL_ROUTES = [
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/proposals",
+  bucketRoute("GET /proposals", "read", {
     summary: "List the proposals of a bucket, newest first",
     description: "Of those that have ended the newest 100.",
     query: PAGE,
     answer: { status: 200, description: "A page of proposals", shape: page("Proposal") },
-    failures: FAILURES.slice(1),
-    async handle({ query: { cursor, limit }, bucket }, context) {
-      if (cursor !== undefined && !isUuid(cursor))
-        throw new Failure("invalid_request", "cursor: expected the next_cursor of an earlier answer");
-      const left = (await context.approvals.all(bucket)).filter(({ id }) => cursor === undefined || id < cursor);
-      const items = left.slice(0, limit).map((one) => shown(one, bucket, context));
-      return json(200, { items, next_cursor: left.length > limit ? items.at(-1)?.id : null });
+    failures: READ_FAILURES,
+    async handle({ query, bucket }, context) {
+      const { items, next_cursor } = pageById(await context.approvals.all(bucket), query);
+      return json(200, { items: items.map((one) => shown(one, bucket, context)), next_cursor });
     },
   }),
-  bucketRoute({
-    method: "POST",
-    role: "deploy",
-    path: "/proposals",
+  bucketRoute("POST /proposals", "deploy", {
     summary: "Propose a run, for others to approve",
     description:
       "`params` is the body of the request that would start the run. A deploy is proposed as its plan, `{plan: <dry run>}`, or " +
@@ -65,27 +49,20 @@ export const PROPOSAL_ROUTES = [
       reason: optional(REASON),
     }),
     answer: { status: 201, description: "The proposal", shape: PROPOSAL_ANSWER },
-    failures: [...FAILURES.slice(1), "unknown_name", "run_not_found", "plan_stale", "revision_not_found"],
+    failures: [...READ_FAILURES, "unknown_name", "run_not_found", "plan_stale", "revision_not_found"],
     async handle({ body: { kind, params, reason = null }, bucket }, context) {
       const wish = { kind, params: await wishedParams(bucket, kind, params), reason };
       return json(201, shown(await context.approvals.propose(bucket, wish, personOf(context.identity)), bucket, context));
     },
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: ONE,
+  bucketRoute(`GET ${ONE}`, "read", {
     summary: "Show a proposal",
     answer: { status: 200, description: "The proposal", shape: PROPOSAL_ANSWER },
     failures: FAILURES,
-    async handle({ params, bucket }, context) {
-      return json(200, shown(await context.approvals.find(bucket, idOf(params)), bucket, context));
-    },
+    handle: async ({ params, bucket }, context) =>
+      json(200, shown(await context.approvals.find(bucket, idOf(params)), bucket, context)),
   }),
-  bucketRoute({
-    method: "POST",
-    role: "deploy",
-    path: `${ONE}/approve`,
+  bucketRoute(`POST ${ONE}/approve`, "deploy", {
     summary: "Approve a proposal",
     description: "Not for who has proposed it. An approval holds for a day; a second one of the same person renews the first.",
     body: object({}),
@@ -97,10 +74,7 @@ export const PROPOSAL_ROUTES = [
       return json(200, shown(await context.approvals.change(bucket, idOf(params), act), bucket, context));
     },
   }),
-  bucketRoute({
-    method: "POST",
-    role: "deploy",
-    path: `${ONE}/reject`,
+  bucketRoute(`POST ${ONE}/reject`, "deploy", {
     summary: "Reject a proposal, which ends it",
     body: object({ reason: REASON }),
     answer: { status: 200, description: "The proposal", shape: PROPOSAL_ANSWER },
@@ -112,10 +86,7 @@ export const PROPOSAL_ROUTES = [
       return json(200, shown(await context.approvals.change(bucket, idOf(params), act), bucket, context));
     },
   }),
-  bucketRoute({
-    method: "DELETE",
-    role: "deploy",
-    path: ONE,
+  bucketRoute(`DELETE ${ONE}`, "deploy", {
     summary: "Withdraw a proposal, which ends it",
     description: "For who has proposed it, and for admins.",
     answer: { status: 204, description: "It is withdrawn" },

@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
 import path from "node:path";
 import { fingerprintKey } from "../../audit/key.ts";
-import type { AuditEntry, AuditHead } from "../../audit/line.ts";
+import type { AuditEntry, AuditHead, AuditKind } from "../../audit/line.ts";
 import type { AuditLog } from "../../audit/log.ts";
 import { fingerprintOf, toldParams } from "../../audit/told.ts";
-import type { Identity } from "../../auth/guard.ts";
+import { type Identity, SESSION_PATH, VERIFY_PATH } from "../../auth/guard.ts";
 import { layoutOf } from "../../bucket/base/layout.ts";
 import { isUuid } from "../../codec/uuid.ts";
 import { programRelease } from "../../core/self.ts";
@@ -16,7 +16,6 @@ import type { EventLog } from "../../run/events.ts";
 import { RUNS, type RunKind, type RunParams } from "../../run/protocol.ts";
 import { type Actor, maskedText, type RunRecord } from "../../run/record.ts";
 import type { Context, ServerRoute } from "../context.ts";
-import { auditKindOf } from "./kinds.ts";
 import { FoldedRefusals } from "./refusals.ts";
 
 /** Fields in which people write sentences and scripts: secrets of the bucket in them are masked, as in records of runs. */
@@ -220,6 +219,25 @@ export class AuditRecorder {
       return fingerprintOf(text, fingerprintKey(await this.#audit.key()));
     }
   }
+}
+
+/** What a request is about, by method and path of its route; the first that fits. */
+const AUDIT_RULES: readonly [RegExp, AuditKind][] = [
+  [new RegExp(`^POST (?:${SESSION_PATH}|${VERIFY_PATH}|/signin)$`), "sign_in"],
+  [new RegExp(`^DELETE (?:${SESSION_PATH}|/signin)$`), "sign_out"],
+  [/\/cancel$/, "cancel"],
+  [/\/(?:tokens|sessions)\b/, "token"],
+  [/\/(?:proposals|approve|reject)\b/, "approval"],
+  [/\/secrets\/|\/(?:rekey|rotate|import|trust)\b|\/ca\b/, "key"],
+  [/\/restore$/, "restore"],
+  [/^DELETE /, "delete"],
+];
+
+/** What a request to a route is about, in the audit. */
+export function auditKindOf({ method, path, headers = {} }: Pick<ServerRoute, "method" | "path" | "headers">): AuditKind {
+  const [, kind] = AUDIT_RULES.find(([pattern]) => pattern.test(`${method} ${path}`)) ?? [];
+  // Every route that starts a run takes this header.
+  return kind ?? ("Idempotency-Key" in headers ? "start" : "change");
 }
 
 function outcomeOf({ status, body }: Answer, upload?: Upload): Outcome {

@@ -31,10 +31,7 @@ const TEXT = string({ min: 1, max: 200 });
 
 /** The audit: what was done by whom. It is only read over HTTP. */
 export const AUDIT_ROUTES = [
-  route({
-    method: "GET",
-    role: "read",
-    path: "/api/audit",
+  route("GET /api/audit", "read", {
     summary: "List the lines of the audit, newest first",
     description:
       "A token that is limited to some buckets gets their lines alone. One answer looks at 64 MiB: it may have fewer lines " +
@@ -57,10 +54,7 @@ export const AUDIT_ROUTES = [
       return json(200, await readAudit(audit.folder, { ...wanted, buckets: identity.buckets }, limit, cursor));
     },
   }),
-  route({
-    method: "GET",
-    role: "read",
-    path: "/api/audit/head",
+  route("GET /api/audit/head", "read", {
     summary: "Show where the audit ends, and the public key that verifies it",
     description: "The hash, noted elsewhere, shows later that no line up to it was cut off.",
     answer: { status: 200, description: "The end of the audit", shape: component("AuditEnd") },
@@ -70,31 +64,33 @@ export const AUDIT_ROUTES = [
       return json(200, { ...(await audit.head()), public_key, fingerprint, trouble: audit.trouble ?? null });
     },
   }),
-  route({
-    method: "GET",
-    role: { role: "read", everywhere: true },
-    path: "/api/audit/files",
-    summary: "List the files of the audit, the oldest first",
-    answer: { status: 200, description: "One file for each month", shape: object({ items: list(component("AuditFile")) }) },
-    async handle(_, { audit }) {
-      const names = await auditFiles(audit.folder);
-      const sizes = await Promise.all(names.map(async (name) => (await auditTail(path.join(audit.folder, name))).size));
-      return json(200, { items: names.map((name, index) => ({ name, size_bytes: sizes[index] })) });
+  route(
+    "GET /api/audit/files",
+    { role: "read", everywhere: true },
+    {
+      summary: "List the files of the audit, the oldest first",
+      answer: { status: 200, description: "One file for each month", shape: object({ items: list(component("AuditFile")) }) },
+      async handle(_, { audit }) {
+        const names = await auditFiles(audit.folder);
+        const sizes = await Promise.all(names.map(async (name) => (await auditTail(path.join(audit.folder, name))).size));
+        return json(200, { items: names.map((name, index) => ({ name, size_bytes: sizes[index] })) });
+      },
     },
-  }),
-  route({
-    method: "GET",
-    role: { role: "read", everywhere: true },
-    path: "/api/audit/files/{name}",
-    summary: "Download a file of the audit, byte for byte",
-    answer: { status: 200, description: "Its whole lines", type: AUDIT_LINES, ranges: true },
-    failures: ["file_not_found"],
-    async handle({ params: { name = "" }, request }, { audit }) {
-      if (!(await auditFiles(audit.folder)).includes(name))
-        throw new Failure("file_not_found", `the audit has no file ${quote(name)}`);
-      const { size } = await auditTail(path.join(audit.folder, name));
-      const download = await fileDownload(AUDIT_LINES, await openContained(audit.folder, name));
-      return await downloadAnswer(request, { ...download, sizeBytes: size });
+  ),
+  route(
+    "GET /api/audit/files/{name}",
+    { role: "read", everywhere: true },
+    {
+      summary: "Download a file of the audit, byte for byte",
+      answer: { status: 200, description: "Its whole lines", type: AUDIT_LINES, ranges: true },
+      failures: ["file_not_found"],
+      async handle({ params: { name = "" }, request }, { audit }) {
+        if (!(await auditFiles(audit.folder)).includes(name))
+          throw new Failure("file_not_found", `the audit has no file ${quote(name)}`);
+        const { size } = await auditTail(path.join(audit.folder, name));
+        const download = await fileDownload(AUDIT_LINES, await openContained(audit.folder, name));
+        return await downloadAnswer(request, { ...download, sizeBytes: size });
+      },
     },
-  }),
+  ),
 ];

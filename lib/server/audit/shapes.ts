@@ -1,5 +1,5 @@
-import { AUDIT_KINDS } from "../../audit/line.ts";
-import { anything, described, integer, nullable, object, oneOf, optional, string, withExample } from "../../core/shape.ts";
+import { LINE_FIELDS } from "../../audit/line.ts";
+import { described, integer, nullable, object, optional, string, withExample } from "../../core/shape.ts";
 import { TIME } from "../../run/progress.ts";
 import { ID } from "../../run/record.ts";
 
@@ -13,26 +13,10 @@ export const AUDIT_LINE = object({
   prev: described(HASH_TEXT, "The hash of the line before; of the first line zeros"),
   hash: described(HASH_TEXT, "The SHA-256 of the line"),
   key: described(string(), "The fingerprint of the key that has signed it"),
-  what: oneOf(...AUDIT_KINDS),
-  of: described(optional(COUNT_OF), "The line that this is the outcome of"),
-  who: described(optional(string()), "The name of the token"),
-  via: described(optional(string()), "`bearer`, `session`, with `+totp`; `cli`; `server`"),
-  role: optional(string()),
-  from: described(optional(string()), "The address; of a command the user, machine and process"),
-  request: optional(string()),
-  action: described(optional(string()), "The route, or the command"),
+  ...LINE_FIELDS,
   bucket: optional(ID),
   run: optional(ID),
-  kind: described(optional(string()), "The kind of the run"),
-  params: optional(described(anything({ type: "object" }), "What was asked for; secrets are fingerprints")),
-  reason: described(optional(string()), "Why an approval was passed over"),
-  outcome: described(optional(string()), "`done`, `refused` or `failed`; of a run its status"),
-  code: described(optional(integer()), "The status of the answer, or the exit code of the command"),
-  error: optional(string()),
-  count: described(optional(COUNT_OF), "How many events the line stands for"),
   happened: described(optional(TIME), "When it happened, where it could be written only later"),
-  facts: optional(described(anything({ type: "object" }), "Depends on `what`")),
-  torn: optional(described(anything({ type: "object" }), "What stood behind the line before, of a write that was cut off")),
 });
 
 /** Where the audit ends, and the key that it is signed with. */

@@ -20,10 +20,7 @@ const FAILURES: readonly FailureCode[] = ["invalid_source", "bucket_busy"];
 
 /** Replaces a settings file. */
 function settingsRoute(path: string, summary: string, fileOf: (selector: string) => SettingsFile): ServerRoute {
-  return bucketRoute({
-    method: "PATCH",
-    path: `/settings/${path}`,
-    role: "deploy",
+  return bucketRoute(`PATCH /settings/${path}`, "deploy", {
     summary,
     description: CHECKED,
     body: object({ content: described(withExample(string(), "port_min = 30000\n"), "The whole text of the file") }),
@@ -43,10 +40,7 @@ export const CHANGE_ROUTES: readonly ServerRoute[] = [
   settingsRoute("maand", "Replace ops.conf", () => OPS_CONF_FILE),
   settingsRoute("bucket", "Replace workspace/bucket.conf", () => BUCKET_CONF_FILE),
   settingsRoute("job_resources/{selector}", "Replace the settings of the jobs", jobResources),
-  bucketRoute({
-    method: "POST",
-    path: "/workers",
-    role: "deploy",
+  bucketRoute("POST /workers", "deploy", {
     summary: "Add a worker to workspace/workers.json",
     description: CHECKED,
     body: WORKER_ENTRY,
@@ -57,21 +51,13 @@ export const CHANGE_ROUTES: readonly ServerRoute[] = [
       return json(201, await workerNamed(call, call.body.host));
     },
   }),
-  bucketRoute({
-    method: "GET",
-    path: "/workers/{host}",
-    role: "read",
+  bucketRoute("GET /workers/{host}", "read", {
     summary: "Show a worker as workspace/workers.json defines it",
     answer: { status: 200, ...WORKER_ANSWER },
     failures: ["not_found"],
-    async handle(call) {
-      return json(200, await workerNamed(call, call.params.host));
-    },
+    handle: async (call) => json(200, await workerNamed(call, call.params.host)),
   }),
-  bucketRoute({
-    method: "PUT",
-    path: "/workers/{host}",
-    role: "deploy",
+  bucketRoute("PUT /workers/{host}", "deploy", {
     summary: "Replace a worker of workspace/workers.json",
     description: `The body is its whole entry. ${CHECKED}`,
     body: WORKER_ENTRY,
@@ -82,10 +68,7 @@ export const CHANGE_ROUTES: readonly ServerRoute[] = [
       return json(200, await workerNamed(call, call.body.host));
     },
   }),
-  bucketRoute({
-    method: "DELETE",
-    path: "/workers/{host}",
-    role: "deploy",
+  bucketRoute("DELETE /workers/{host}", "deploy", {
     summary: "Remove a worker from workspace/workers.json",
     description: "Not while a run is active. Nothing is done on the worker.",
     answer: { status: 204, description: "The file does not have it any more" },
@@ -95,10 +78,7 @@ export const CHANGE_ROUTES: readonly ServerRoute[] = [
       return { status: 204 };
     },
   }),
-  bucketRoute({
-    method: "POST",
-    path: "/jobs",
-    role: "deploy",
+  bucketRoute("POST /jobs", "deploy", {
     summary: "Make a job of a template",
     description: "A template is a folder of templates/ with a manifest.json, or one of ops. Not while a run is active.",
     body: object({ name, template: described(withExample(string({ max: 200 }), "service"), "The name of the template") }),

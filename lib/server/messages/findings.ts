@@ -125,7 +125,7 @@ function runFindings(record: RunRecord, left: readonly string[]): Sighting[] {
   const isBad = status === "failed" && !isTold(record);
   if (isMoment && !isBad) return [];
   const shown = schedule && isLasting ? `${kind} of schedule ${schedule.name}` : own;
-  return [{ event, place: isMoment ? id : place, shown, isBad, isMoment, reason: record.error ?? "", ...timed(about) }];
+  return [{ event, place: isMoment ? id : place, shown, isBad, isMoment, reason: record.error ?? "", ...about }];
 }
 
 /** A deploy fails job by job, and a later one makes good what it deploys. */
@@ -134,7 +134,7 @@ function deployFindings(record: RunRecord, left: readonly string[]): Sighting[] 
   const jobs = partsOfResult(record, "jobs");
   const failed = jobs.filter(({ outcome }) => outcome === "failed");
   const isGate = failed.some(({ gate_failed }) => gate_failed === true);
-  const about = timed({ group: run, run, at: finished_at ?? undefined });
+  const about = { group: run, run, at: finished_at ?? undefined };
   const finding = (place: string, isBad: boolean, more: Partial<Sighting> = {}): Sighting => {
     return { event: isGate ? "gate_failed" : "run_failed", place, isBad, ...more, ...about };
   };
@@ -157,10 +157,6 @@ function isTold(record: RunRecord): boolean {
   if (record.kind === "health_check") return partsOfResult(record, "jobs").length + partsOfResult(record, "workers").length > 0;
   const outcomes = partsOfResult(record, "workers").map(({ outcome }) => outcome);
   return outcomes.some((one) => one === "drifted" || one === "unreachable") && !outcomes.includes("failed");
-}
-
-function timed<T extends { at: string | undefined }>({ at, ...rest }: T): Omit<T, "at"> & { at?: string } {
-  return at === undefined ? rest : { ...rest, at };
 }
 
 function forcedFinding({ id, kind, audit, break_glass, created_at: at }: RunRecord): Sighting {

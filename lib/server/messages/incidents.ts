@@ -21,7 +21,7 @@ export interface Sighting {
   reason?: string;
   run: string | null;
   /** When it was found, where that was not just now. RFC 3339. */
-  at?: string;
+  at?: string | undefined;
   /** When it ends, of a certificate. */
   endsAt?: number;
 }

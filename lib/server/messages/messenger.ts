@@ -13,7 +13,7 @@ import type { Lines } from "../line.ts";
 import { Courier } from "./courier.ts";
 import { findingsOf } from "./findings.ts";
 import { noteFindings, noteMessages } from "./incidents.ts";
-import { BucketSources, type MessageSources } from "./sources.ts";
+import { BucketSources } from "./sources.ts";
 import { type Message, type MessageState, readMessageState, writeMessageState } from "./state.ts";
 import { fieldsOf, testFields } from "./wording.ts";
 
@@ -48,7 +48,7 @@ interface MessengerMeans {
   root: string;
   labels: LabelFile;
   lines: Pick<Lines, "alone">;
-  sources: MessageSources;
+  sources: Pick<BucketSources, "version" | "look">;
   courier: Pick<Courier, "send">;
   log: (message: string) => void;
   now: () => number;

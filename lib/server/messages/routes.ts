@@ -12,10 +12,7 @@ const MESSAGE_STATES = ["waiting", "sent", "failed"] as const;
 
 /** What is wrong in a bucket, and who is told of it (docs/messages.md). */
 export const MESSAGE_ROUTES = [
-  bucketRoute({
-    role: "read",
-    method: "GET",
-    path: "/incidents",
+  bucketRoute("GET /incidents", "read", {
     summary: "List what is wrong: open incidents first, then those that are over, each newest first",
     description: "Found by runs, schedules, proposals and the ends of certificates, whether or not somebody is told.",
     query: PAGE,
@@ -30,10 +27,7 @@ export const MESSAGE_ROUTES = [
       return json(200, { items: items.map(shownIncident), next_cursor });
     },
   }),
-  bucketRoute({
-    role: "read",
-    method: "GET",
-    path: "/messages",
+  bucketRoute("GET /messages", "read", {
     summary: "List the messages that wait, were sent or were given up, newest first",
     description: "Of those that do not wait the newest 500.",
     query: { ...PAGE, state: optional(described(oneOf(...MESSAGE_STATES), "Only those in this state")) },
@@ -45,22 +39,14 @@ export const MESSAGE_ROUTES = [
       return json(200, pageOf(wanted, offsetOf(cursor), limit));
     },
   }),
-  bucketRoute({
-    role: "read",
-    method: "GET",
-    path: "/messages/targets",
+  bucketRoute("GET /messages/targets", "read", {
     summary: "List the targets that workspace/notify.json names, with what waits for each",
     description: "Those that the last successful build found.",
     answer: { status: 200, description: "The targets", shape: object({ items: list(component("MessageTarget")) }) },
     failures: OF_MESSAGES,
-    async handle({ bucket }, { messenger }) {
-      return json(200, { items: shownTargets(await messenger.kept(bucket)) });
-    },
+    handle: async ({ bucket }, { messenger }) => json(200, { items: shownTargets(await messenger.kept(bucket)) }),
   }),
-  bucketRoute({
-    role: "deploy",
-    method: "POST",
-    path: "/messages/test",
+  bucketRoute("POST /messages/test", "deploy", {
     summary: "Send a test to a target now, once, also in quiet hours",
     body: object({ target: described(string({ min: 1, max: 100 }), "The name of the target") }),
     answer: {
@@ -72,21 +58,16 @@ export const MESSAGE_ROUTES = [
       }),
     },
     failures: [...OF_MESSAGES, "not_found"],
-    async handle({ body: { target }, bucket, request }, { messenger }) {
-      return json(200, await messenger.test(bucket, target.toLowerCase(), request.signal));
-    },
+    handle: async ({ body: { target }, bucket, request }, { messenger }) =>
+      json(200, await messenger.test(bucket, target.toLowerCase(), request.signal)),
   }),
-  bucketRoute({
-    role: "deploy",
-    method: "POST",
-    path: "/messages/{message_id}/retry",
+  bucketRoute("POST /messages/{message_id}/retry", "deploy", {
     summary: "Send a message that failed, or waits, now; and try for another day",
     body: object({}),
     answer: { status: 200, description: "The message, which waits", shape: component("Message") },
     failures: [...OF_MESSAGES, "not_found"],
-    async handle({ params: { message_id = "" }, bucket }, { messenger }) {
-      return json(200, await messenger.retry(bucket, message_id));
-    },
+    handle: async ({ params: { message_id = "" }, bucket }, { messenger }) =>
+      json(200, await messenger.retry(bucket, message_id)),
   }),
 ];
 

@@ -32,13 +32,6 @@ export interface Look extends KnownNow {
   isActive: boolean;
 }
 
-/** Where the messenger learns what has happened. */
-export interface MessageSources {
-  /** Another text as soon as there may be something new. */
-  version(bucket: RootBucket): string;
-  look(bucket: RootBucket, state: MessageState | undefined): Promise<Look>;
-}
-
 interface SourceMeans {
   supervisor: Pick<Supervisor, "activeRun">;
   approvals: Pick<Approvals, "required" | "standing">;
@@ -54,7 +47,7 @@ interface Stored {
 }
 
 /** The records, the database and the files of a bucket: what a killed server has left is there, too. */
-export class BucketSources implements MessageSources {
+export class BucketSources {
   readonly #own: SourceMeans;
   readonly #begun: number;
 
@@ -63,6 +56,7 @@ export class BucketSources implements MessageSources {
     this.#begun = own.now();
   }
 
+  /** Another text as soon as there may be something new. */
   version({ id, layout }: RootBucket): string {
     const { runs, proposals, scheduleStates } = layout;
     const times = [runs, proposals, scheduleStates].map((place) => statSync(place, { throwIfNoEntry: false })?.mtimeMs);
@@ -71,6 +65,7 @@ export class BucketSources implements MessageSources {
     return [databaseVersion(layout), ...times, minute, this.#own.supervisor.activeRun(id)].join(" ");
   }
 
+  /** What is new since a state was written; without a state, since the server began. */
   async look(bucket: RootBucket, state: MessageState | undefined): Promise<Look> {
     const { id, layout } = bucket;
     const { fresh, active, runs } = await newRuns(layout, state, this.#begun);

@@ -32,10 +32,7 @@ export const IDENTITY = object({
 
 /** Who one is, and the browser sessions (control-plane.md, Tokens). */
 export const SESSION_ROUTES = [
-  route({
-    method: "GET",
-    role: "read",
-    path: "/api/identity",
+  route("GET /api/identity", "read", {
     summary: "Show who the client is, and what it may do",
     answer: { status: 200, description: "The token behind the request", shape: IDENTITY },
     async handle(_, { identity: { name, role, buckets = null, token, via, address }, access }) {
@@ -43,10 +40,7 @@ export const SESSION_ROUTES = [
       return json(200, { name, role, buckets, expires_at, via, address });
     },
   }),
-  route({
-    method: "GET",
-    role: "read",
-    path: "/api/sessions",
+  route("GET /api/sessions", "read", {
     summary: "List the browser sessions, the oldest first",
     description: "One's own; of everybody for root and for admins of all buckets.",
     answer: { status: 200, description: "The sessions that go on", shape: SESSION_LIST },
@@ -55,10 +49,7 @@ export const SESSION_ROUTES = [
       return json(200, { items: mine.map((session) => shownSession(session, identity)) });
     },
   }),
-  route({
-    method: "DELETE",
-    role: "read",
-    path: "/api/sessions/{session_id}",
+  route("DELETE /api/sessions/{session_id}", "read", {
     summary: "End a browser session",
     description: "One's own, or, for root and for admins of all buckets, anybody's. What it waits for ends, its runs go on.",
     answer: { status: 204, description: "There is no such session any more" },

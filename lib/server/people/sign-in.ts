@@ -1,7 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { AccessStore } from "../../auth/access-store.ts";
-import { Guard } from "../../auth/guard.ts";
-import { SecondFactor } from "../../auth/second-factor.ts";
+import { Guard, SecondFactor } from "../../auth/guard.ts";
 import { SESSION_MS, type SessionCookie, Sessions, TOTP_COOKIE } from "../../auth/session.ts";
 import { TotpCodes } from "../../auth/totp.ts";
 import { accessFile } from "../../bucket/source/root.ts";

@@ -52,21 +52,13 @@ export const MADE_TOKEN = object({
 
 /** The tokens beside the server's own (control-plane.md, Tokens). */
 export const TOKEN_ROUTES = [
-  route({
-    method: "GET",
-    role: ADMINS,
-    path: "/api/tokens",
+  route("GET /api/tokens", ADMINS, {
     summary: "List the tokens, the oldest first",
     description: "Never the tokens themselves: of each only its SHA-256 is kept, which is not shown.",
     answer: { status: 200, description: "All tokens, 500 at most", shape: TOKEN_LIST },
-    async handle(_, { access }) {
-      return json(200, { items: access.tokens.map((token) => shownToken(token, access)) });
-    },
+    handle: async (_, { access }) => json(200, { items: access.tokens.map((token) => shownToken(token, access)) }),
   }),
-  route({
-    method: "POST",
-    role: ADMINS,
-    path: "/api/tokens",
+  route("POST /api/tokens", ADMINS, {
     summary: "Make a token for a person or a program",
     description: "The answer alone has the token, and its TOTP secret where it gets one of its own.",
     body: NEW_TOKEN,
@@ -76,10 +68,7 @@ export const TOKEN_ROUTES = [
       return json(201, await newToken(access, root, { ...body, created_by: identity.name }));
     },
   }),
-  route({
-    method: "DELETE",
-    role: ADMINS,
-    path: "/api/tokens/{token}",
+  route("DELETE /api/tokens/{token}", ADMINS, {
     summary: "Revoke a token, by its name or id",
     description: "At once: its sessions and long-polls end, and no request of it starts anything more. Its runs go on.",
     answer: { status: 204, description: "There is no such token any more" },

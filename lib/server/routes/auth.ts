@@ -15,10 +15,7 @@ const CODE = object({
 
 /** Signing in and out of a browser, and the second factor (control-plane.md, Authentication). */
 export const AUTH_ROUTES = [
-  route({
-    method: "POST",
-    role: "read",
-    path: SESSION_PATH,
+  route(`POST ${SESSION_PATH}`, "read", {
     summary: "Sign in: exchange the API token for a browser session",
     description: "Takes the API token in the Authorization header and sets the cookie `ops_server_session`.",
     answer: { status: 200, description: "Signed in", shape: component("Session") },
@@ -30,20 +27,12 @@ export const AUTH_ROUTES = [
       return json(200, sessionBody(session, identity), { "Set-Cookie": cookie });
     },
   }),
-  route({
-    method: "GET",
-    role: "read",
-    path: SESSION_PATH,
+  route(`GET ${SESSION_PATH}`, "read", {
     summary: "Show how long the session of this request lasts",
     answer: { status: 200, description: "Signed in", shape: component("Session") },
-    async handle(_, { identity }) {
-      return json(200, sessionBody(identity.session, identity));
-    },
+    handle: async (_, { identity }) => json(200, sessionBody(identity.session, identity)),
   }),
-  route({
-    method: "DELETE",
-    role: "read",
-    path: SESSION_PATH,
+  route(`DELETE ${SESSION_PATH}`, "read", {
     summary: "Sign out: end the sessions of this request and clear their cookies",
     description:
       "Where TOTP is on and missing the answer is 403 `totp_required`; with a same-origin `Origin` and " +
@@ -58,10 +47,7 @@ export const AUTH_ROUTES = [
       return { ...answer, headers: { ...answer.headers, "Set-Cookie": cookies } };
     },
   }),
-  route({
-    method: "POST",
-    role: "read",
-    path: VERIFY_PATH,
+  route(`POST ${VERIFY_PATH}`, "read", {
     summary: "Verify a TOTP code: sets the cookie `ops_totp_session`",
     description:
       "Needs the API token or a browser session, but no TOTP. A code counts once: this code and every earlier one are " +

@@ -18,10 +18,7 @@ const MOST_SHOWN = 500;
 
 /** The buckets below the root. */
 export const BUCKET_ROUTES = [
-  route({
-    method: "GET",
-    role: "read",
-    path: "/api/buckets",
+  route("GET /api/buckets", "read", {
     summary: "List the buckets, by id",
     query: PAGE,
     answer: { status: 200, description: "A page of buckets", shape: page("Bucket") },
@@ -34,10 +31,7 @@ export const BUCKET_ROUTES = [
       return json(200, { items, next_cursor: ids.length > shown.length ? shown.at(-1) : null });
     },
   }),
-  route({
-    method: "GET",
-    role: "read",
-    path: "/api/summary",
+  route("GET /api/summary", "read", {
     summary: "Show all buckets at a glance: counts, problems, runs",
     description: `The first ${MOST_SHOWN} buckets, by id. A bucket that cannot be read says why.`,
     answer: { status: 200, description: "The buckets", shape: component("BucketGlances") },
@@ -48,37 +42,34 @@ export const BUCKET_ROUTES = [
       return json(200, { items, cut: ids.length - Math.min(ids.length, MOST_SHOWN) });
     },
   }),
-  route({
-    method: "POST",
-    role: { role: "admin", everywhere: true },
-    path: "/api/buckets",
-    summary: "Create a bucket",
-    description: "Makes its folders and its database. Its source comes with the first push.",
-    body: object({ id: optional(described(ANY_ID, "A UUID of any version; a new one by default")), project: LABEL, name: LABEL }),
-    answer: { status: 201, description: "The new bucket", shape: component("Bucket") },
-    failures: ["invalid_bucket_id", "bucket_exists", "database_busy"],
-    async handle({ body }, services) {
-      const { root, labels, supervisor } = services;
-      const initialise = async (dir: string, id: string) => void (await initialised(supervisor, dir, id));
-      const bucket = await createBucket(root, body, initialise, labels);
-      return json(201, await shownBucket(bucket, services));
+  route(
+    "POST /api/buckets",
+    { role: "admin", everywhere: true },
+    {
+      summary: "Create a bucket",
+      description: "Makes its folders and its database. Its source comes with the first push.",
+      body: object({
+        id: optional(described(ANY_ID, "A UUID of any version; a new one by default")),
+        project: LABEL,
+        name: LABEL,
+      }),
+      answer: { status: 201, description: "The new bucket", shape: component("Bucket") },
+      failures: ["invalid_bucket_id", "bucket_exists", "database_busy"],
+      async handle({ body }, services) {
+        const { root, labels, supervisor } = services;
+        const initialise = async (dir: string, id: string) => void (await initialised(supervisor, dir, id));
+        const bucket = await createBucket(root, body, initialise, labels);
+        return json(201, await shownBucket(bucket, services));
+      },
     },
-  }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "",
+  ),
+  bucketRoute("GET", "read", {
     summary: "Show a bucket",
     answer: { status: 200, description: "The bucket", shape: component("Bucket") },
     failures: ["database_busy"],
-    async handle({ bucket }, services) {
-      return json(200, await shownBucket(bucket, services));
-    },
+    handle: async ({ bucket }, services) => json(200, await shownBucket(bucket, services)),
   }),
-  bucketRoute({
-    method: "PUT",
-    role: "admin",
-    path: "",
+  bucketRoute("PUT", "admin", {
     summary: "Give a bucket another project or name, or another number of approvals",
     description: "Also while a run is active. The number is kept beside the tokens, and in no source that is pushed.",
     body: object({
@@ -96,10 +87,7 @@ export const BUCKET_ROUTES = [
       return json(200, await shownBucket(isRenamed ? await renameBucket(bucket, labels) : bucket, services));
     },
   }),
-  bucketRoute({
-    method: "DELETE",
-    role: "admin",
-    path: "",
+  bucketRoute("DELETE", "admin", {
     summary: "Delete a bucket with all it holds: source, revisions, database, secrets, logs",
     description: "Not while a run is active. Nothing is done on the workers.",
     answer: { status: 204, description: "There is no such bucket any more" },
@@ -109,10 +97,7 @@ export const BUCKET_ROUTES = [
       return { status: 204 };
     },
   }),
-  bucketRoute({
-    method: "POST",
-    role: "admin",
-    path: "/init",
+  bucketRoute("POST /init", "admin", {
     summary: "Create or upgrade the database of a bucket",
     description: "Keeps its id, its CA and its keys. Not while a run is active.",
     body: object({}),
@@ -142,7 +127,7 @@ async function initialised(supervisor: Services["supervisor"], bucketDir: string
 }
 
 /** A bucket of a list; undefined where it was deleted meanwhile. */
-function unlessGone({ root, labels }: Services, id: string): RootBucket | undefined {
+export function unlessGone({ root, labels }: Services, id: string): RootBucket | undefined {
   try {
     return findBucket(root, id, labels);
   } catch (error) {

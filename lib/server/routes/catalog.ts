@@ -45,10 +45,7 @@ const FILTERS = {
 
 /** The catalog, which the last build made, for reading. Values of secrets and private keys are never in it. */
 export const CATALOG_ROUTES: readonly ServerRoute[] = [
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/info",
+  bucketRoute("GET /info", "read", {
     summary: "Show a bucket: its id, its update sequence, how much it holds",
     answer: { status: 200, description: "The bucket", shape: component("BucketInfo") },
     failures: READ_FAILURES,
@@ -57,73 +54,47 @@ export const CATALOG_ROUTES: readonly ServerRoute[] = [
       return json(200, { project, name, ...(await readers.read(layout, bucketInfo)) });
     },
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/summary",
+  bucketRoute("GET /summary", "read", {
     summary: "Show a bucket at a glance: counts by state, what has failed, what ends soon",
     description: "At most 64 KB at any size of the bucket. `total` and `cut` of a list say how much of it is left out.",
     answer: { status: 200, description: "The summary", shape: component("BucketSummary") },
     failures: READ_FAILURES,
-    async handle({ bucket: { layout } }, { beside }) {
-      return beside.answer("summary", layout, undefined);
-    },
+    handle: async ({ bucket: { layout } }, { beside }) => beside.answer("summary", layout, undefined),
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/map",
+  bucketRoute("GET /map", "read", {
     summary: "Show how each job is on each worker: one letter each",
     description:
       "At most 1,000 jobs, by name, and 1,000 workers, by position; `cut` says how many are left out. A letter in upper " +
       "case: the last drift run of all jobs and workers found files that were changed by hand.",
     answer: { status: 200, description: "The map", shape: component("JobMap") },
     failures: READ_FAILURES,
-    async handle({ bucket: { layout } }, { beside }) {
-      return beside.answer("map", layout, undefined);
-    },
+    handle: async ({ bucket: { layout } }, { beside }) => beside.answer("map", layout, undefined),
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/map/{job}/{worker}",
+  bucketRoute("GET /map/{job}/{worker}", "read", {
     summary: "Show how a job is on a worker",
     answer: { status: 200, description: "The allocation", shape: component("MapCell") },
     failures: [...READ_FAILURES, "not_found"],
-    async handle({ params: { job = "", worker = "" }, bucket: { layout } }, { beside }) {
-      return beside.answer("cell", layout, { job, worker });
-    },
+    handle: async ({ params: { job = "", worker = "" }, bucket: { layout } }, { beside }) =>
+      beside.answer("cell", layout, { job, worker }),
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/workers/facts",
+  bucketRoute("GET /workers/facts", "read", {
     summary: "Show the facts of the workers that were read last",
     description: "Workers that were never asked are left out; `POST …/workers/facts` reads the facts.",
     query: KEY_PAGE,
     answer: { status: 200, description: "A page of workers", shape: page("WorkerFacts") },
     failures: READ_FAILURES,
-    async handle({ query: { cursor, limit }, bucket: { layout } }, { beside }) {
-      return beside.answer("facts", layout, { after: keyOf(cursor), limit });
-    },
+    handle: async ({ query: { cursor, limit }, bucket: { layout } }, { beside }) =>
+      beside.answer("facts", layout, { after: keyOf(cursor), limit }),
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/prometheus",
+  bucketRoute("GET /prometheus", "read", {
     summary: "Show what each job has for Prometheus",
     description: "Jobs without anything are left out. `…/jobs/{job}/files/_prometheus/{path}` has the files.",
     query: { jobs: FILTERS.jobs },
     answer: { status: 200, description: "All rows, keyed by the columns", shape: component("CatalogPage") },
     failures: READ_FAILURES,
-    async handle({ query, bucket: { layout } }, { beside }) {
-      return beside.answer("prometheus", layout, namesOfList(query.jobs));
-    },
+    handle: async ({ query, bucket: { layout } }, { beside }) => beside.answer("prometheus", layout, namesOfList(query.jobs)),
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/prometheus/scrape",
+  bucketRoute("GET /prometheus/scrape", "read", {
     summary: "Show what Prometheus has to scrape",
     description: "Secrets that templates read are `<secret>`.",
     query: { jobs: FILTERS.jobs },
@@ -133,18 +104,13 @@ export const CATALOG_ROUTES: readonly ServerRoute[] = [
       shape: object({ items: list(anything({ type: "object" })) }),
     },
     failures: READ_FAILURES,
-    async handle({ query, bucket: { layout } }, { beside }) {
-      return beside.answer("scrape", layout, namesOfList(query.jobs));
-    },
+    handle: async ({ query, bucket: { layout } }, { beside }) => beside.answer("scrape", layout, namesOfList(query.jobs)),
   }),
   ...VIEW_NAMES.map(viewRoute),
 ];
 
 function viewRoute(name: ViewName): ServerRoute {
-  return bucketRoute({
-    method: "GET",
-    role: "read",
-    path: `/cat/${name}`,
+  return bucketRoute(`GET /cat/${name}`, "read", {
     summary: `Show the catalog: ${name}`,
     query: FILTERS,
     answer: { status: 200, description: "A page of rows, keyed by the columns", shape: component("CatalogPage") },

@@ -23,10 +23,7 @@ const RAW = "Has an ETag and takes ranges.";
  * workers (control-plane.md, Ownership boundary 2). Only a push or a rollback changes them.
  */
 export const FILE_ROUTES = [
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/files",
+  bucketRoute("GET /files", "read", {
     summary: "List the files of the source: ops.conf and those below workspace/ and templates/",
     query: PATH_PAGE,
     answer: { status: 200, description: "A page of files, by path", shape: page("SourceFile") },
@@ -35,22 +32,14 @@ export const FILE_ROUTES = [
       return json(200, { items, next_cursor: more ? items.at(-1)?.path : null });
     },
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/files/{path*}",
+  bucketRoute("GET /files/{path*}", "read", {
     summary: "Read a file of the source",
     description: `${RAW} Symbolic links are refused wherever they stand on the way.`,
     answer: { status: 200, description: "Its bytes", type: BYTES, ranges: true },
     failures: ["file_not_found"],
-    async handle({ params, request, bucket: { layout } }) {
-      return sourceFile(layout, params.path ?? "", request, BYTES);
-    },
+    handle: async ({ params, request, bucket: { layout } }) => sourceFile(layout, params.path ?? "", request, BYTES),
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/templates",
+  bucketRoute("GET /templates", "read", {
     summary: "List the templates for jobs: the folders of templates/ with their files",
     query: PATH_PAGE,
     answer: { status: 200, description: "A page of templates, by name", shape: page("Template") },
@@ -59,22 +48,14 @@ export const FILE_ROUTES = [
       return json(200, { items, next_cursor: more ? items.at(-1)?.name : null });
     },
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/workspace/disabled.json",
+  bucketRoute("GET /workspace/disabled.json", "read", {
     summary: "Read workspace/disabled.json",
     description: RAW,
     answer: { status: 200, description: "Its bytes", type: "application/json", ranges: true },
     failures: ["file_not_found"],
-    async handle({ request, bucket: { layout } }) {
-      return sourceFile(layout, "workspace/disabled.json", request, "application/json");
-    },
+    handle: async ({ request, bucket: { layout } }) => sourceFile(layout, "workspace/disabled.json", request, "application/json"),
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/jobs/{job}/files",
+  bucketRoute("GET /jobs/{job}/files", "read", {
     summary: "List the files of a job as it was built",
     query: PATH_PAGE,
     answer: { status: 200, description: "A page of files, by path", shape: page("SourceFile") },
@@ -88,10 +69,7 @@ export const FILE_ROUTES = [
       return json(200, { items, next_cursor: found.length > query.limit ? items.at(-1)?.path : null });
     },
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/jobs/{job}/files/{path*}",
+  bucketRoute("GET /jobs/{job}/files/{path*}", "read", {
     summary: "Read a file of a job as it was built",
     description: RAW,
     answer: { status: 200, description: "Its bytes", type: BYTES, ranges: true },
@@ -107,42 +85,24 @@ export const FILE_ROUTES = [
       return downloadAnswer(request, { ...download, version: sha256 });
     },
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/settings/maand",
+  bucketRoute("GET /settings/maand", "read", {
     summary: "Show ops.conf",
     answer: { status: 200, description: "The file", shape: component("Settings") },
-    async handle({ bucket: { layout } }) {
-      return json(200, await settingsView(layout, OPS_CONF_FILE));
-    },
+    handle: async ({ bucket: { layout } }) => json(200, await settingsView(layout, OPS_CONF_FILE)),
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/settings/bucket",
+  bucketRoute("GET /settings/bucket", "read", {
     summary: "Show workspace/bucket.conf",
     answer: { status: 200, description: "The file", shape: component("Settings") },
-    async handle({ bucket: { layout } }) {
-      return json(200, await settingsView(layout, BUCKET_CONF_FILE));
-    },
+    handle: async ({ bucket: { layout } }) => json(200, await settingsView(layout, BUCKET_CONF_FILE)),
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/settings/job_resources/{selector}",
+  bucketRoute("GET /settings/job_resources/{selector}", "read", {
     summary: "Show the settings of the jobs: workspace/bucket.jobs.<selector>.conf",
     description: "`default` is workspace/bucket.jobs.conf.",
     answer: { status: 200, description: "The file", shape: component("Settings") },
     failures: ["file_not_found"],
-    async handle({ params, bucket: { layout } }) {
-      return json(200, await settingsView(layout, jobResources(params.selector ?? "")));
-    },
+    handle: async ({ params, bucket: { layout } }) => json(200, await settingsView(layout, jobResources(params.selector ?? ""))),
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/workers",
+  bucketRoute("GET /workers", "read", {
     summary: "Show the workers as workspace/workers.json defines them",
     description: "In the order of the file, with the defaults of ops.conf. With problems, the list is empty.",
     query: PAGE,

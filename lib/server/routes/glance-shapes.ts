@@ -49,16 +49,12 @@ const RUNS = {
   mean_deploy_ms: described(nullable(COUNT), "Of the last 20 deploys of all jobs that succeeded; null without any"),
 };
 
-const COUNTS = object({
-  allocations: COUNT,
-  promoted: COUNT,
-  failed: COUNT,
-  unreachable: COUNT,
-  unsettled: COUNT,
-  new: COUNT,
-  update: COUNT,
-  disabled: COUNT,
-});
+/** How many there are of each. */
+function countsOf<N extends string>(...names: readonly N[]) {
+  return object(Object.fromEntries(names.map((name) => [name, COUNT])) as Record<N, typeof COUNT>);
+}
+
+const COUNTS = countsOf("allocations", "promoted", "failed", "unreachable", "unsettled", "new", "update", "disabled");
 
 const PROBLEM = object({
   kind: oneOf(...PROBLEM_KINDS),
@@ -95,12 +91,12 @@ const CERT_STATUS = oneOf("expired", "expiring");
 
 const DRIFT = object({
   ...SHORT_RUN,
-  workers: described(record(COUNT), "How many workers had each outcome"),
+  workers: described(record(COUNT), "How many workers have each outcome, without drift that has ended since"),
   allocations: described(
     list(object({ job: string(), worker: string(), files: integer({ min: 1 }) })),
-    "The first 50 with changed files, and how many files",
+    "The first 50 whose files are still changed, and how many files",
   ),
-  total: described(COUNT, "How many have changed files"),
+  total: described(COUNT, "How many that are"),
 });
 
 const KEY_CHANGE = object({
@@ -126,16 +122,7 @@ export const BUCKET_SUMMARY = object({
   ),
   next_cert: described(nullable(object({ ...CERT, status: oneOf("expired", "expiring", "ok") })), "The first one to end"),
   totals: described(
-    object({
-      runs: COUNT,
-      jobs: COUNT,
-      workers: COUNT,
-      certs: COUNT,
-      kv: COUNT,
-      hooks: COUNT,
-      revisions: COUNT,
-      snapshots: COUNT,
-    }),
+    countsOf("runs", "jobs", "workers", "certs", "kv", "hooks", "revisions", "snapshots"),
     "How much there is to list; of the keys those that are not deleted",
   ),
   freezes: FREEZES,
@@ -144,7 +131,7 @@ export const BUCKET_SUMMARY = object({
     "What was found in no good state when it was last looked at, the longest first; `problems` tell of the last actions",
   ),
   key_changes: described(list(KEY_CHANGE), "Changes of the bucket's keys that have begun and have not ended"),
-  messages: described(object({ waiting: COUNT, failed: COUNT }), "How many wait, and how many were given up"),
+  messages: described(countsOf("waiting", "failed"), "How many wait, and how many were given up"),
   ...RUNS,
   drift: described(nullable(DRIFT), "The last drift run of all jobs and workers that has ended"),
   revision: described(
@@ -202,7 +189,7 @@ export const JOB_MAP = object({
     }),
   ),
   letters: described(anything({ type: "object", additionalProperties: { type: "string" } }), "What each letter means"),
-  cut: described(object({ workers: COUNT, jobs: COUNT }), "How many are not on the map"),
+  cut: described(countsOf("workers", "jobs"), "How many are not on the map"),
 });
 
 /** `GET …/map/{job}/{worker}`. */

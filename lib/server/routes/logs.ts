@@ -35,10 +35,7 @@ const VALUES = (what: string) => optional(described(NAMES, `Only lines ${what}, 
 
 /** The logs of runs, while they run and afterwards. */
 export const LOG_ROUTES = [
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/logs",
+  bucketRoute("GET /logs", "read", {
     summary: "Read the structured lines that runs and their commands have logged",
     description:
       "As they were written, `log_format` of ops.conf, in the order of time. A run is named by the beginning or the end of " +
@@ -66,10 +63,7 @@ export const LOG_ROUTES = [
       return await logReadings.answer(task, request);
     },
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/jobs/{job}/logs",
+  bucketRoute("GET /jobs/{job}/logs", "read", {
     summary: "Read what a job logs on its workers",
     description:
       "Runs `make logs` where the Makefile of the job has that target, else reads the files in its `logs/`; takes no lock. " +
@@ -94,10 +88,7 @@ export const LOG_ROUTES = [
       return await logReadings.answer({ name: "job_logs", bucketDir: layout.root, bucketId: id, input }, request);
     },
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/doctor",
+  bucketRoute("GET /doctor", "read", {
     summary: "Examine the server's host, the bucket and its workers",
     description:
       "Takes no lock, and 10 minutes at most for all workers. Each line is a finding as JSON: `grade` (`ok`, `warning` or " +
@@ -108,14 +99,10 @@ export const LOG_ROUTES = [
       type: LINES_TYPE,
       example: '{"grade":"ok","where":"host","check":"node","message":"Node 24.21.0","advice":null}\n',
     },
-    async handle({ request, bucket: { id, layout } }, { logReadings }) {
-      return await logReadings.answer({ name: "doctor", bucketDir: layout.root, bucketId: id, input: null }, request);
-    },
+    handle: async ({ request, bucket: { id, layout } }, { logReadings }) =>
+      logReadings.answer({ name: "doctor", bucketDir: layout.root, bucketId: id, input: null }, request),
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/runs/{run_id}/logs",
+  bucketRoute("GET /runs/{run_id}/logs", "read", {
     summary: "Follow the Activity of a run",
     description:
       "Answers as soon as there is text after `after` or the run has ended; otherwise it waits. " +
@@ -134,10 +121,7 @@ export const LOG_ROUTES = [
       return json(200, chunk);
     },
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/runs/{run_id}/logs/lines",
+  bucketRoute("GET /runs/{run_id}/logs/lines", "read", {
     summary: "Read lines of the Activity of a run",
     description:
       "Lines with their numbers, times and places, also during the run: from a line on, before a line, or the last ones. " +
@@ -162,10 +146,7 @@ export const LOG_ROUTES = [
       return await nextLines(beside, { layout, ...order }, { timeoutMs: pollMs(timeout), signal: request.signal });
     },
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/runs/{run_id}/logs/map",
+  bucketRoute("GET /runs/{run_id}/logs/map", "read", {
     summary: "See where in the Activity of a run the errors and the matches are",
     description:
       "Counts lines in 160 parts of the log, also during the run. Errors are counted for the whole log; matches are the " +
@@ -173,14 +154,10 @@ export const LOG_ROUTES = [
     query: LINES,
     answer: { status: 200, description: "The parts, in their order", shape: component("LogMap") },
     failures: ["run_not_found"],
-    async handle({ params, query, bucket: { layout } }, { beside }) {
-      return await beside.answer("logMap", layout, { id: runIdOf(params), filter: lineFilter(query) });
-    },
+    handle: async ({ params, query, bucket: { layout } }, { beside }) =>
+      beside.answer("logMap", layout, { id: runIdOf(params), filter: lineFilter(query) }),
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/runs/{run_id}/evidence",
+  bucketRoute("GET /runs/{run_id}/evidence", "read", {
     summary: "Read why allocations failed in a run",
     description:
       "With a job and a worker the last 20 lines of the job's programs there, before the job was put back, without the " +
@@ -198,10 +175,7 @@ export const LOG_ROUTES = [
       return await beside.answer("evidence", layout, { id: runIdOf(params), job, worker });
     },
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/runs/{run_id}/logs/search",
+  bucketRoute("GET /runs/{run_id}/logs/search", "read", {
     summary: "Search the Activity of a run",
     description:
       "Finds lines with a literal text, of a job, of a worker, or with all of these, also during the run. One " +
@@ -220,14 +194,10 @@ export const LOG_ROUTES = [
     },
     answer: { status: 200, description: "The lines that were found", shape: component("LogMatches") },
     failures: ["run_not_found"],
-    async handle({ params, query, bucket: { layout } }, { beside }) {
-      return await beside.answer("search", layout, { id: runIdOf(params), query: { ...query, ...lineFilter(query) } });
-    },
+    handle: async ({ params, query, bucket: { layout } }, { beside }) =>
+      beside.answer("search", layout, { id: runIdOf(params), query: { ...query, ...lineFilter(query) } }),
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/runs/{run_id}/logs/text",
+  bucketRoute("GET /runs/{run_id}/logs/text", "read", {
     summary: "Download lines of the Activity of a run",
     description:
       "All lines, or those that `logs/search` would find, each whole. During the run these are the " +
@@ -256,10 +226,7 @@ export const LOG_ROUTES = [
       };
     },
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/runs/{run_id}/activity.log",
+  bucketRoute("GET /runs/{run_id}/activity.log", "read", {
     summary: "Read the Activity of a run as it is",
     description: "Has an ETag and takes ranges. While the run goes on it grows, and its version changes.",
     answer: { status: 200, description: "Its bytes", type: LINES_TYPE, ranges: true },
@@ -269,10 +236,7 @@ export const LOG_ROUTES = [
       return downloadAnswer(request, await logDownload(activity));
     },
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/runs/{run_id}/activity.times",
+  bucketRoute("GET /runs/{run_id}/activity.times", "read", {
     summary: "Read when the Activity of a run was written",
     description:
       "Lines `<byte offset> <unix ms>`: output from that offset on was written at that time or " +

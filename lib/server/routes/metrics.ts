@@ -1,11 +1,10 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
-import { findBucket, type RootBucket } from "../../bucket/source/root.ts";
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
 import { programRelease } from "../../core/self.ts";
 import { raw } from "../../http/message.ts";
 import { type Context, route, type Services } from "../context.ts";
 import type { BucketNumbers } from "../reads.ts";
-import { idsInReach } from "./buckets.ts";
+import { idsInReach, unlessGone } from "./buckets.ts";
 
 /** The kinds of metrics of Prometheus that are used here. */
 type MetricKind = "counter" | "gauge" | "summary";
@@ -21,10 +20,7 @@ let delays: ReturnType<typeof monitorEventLoopDelay> | undefined;
 
 /** What the server tells of itself and its buckets to Prometheus. */
 export const METRIC_ROUTES = [
-  route({
-    method: "GET",
-    role: "read",
-    path: "/metrics",
+  route("GET /metrics", "read", {
     summary: "Show the metrics of the server and of its buckets, for Prometheus",
     description:
       "Text format 0.0.4. Counters begin with the server. A bucket that cannot be read has only `ops_bucket_readable`, " +
@@ -155,19 +151,16 @@ async function bucketMetrics(context: Context, signal: AbortSignal): Promise<str
 }
 
 /** The numbers of a bucket; undefined where the bucket was deleted meanwhile. */
-async function bucketRow({ root, labels: labelFile, beside, lines }: Services, id: string): Promise<BucketRow | undefined> {
-  try {
-    const { layout, project, name }: RootBucket = findBucket(root, id, labelFile);
-    const found = await beside.ask("numbers", layout, undefined).catch((error: unknown) => {
-      if (error instanceof Failure) return undefined;
-      throw error;
-    });
-    const numbers = found && (JSON.parse(Buffer.from(found).toString()) as BucketNumbers);
-    return { labels: { bucket_id: id, project, bucket: name }, queue: lines.waiting(id).length, found: numbers };
-  } catch (error) {
-    if (error instanceof Failure && error.code === "bucket_not_found") return undefined;
+async function bucketRow(services: Services, id: string): Promise<BucketRow | undefined> {
+  const bucket = unlessGone(services, id);
+  if (!bucket) return undefined;
+  const found = await services.beside.ask("numbers", bucket.layout, undefined).catch((error: unknown) => {
+    if (error instanceof Failure) return undefined;
     throw error;
-  }
+  });
+  const numbers = found && (JSON.parse(Buffer.from(found).toString()) as BucketNumbers);
+  const labels = { bucket_id: id, project: bucket.project, bucket: bucket.name };
+  return { labels, queue: services.lines.waiting(id).length, found: numbers };
 }
 
 function metric(name: string, kind: MetricKind, help: string, samples: readonly Sample[]): string[] {

@@ -18,19 +18,12 @@ import { canName, repeated, startShape } from "../../run/request.ts";
 import { bucketRoute, type ServerRoute } from "../context.ts";
 import { START_HEADERS, startRun } from "../start.ts";
 import { isHeldBack } from "../watch/freeze.ts";
+import { READ_FAILURES } from "./catalog.ts";
 import { component } from "./shapes.ts";
-import { START_PATHS, START_ROLES } from "./start-paths.ts";
+import { START_ROUTES } from "./start-paths.ts";
 
 /** The failures of every start of a run. */
-export const START_FAILURES: readonly FailureCode[] = [
-  "bucket_not_initialized",
-  "schema_upgrade_required",
-  "schema_too_new",
-  "database_damaged",
-  "bucket_busy",
-  "idempotency_mismatch",
-  "database_busy",
-];
+export const START_FAILURES: readonly FailureCode[] = [...READ_FAILURES, "bucket_busy", "idempotency_mismatch"];
 
 /** The failures of a start that others may have to approve. */
 export const APPROVAL_FAILURES: readonly FailureCode[] = ["approval_required", "proposal_not_found"];
@@ -63,10 +56,7 @@ interface StartOptions {
  * that are not in the catalog are refused.
  */
 function start(kind: RunKind, { description, body: shape, failures = [] }: StartOptions = {}): ServerRoute {
-  return bucketRoute({
-    method: "POST",
-    role: START_ROLES[kind],
-    path: START_PATHS[kind],
+  return bucketRoute(`POST ${START_ROUTES[kind].path}`, START_ROUTES[kind].role, {
     summary: RUNS[kind].summary,
     ...(description !== undefined && { description }),
     body: shape ?? startShape(kind),
@@ -173,10 +163,7 @@ interface ControlBody {
 }
 
 function controlRoute(kind: ControlKind): ServerRoute {
-  return bucketRoute({
-    method: "POST",
-    role: START_ROLES[kind],
-    path: START_PATHS[kind],
+  return bucketRoute(`POST ${START_ROUTES[kind].path}`, START_ROUTES[kind].role, {
     summary: RUNS[kind].summary,
     description: kind === "job_stop" ? `${CONTROL_RULES} \`forget\` may be in the query or in the body.` : CONTROL_RULES,
     ...(kind === "job_stop" && { query: FORGET }),

@@ -6,18 +6,15 @@ import { json } from "../../http/message.ts";
 import { RUN_KINDS, RUN_STATUS } from "../../run/protocol.ts";
 import { type RunRecord, readRecord, runNotFound } from "../../run/record.ts";
 import { type BucketCall, bucketRoute, type Context, route } from "../context.ts";
-import { actorOf } from "../people/actor.ts";
 import { isInReach } from "../people/permission.ts";
 import { shownRun } from "../run-list.ts";
+import { actorOf } from "../start.ts";
 import { READ_FAILURES } from "./catalog.ts";
 import { component, PAGE, page, pollMs, TIMEOUT } from "./shapes.ts";
 
 /** The runs of a bucket, and the events of the runs of all buckets (control-plane.md, Runs). */
 export const RUN_ROUTES = [
-  route({
-    method: "GET",
-    role: "read",
-    path: "/api/events",
+  route("GET /api/events", "read", {
     summary: "Follow the state changes of the runs of all buckets",
     description:
       "Answers as soon as a run of this server starts, is being cancelled or ends. Without " +
@@ -31,10 +28,7 @@ export const RUN_ROUTES = [
       return json(200, await supervisor.events.after(query.after, wait));
     },
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/runs",
+  bucketRoute("GET /runs", "read", {
     summary: "List the runs of a bucket, newest first",
     query: {
       ...PAGE,
@@ -43,14 +37,9 @@ export const RUN_ROUTES = [
       id: optional(described(string({ min: 4, max: 36 }), "Only runs whose id begins or ends so")),
     },
     answer: { status: 200, description: "A page of runs", shape: page("Run") },
-    async handle({ query, bucket: { layout } }, { beside }) {
-      return beside.answer("runs", layout, query);
-    },
+    handle: async ({ query, bucket: { layout } }, { beside }) => beside.answer("runs", layout, query),
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/runs/{run_id}",
+  bucketRoute("GET /runs/{run_id}", "read", {
     summary: "Show a run",
     answer: { status: 200, description: "The run", shape: component("RunDetail") },
     failures: ["run_not_found"],
@@ -59,10 +48,7 @@ export const RUN_ROUTES = [
       return beside.answer("run", layout, { id, progress: supervisor.progress(id) });
     },
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/runs/{run_id}/plan",
+  bucketRoute("GET /runs/{run_id}/plan", "read", {
     summary: "Ask whether a deploy can still carry out the plan of a dry run",
     answer: {
       status: 200,
@@ -70,49 +56,44 @@ export const RUN_ROUTES = [
       shape: object({ valid: boolean(), reason: described(nullable(string()), "What has moved since; null where nothing has") }),
     },
     failures: ["run_not_found", ...READ_FAILURES],
-    async handle({ params, bucket: { layout } }, { beside }) {
-      return beside.answer("plan", layout, runIdOf(params));
-    },
+    handle: async ({ params, bucket: { layout } }, { beside }) => beside.answer("plan", layout, runIdOf(params)),
   }),
-  bucketRoute({
-    method: "POST",
-    role: { role: "deploy", or: { role: "operate", says: "for one's own run", when: isOwnRun } },
-    path: "/runs/{run_id}/cancel",
-    summary: "Cancel a run",
-    description: "The run stays `running` until its process is gone, then it is `cancelled`, whatever it had done.",
-    body: object({}),
-    answer: { status: 202, description: "The cancel is accepted", shape: component("Run") },
-    failures: ["run_not_found", "run_not_active"],
-    async handle({ params, request, bucket: { layout } }, { supervisor, identity }) {
-      const { id } = findRun(layout, params);
-      const cancelled = await supervisor.cancel(layout, id, actorOf(identity), request.id);
-      return json(202, await shownRun(layout, cancelled));
+  bucketRoute(
+    "POST /runs/{run_id}/cancel",
+    { role: "deploy", or: { role: "operate", says: "for one's own run", when: isOwnRun } },
+    {
+      summary: "Cancel a run",
+      description: "The run stays `running` until its process is gone, then it is `cancelled`, whatever it had done.",
+      body: object({}),
+      answer: { status: 202, description: "The cancel is accepted", shape: component("Run") },
+      failures: ["run_not_found", "run_not_active"],
+      async handle({ params, request, bucket: { layout } }, { supervisor, identity }) {
+        const { id } = findRun(layout, params);
+        const cancelled = await supervisor.cancel(layout, id, actorOf(identity), request.id);
+        return json(202, await shownRun(layout, cancelled));
+      },
     },
-  }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/queue",
+  ),
+  bucketRoute("GET /queue", "read", {
     summary: "List the starts that wait for the bucket, the next one first",
     description: "At most 100. A start waits where it was sent with `Ops-Wait` while the bucket was busy.",
     answer: { status: 200, description: "The starts in line", shape: object({ items: list(component("WaitingStart")) }) },
-    async handle({ bucket: { id } }, { lines }) {
-      return json(200, { items: lines.waiting(id) });
-    },
+    handle: async ({ bucket: { id } }, { lines }) => json(200, { items: lines.waiting(id) }),
   }),
-  bucketRoute({
-    method: "DELETE",
-    role: { role: "deploy", or: { role: "operate", says: "for one's own start", when: isOwnStart } },
-    path: "/queue/{start_key}",
-    summary: "Give up a start that waits",
-    description: "Its request is answered 409 and nothing starts. 404 where it does not wait: it may have started.",
-    answer: { status: 204, description: "It waits no more, and will not start" },
-    failures: ["not_found"],
-    async handle({ params: { start_key = "" }, bucket: { id } }, { lines }) {
-      if (!lines.leave(id, start_key)) throw new Failure("not_found", `no start with the key ${quote(start_key)} waits here`);
-      return { status: 204 };
+  bucketRoute(
+    "DELETE /queue/{start_key}",
+    { role: "deploy", or: { role: "operate", says: "for one's own start", when: isOwnStart } },
+    {
+      summary: "Give up a start that waits",
+      description: "Its request is answered 409 and nothing starts. 404 where it does not wait: it may have started.",
+      answer: { status: 204, description: "It waits no more, and will not start" },
+      failures: ["not_found"],
+      async handle({ params: { start_key = "" }, bucket: { id } }, { lines }) {
+        if (!lines.leave(id, start_key)) throw new Failure("not_found", `no start with the key ${quote(start_key)} waits here`);
+        return { status: 204 };
+      },
     },
-  }),
+  ),
 ];
 
 /** Whether a run was started with the token that asks. */

@@ -27,21 +27,13 @@ const KEY_CHARACTERS = 16 * 1024;
  * those it began with to its end, so they can be changed only while the bucket is free.
  */
 export const SECRET_ROUTES = [
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: SSH_KEY,
+  bucketRoute(`GET ${SSH_KEY}`, "read", {
     summary: "Show the ssh key for the workers: its public part and its fingerprint",
     answer: { status: 200, description: "The key; never its private part", shape: component("SshKey") },
     failures: ["invalid_source"],
-    async handle({ bucket: { layout } }, { launcher }) {
-      return json(200, await describeSshKey(await keyFile(layout), launcher));
-    },
+    handle: async ({ bucket: { layout } }, { launcher }) => json(200, await describeSshKey(await keyFile(layout), launcher)),
   }),
-  bucketRoute({
-    method: "PUT",
-    role: "admin",
-    path: SSH_KEY,
+  bucketRoute(`PUT ${SSH_KEY}`, "admin", {
     summary: "Store the private ssh key for the workers",
     description: "It is kept in secrets/ under the name that `ssh_key` in ops.conf gives. Not while a run is active.",
     body: object({
@@ -60,10 +52,7 @@ export const SECRET_ROUTES = [
       });
     },
   }),
-  bucketRoute({
-    method: "DELETE",
-    role: "admin",
-    path: SSH_KEY,
+  bucketRoute(`DELETE ${SSH_KEY}`, "admin", {
     summary: "Remove the private ssh key for the workers",
     description: "Not while a run is active.",
     answer: { status: 204, description: "There is no key any more" },
@@ -96,12 +85,9 @@ interface KvSecretKind {
 }
 
 /** The routes that store and remove a secret of the key-value store. */
-function kvSecretRoutes(path: string, { store, remove, use, hasOwner }: KvSecretKind) {
+function kvSecretRoutes(path: `/${string}`, { store, remove, use, hasOwner }: KvSecretKind) {
   return [
-    bucketRoute({
-      method: "PUT",
-      role: "admin",
-      path,
+    bucketRoute(`PUT ${path}`, "admin", {
       summary: store,
       description:
         `Sealed with the bucket's key, ${use}. It is never sent back; \`cat/kv\` shows its fingerprint and age. ` +
@@ -109,21 +95,15 @@ function kvSecretRoutes(path: string, { store, remove, use, hasOwner }: KvSecret
       body: object(VALUE),
       answer: { status: 204, description: "The secret is stored" },
       failures: hasOwner ? OF_KV_SECRET : OF_KV_SECRET.filter((code) => code !== "not_found"),
-      async handle({ params, body: { value, ttl }, bucket }, services) {
-        return await changeSecret(bucket, services, { ...secretOf(params), value, ttlSeconds: ttl });
-      },
+      handle: async ({ params, body: { value, ttl }, bucket }, services) =>
+        changeSecret(bucket, services, { ...secretOf(params), value, ttlSeconds: ttl }),
     }),
-    bucketRoute({
-      method: "DELETE",
-      role: "admin",
-      path,
+    bucketRoute(`DELETE ${path}`, "admin", {
       summary: remove,
       description: "Not while a run is active.",
       answer: { status: 204, description: "There is no such secret any more" },
       failures: OF_KV_SECRET,
-      async handle({ params, bucket }, services) {
-        return await changeSecret(bucket, services, secretOf(params));
-      },
+      handle: async ({ params, bucket }, services) => changeSecret(bucket, services, secretOf(params)),
     }),
   ];
 }

@@ -1,7 +1,8 @@
 import { ROLES } from "../../auth/role.ts";
+import { wrongCursor } from "../../bucket/catalog/pages.ts";
 import { SCHEDULED_KINDS } from "../../bucket/workspace/schedules.ts";
 import { SEAL } from "../../codec/crypto/seal-key.ts";
-import { Failure } from "../../core/errors.ts";
+import { isUuid } from "../../codec/uuid.ts";
 import {
   anything,
   boolean,
@@ -69,10 +70,21 @@ export function pageOf<T>(list: readonly T[], offset: number, limit: number) {
   return { items: list.slice(offset, end), next_cursor: end < list.length ? String(end) : null };
 }
 
+/** A page of a list, the newest first; its cursor is the id of the last item before. Throws `invalid_request`. */
+export function pageById<T extends { id: string }>(
+  list: readonly T[],
+  { cursor, limit }: { cursor: string | undefined; limit: number },
+) {
+  if (cursor !== undefined && !isUuid(cursor)) throw wrongCursor();
+  const left = list.filter(({ id }) => cursor === undefined || id < cursor);
+  const items = left.slice(0, limit);
+  return { items, next_cursor: left.length > limit ? items.at(-1)?.id : null };
+}
+
 /** The offset that a cursor stands for. Throws `invalid_request`. */
 export function offsetOf(cursor: string | undefined): number {
   if (cursor === undefined) return 0;
-  if (!/^\d{1,12}$/.test(cursor)) throw new Failure("invalid_request", "cursor: expected the next_cursor of an earlier answer");
+  if (!/^\d{1,12}$/.test(cursor)) throw wrongCursor();
   return Number(cursor);
 }
 

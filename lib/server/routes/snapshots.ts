@@ -7,7 +7,7 @@ import { bucketRoute } from "../context.ts";
 import { startRun } from "../start.ts";
 import { START_FAILURES, STARTS } from "./operations.ts";
 import { PAGE, page } from "./shapes.ts";
-import { START_PATHS, START_ROLES } from "./start-paths.ts";
+import { START_ROUTES } from "./start-paths.ts";
 
 /** Loaded with the first request about snapshots. */
 const snapshots = () => import("../../bucket/snapshots/snapshots.ts");
@@ -18,10 +18,7 @@ const ONE_KEY = { exclusive: [["passphrase", "key"]] } as const;
 
 /** Snapshots of a bucket (decisions: Snapshots). A run makes them: see the routes that start one. */
 export const SNAPSHOT_ROUTES = [
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/snapshots",
+  bucketRoute("GET /snapshots", "read", {
     summary: "List the snapshots of a bucket, newest first",
     query: PAGE,
     answer: { status: 200, description: "A page of snapshots", shape: page("Snapshot") },
@@ -30,10 +27,7 @@ export const SNAPSHOT_ROUTES = [
       return json(200, await listSnapshots(layout, query));
     },
   }),
-  bucketRoute({
-    method: "POST",
-    role: START_ROLES.snapshot_restore,
-    path: START_PATHS.snapshot_restore,
+  bucketRoute(`POST ${START_ROUTES.snapshot_restore.path}`, START_ROUTES.snapshot_restore.role, {
     summary: "Restore a snapshot: the database, secrets/, .ssh/ and bucket.json, never the source",
     description:
       "A snapshot that another key than that of this server has signed needs `signer`, one without a signature `unsigned`. " +
@@ -51,10 +45,7 @@ export const SNAPSHOT_ROUTES = [
       });
     },
   }),
-  bucketRoute({
-    method: "POST",
-    role: "operate",
-    path: "/snapshots/{name}/verify",
+  bucketRoute("POST /snapshots/{name}/verify", "operate", {
     summary: "Check that a snapshot can be restored",
     description:
       "Restores the snapshot into a temporary folder and compares signature, sums, rows and keys. The live bucket is not read.",
@@ -78,10 +69,7 @@ export const SNAPSHOT_ROUTES = [
       return json(200, await verdictOf(supervisor.task(task, `restore the snapshot ${quote(name)}`)));
     },
   }),
-  bucketRoute({
-    method: "DELETE",
-    role: "admin",
-    path: "/snapshots/{name}",
+  bucketRoute("DELETE /snapshots/{name}", "admin", {
     summary: "Remove a snapshot",
     description: "Not while a run is active.",
     answer: { status: 204, description: "There is no such snapshot any more" },

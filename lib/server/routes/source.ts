@@ -2,8 +2,6 @@ import type { Layout } from "../../bucket/base/layout.ts";
 import { findRevision, listRevisions } from "../../bucket/source/revisions.ts";
 import { acceptSource, receiveSource, restoreRevision, wantedRevision } from "../../bucket/source/source.ts";
 import { diffRevisions } from "../../bucket/source/source-view.ts";
-import { isUuid } from "../../codec/uuid.ts";
-import { Failure } from "../../core/errors.ts";
 import { described, object, optional, string, withExample } from "../../core/shape.ts";
 import { json, requireMediaType } from "../../http/message.ts";
 import { ID, maskedText } from "../../run/record.ts";
@@ -12,8 +10,8 @@ import { bucketRoute } from "../context.ts";
 import { requireGoingOn } from "../people/permission.ts";
 import { encodedNote, startRun } from "../start.ts";
 import { APPROVAL_FAILURES, START_FAILURES, STARTS } from "./operations.ts";
-import { component, PAGE, page } from "./shapes.ts";
-import { START_PATHS, START_ROLES } from "./start-paths.ts";
+import { component, PAGE, page, pageById } from "./shapes.ts";
+import { START_ROUTES } from "./start-paths.ts";
 
 const TAR = "application/x-tar";
 const GZIP = "application/gzip";
@@ -42,10 +40,7 @@ async function saidBy(headers: Readonly<Record<string, unknown>>, layout: Layout
 
 /** The source of a bucket: pushed from outside, kept as revisions (control-plane.md, Source push). */
 export const SOURCE_ROUTES = [
-  bucketRoute({
-    method: "POST",
-    role: START_ROLES.push,
-    path: START_PATHS.push,
+  bucketRoute(`POST ${START_ROUTES.push.path}`, START_ROUTES.push.role, {
     summary: "Push: replace the source of a bucket and build it",
     description:
       "The body is a ustar archive, or the same gzipped, of ops.conf, workspace/ and templates/; at most 256 MiB " +
@@ -67,26 +62,13 @@ export const SOURCE_ROUTES = [
       });
     },
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/source/revisions",
+  bucketRoute("GET /source/revisions", "read", {
     summary: "List the revisions of the source, newest first",
     query: PAGE,
     answer: { status: 200, description: "A page of revisions", shape: page("Revision") },
-    async handle({ query, bucket: { layout } }) {
-      const { cursor, limit } = query;
-      if (cursor !== undefined && !isUuid(cursor))
-        throw new Failure("invalid_request", "cursor: expected the next_cursor of an earlier answer");
-      const left = (await listRevisions(layout)).filter(({ id }) => cursor === undefined || id < cursor);
-      const items = left.slice(0, limit);
-      return json(200, { items, next_cursor: left.length > limit ? items.at(-1)?.id : null });
-    },
+    handle: async ({ query, bucket: { layout } }) => json(200, pageById(await listRevisions(layout), query)),
   }),
-  bucketRoute({
-    method: "GET",
-    role: "read",
-    path: "/source/revisions/{revision_id}/diff",
+  bucketRoute("GET /source/revisions/{revision_id}/diff", "read", {
     summary: "Show what differs in a revision from another one",
     description:
       "What the step from `against` (default: the current revision) to this revision changes. Diffs are left " +
@@ -104,10 +86,7 @@ export const SOURCE_ROUTES = [
       return json(200, { revision_id: revision.id, against: before, ...differences });
     },
   }),
-  bucketRoute({
-    method: "POST",
-    role: START_ROLES.rollback,
-    path: START_PATHS.rollback,
+  bucketRoute(`POST ${START_ROUTES.rollback.path}`, START_ROUTES.rollback.role, {
     summary: "Roll the source back to a revision and build it",
     description: "The revision becomes the current one; no new revision is made. Nothing is deployed.",
     body: startShape("rollback", object({ revision_id: optional(described(ID, "Default: the last successful one")) })),

@@ -47,25 +47,15 @@ export const ROUTES: readonly ServerRoute[] = Object.values(ROUTE_GROUPS).flat()
 /** The routes that serve the description of a route table, as YAML and as JSON. */
 export function descriptionRoutes(description: () => object): readonly ServerRoute[] {
   return [
-    route({
-      method: "GET",
-      role: "read",
-      path: "/openapi.yaml",
+    route("GET /openapi.yaml", "read", {
       summary: "This description, as YAML",
       answer: { status: 200, description: "OpenAPI 3.1", type: "application/yaml" },
-      async handle() {
-        return raw("application/yaml; charset=utf-8", toYaml(description()));
-      },
+      handle: async () => raw("application/yaml; charset=utf-8", toYaml(description())),
     }),
-    route({
-      method: "GET",
-      role: "read",
-      path: "/openapi.json",
+    route("GET /openapi.json", "read", {
       summary: "This description, as JSON",
       answer: { status: 200, description: "OpenAPI 3.1", type: "application/json" },
-      async handle() {
-        return json(200, description());
-      },
+      handle: async () => json(200, description()),
     }),
   ];
 }

@@ -7,29 +7,21 @@ import { requireAllowed, requireExactly } from "../people/permission.ts";
 import { READ_FAILURES } from "../routes/catalog.ts";
 import { START_FAILURES, STARTS } from "../routes/operations.ts";
 import { component, offsetOf, PAGE, page } from "../routes/shapes.ts";
-import { START_ROLES } from "../routes/start-paths.ts";
+import { START_ROUTES } from "../routes/start-paths.ts";
 import { startRun } from "../start.ts";
 
 const ONE = { status: 200, description: "The schedule", shape: component("Schedule") };
 
 /** What the server starts by itself in a bucket (docs/schedules.md). */
 export const SCHEDULE_ROUTES = [
-  bucketRoute({
-    role: "read",
-    method: "GET",
-    path: "/schedules",
+  bucketRoute("GET /schedules", "read", {
     summary: "List the schedules of a bucket, with what became of the last due time and when each is due next",
     description: "Those that the last successful build found in workspace/schedules.json, in the order of the file.",
     answer: { status: 200, description: "The schedules", shape: object({ items: list(component("Schedule")) }) },
     failures: ["database_busy"],
-    async handle({ bucket }, { scheduler }) {
-      return json(200, { items: (await scheduler.list(bucket)).map(shownSchedule) });
-    },
+    handle: async ({ bucket }, { scheduler }) => json(200, { items: (await scheduler.list(bucket)).map(shownSchedule) }),
   }),
-  bucketRoute({
-    role: "deploy",
-    method: "POST",
-    path: "/schedules/{schedule}/run",
+  bucketRoute("POST /schedules/{schedule}/run", "deploy", {
     summary: "Start the run of a schedule now",
     description:
       "With the parameters of the schedule, also while it is paused. Its due times stay as they are. A start of the kind may " +
@@ -40,18 +32,15 @@ export const SCHEDULE_ROUTES = [
     async handle(call, context) {
       const { kind, parameters } = await context.scheduler.find(call.bucket, call.params.schedule ?? "");
       const params: RunParams = parametersOf(kind, parameters);
-      requireAllowed(context.identity, START_ROLES[kind], call.bucket.id);
-      requireExactly(START_ROLES[kind], { body: params }, context);
+      requireAllowed(context.identity, START_ROUTES[kind].role, call.bucket.id);
+      requireExactly(START_ROUTES[kind].role, { body: params }, context);
       return startRun({ ...call, body: params }, kind, context, async () => {
         await context.beside.ask("startable", call.bucket.layout, { kind, params });
         return params;
       });
     },
   }),
-  bucketRoute({
-    role: "deploy",
-    method: "POST",
-    path: "/schedules/{schedule}/pause",
+  bucketRoute("POST /schedules/{schedule}/pause", "deploy", {
     summary: "Keep a schedule from starting, until it is resumed",
     body: object({}),
     answer: ONE,
@@ -62,10 +51,7 @@ export const SCHEDULE_ROUTES = [
       return answerOf(bucket, name, context);
     },
   }),
-  bucketRoute({
-    role: "deploy",
-    method: "POST",
-    path: "/schedules/{schedule}/resume",
+  bucketRoute("POST /schedules/{schedule}/resume", "deploy", {
     summary: "Let a paused schedule go on with its next due time",
     description: "What was due while it was paused is not caught up.",
     body: object({}),
@@ -85,23 +71,16 @@ const WANTED = {
 
 /** How allocations and workers were over time (docs/operate.md, Health over time). */
 export const HEALTH_ROUTES = [
-  bucketRoute({
-    role: "read",
-    method: "GET",
-    path: "/health",
+  bucketRoute("GET /health", "read", {
     summary: "Show how allocations and workers are, since when, and how they were in the last 90 days",
     description: "As runs have found them; workers first, then by job and worker. What no run has looked at is not there.",
     query: { ...PAGE, ...WANTED },
     answer: { status: 200, description: "A page", shape: page("HealthRecord") },
     failures: READ_FAILURES,
-    async handle({ query: { limit, cursor, ...wanted }, bucket: { layout } }, { beside }) {
-      return beside.answer("health", layout, { ...wanted, limit, offset: offsetOf(cursor) });
-    },
+    handle: async ({ query: { limit, cursor, ...wanted }, bucket: { layout } }, { beside }) =>
+      beside.answer("health", layout, { ...wanted, limit, offset: offsetOf(cursor) }),
   }),
-  bucketRoute({
-    role: "read",
-    method: "GET",
-    path: "/health/changes",
+  bucketRoute("GET /health/changes", "read", {
     summary: "List the changes of the health of allocations and workers, newest first",
     query: { ...PAGE, ...WANTED },
     answer: { status: 200, description: "A page", shape: page("HealthChange") },

@@ -15,30 +15,23 @@ import type { Hold, Lines } from "../line.ts";
 import { LINE_LOOK_MS, mayPass } from "../start.ts";
 import type { ScheduledRuns } from "./scheduler.ts";
 
+/** What the runs of schedules are started with. */
+interface StartMeans {
+  supervisor: Supervisor;
+  lines: Lines;
+  beside: ReadThread;
+  access: Pick<AccessStore, "approvalsOf">;
+  audit: Pick<AuditRecorder, "started">;
+  /** Starts that wait end with `cancelled` when it is aborted. */
+  signal: AbortSignal;
+}
+
 /** Starts the runs of schedules under the lock of their bucket and in its line, as requests do. */
 export class LockedRuns implements ScheduledRuns {
-  readonly #supervisor: Supervisor;
-  readonly #lines: Lines;
-  readonly #beside: ReadThread;
-  readonly #access: Pick<AccessStore, "approvalsOf">;
-  readonly #audit: Pick<AuditRecorder, "started">;
-  readonly #signal: AbortSignal;
+  readonly #own: StartMeans;
 
-  /** Starts that wait end with `cancelled` when the signal is aborted. */
-  constructor(own: {
-    supervisor: Supervisor;
-    lines: Lines;
-    beside: ReadThread;
-    access: Pick<AccessStore, "approvalsOf">;
-    audit: Pick<AuditRecorder, "started">;
-    signal: AbortSignal;
-  }) {
-    this.#supervisor = own.supervisor;
-    this.#lines = own.lines;
-    this.#beside = own.beside;
-    this.#access = own.access;
-    this.#audit = own.audit;
-    this.#signal = own.signal;
+  constructor(own: StartMeans) {
+    this.#own = own;
   }
 
   async start(bucket: RootBucket, schedule: Schedule, due: number, check: () => Promise<void>): Promise<string> {
@@ -46,7 +39,7 @@ export class LockedRuns implements ScheduledRuns {
     const by = actorOfSchedule(schedule);
     // A key that no request can send: it would share the place, and could give it up.
     const waiting = { key: `schedule@${schedule.name}`, kind: schedule.kind, by, since: new Date().toISOString() };
-    using place = schedule.waitMs > 0 ? this.#lines.enter(bucket.id, waiting) : undefined;
+    using place = schedule.waitMs > 0 ? this.#own.lines.enter(bucket.id, waiting) : undefined;
     const isIn = place?.position !== null;
     for (;;) {
       try {
@@ -60,7 +53,7 @@ export class LockedRuns implements ScheduledRuns {
           throw error;
         }
       }
-      await sleep(LINE_LOOK_MS, this.#signal);
+      await sleep(LINE_LOOK_MS, this.#own.signal);
     }
   }
 
@@ -69,27 +62,27 @@ export class LockedRuns implements ScheduledRuns {
   }
 
   statusOf({ id, layout }: RootBucket, runId: string): RunStatus | undefined {
-    return this.#supervisor.activeRun(id) === runId ? "running" : readRecordHead(layout, runId)?.status;
+    return this.#own.supervisor.activeRun(id) === runId ? "running" : readRecordHead(layout, runId)?.status;
   }
 
   /** Nobody can approve what nobody has asked for. */
   #requireNoApproval({ id }: RootBucket, { kind, parameters }: Schedule): void {
-    if (!needsApproval(kind, parameters) || this.#access.approvalsOf(id) === 0) return;
+    if (!needsApproval(kind, parameters) || this.#own.access.approvalsOf(id) === 0) return;
     throw new Failure("failed", `Cannot start ${kind}: the bucket needs approvals, and no schedule has one; propose it by hand`);
   }
 
   async #once({ id, layout }: RootBucket, schedule: Schedule, due: number, place: Hold | undefined): Promise<string> {
     const { name, kind } = schedule;
-    const next = this.#lines.next(id);
+    const next = this.#own.lines.next(id);
     if (place ? place.position !== 1 : next) throw busyFailure(await heldBy(layout));
-    const reservation = await this.#supervisor.reserve(layout, id, kind);
+    const reservation = await this.#own.supervisor.reserve(layout, id, kind);
     try {
       if (place?.leave() === false) throw busyFailure();
       const params = parametersOf(kind, schedule.parameters);
-      await this.#beside.ask("startable", layout, { kind, params });
+      await this.#own.beside.ask("startable", layout, { kind, params });
       const ofSchedule = { name, due: new Date(due).toISOString() };
       const actor = actorOfSchedule(schedule);
-      await this.#audit.started({ bucket: id, run: reservation.runId, kind, params, actor }, () =>
+      await this.#own.audit.started({ bucket: id, run: reservation.runId, kind, params, actor }, () =>
         reservation.start(params, { actor, requestId: null, schedule: ofSchedule }),
       );
       return reservation.runId;

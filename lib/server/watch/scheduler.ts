@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import path from "node:path";
 import { type LabelFile, layoutOf } from "../../bucket/base/layout.ts";
 import { bucketIds, findBucket, type RootBucket } from "../../bucket/source/root.ts";
@@ -10,7 +11,6 @@ import { decidedBy, dueNow, nextDue } from "../../plan/due.ts";
 import type { RunKind, RunParams, RunStatus } from "../../run/protocol.ts";
 import { databaseVersion, type Readers } from "../reading.ts";
 import { requireThawed } from "./freeze.ts";
-import { jitterOf } from "./jitter.ts";
 import type { Pulse } from "./pulse.ts";
 import { type LastDue, readStates, type ScheduleState, writeStates } from "./schedule-state.ts";
 
@@ -43,36 +43,30 @@ interface Watched {
   saved: Promise<void>;
 }
 
+/** What a scheduler works with. */
+interface SchedulerMeans {
+  root: string;
+  labels: LabelFile;
+  readers: Pick<Readers, "read">;
+  runs: ScheduledRuns;
+  log: (message: string) => void;
+  /** The clock. */
+  now: () => number;
+}
+
 /**
  * Starts the runs of schedules when they are due. What was decided about a due time is on the disk; a run's record names
  * its schedule and due time, and is written in one step, so that a server that is killed at any moment starts a due run
- * once. `now` is the clock.
+ * once.
  */
 export class Scheduler {
-  readonly #root: string;
-  readonly #labels: LabelFile;
-  readonly #readers: Pick<Readers, "read">;
-  readonly #runs: ScheduledRuns;
-  readonly #log: (message: string) => void;
-  readonly #now: () => number;
+  readonly #own: SchedulerMeans;
   readonly #watched = new Map<string, Watched>();
   /** What was told of each bucket that cannot be looked at. */
   readonly #told = new Map<string, string>();
 
-  constructor(own: {
-    root: string;
-    labels: LabelFile;
-    readers: Pick<Readers, "read">;
-    runs: ScheduledRuns;
-    log: (message: string) => void;
-    now: () => number;
-  }) {
-    this.#root = own.root;
-    this.#labels = own.labels;
-    this.#readers = own.readers;
-    this.#runs = own.runs;
-    this.#log = own.log;
-    this.#now = own.now;
+  constructor(own: SchedulerMeans) {
+    this.#own = own;
   }
 
   /** Looks at all buckets again and again, until the signal is aborted; where it `isIdle`, it starts nothing. */
@@ -80,7 +74,7 @@ export class Scheduler {
     while (!signal.aborted) {
       const next = isIdle ? Number.POSITIVE_INFINITY : await this.#tryLook();
       if (next !== undefined) pulse.looked();
-      await sleep(Math.max(0, Math.min(LOOK_MS, (next ?? Number.POSITIVE_INFINITY) - this.#now())), signal).catch(() => {});
+      await sleep(Math.max(0, Math.min(LOOK_MS, (next ?? Number.POSITIVE_INFINITY) - this.#own.now())), signal).catch(() => {});
     }
     await this.idle();
   }
@@ -99,7 +93,7 @@ export class Scheduler {
 
   /** Begins what is due in all buckets now, and answers when the next schedule is due. */
   async look(): Promise<number> {
-    const ids = await bucketIds(this.#root, this.#labels);
+    const ids = await bucketIds(this.#own.root, this.#own.labels);
     for (const id of this.#watched.keys()) if (!ids.includes(id)) this.#watched.delete(id);
     let next = Number.POSITIVE_INFINITY;
     for (const id of ids) {
@@ -126,7 +120,7 @@ export class Scheduler {
     const watched = await this.#open(bucket.id);
     return watched.schedules.schedules.map((schedule) => {
       const state = this.#stateOf(watched, schedule);
-      const next = nextDue(calendarIn(watched, schedule), Date.parse(state.decided), this.#now());
+      const next = nextDue(calendarIn(watched, schedule), Date.parse(state.decided), this.#own.now());
       return { schedule, state, next: state.paused || next === undefined ? null : new Date(next).toISOString() };
     });
   }
@@ -142,14 +136,14 @@ export class Scheduler {
       if (error instanceof Failure && error.code === "database_damaged") return { schedules: NO_SCHEDULES };
       throw error;
     });
-    requireThawed(schedules.freeze, run, this.#now());
+    requireThawed(schedules.freeze, run, this.#own.now());
   }
 
   /** Keeps a schedule from starting, or lets it go on with its next due time. Throws `not_found`. */
   async pause(bucket: RootBucket, name: string, by: string | null): Promise<void> {
     const watched = await this.#open(bucket.id);
     const schedule = scheduleNamed(watched.schedules, name);
-    const now = new Date(this.#now()).toISOString();
+    const now = new Date(this.#own.now()).toISOString();
     const { paused } = this.#stateOf(watched, schedule);
     if (by === null) this.#note(watched, schedule, { decided: now, paused: null });
     else this.#note(watched, schedule, { paused: paused ?? { at: now, by } });
@@ -158,15 +152,15 @@ export class Scheduler {
 
   async #open(id: string): Promise<Watched> {
     const known = this.#watched.get(id);
-    const layout = known?.bucket.layout ?? layoutOf(path.join(this.#root, id), this.#labels);
+    const layout = known?.bucket.layout ?? layoutOf(path.join(this.#own.root, id), this.#own.labels);
     const version = databaseVersion(layout);
     if (known?.version === version) return known;
-    const schedules = await this.#readers.read(layout, builtSchedules).catch((error: unknown) => {
+    const schedules = await this.#own.readers.read(layout, builtSchedules).catch((error: unknown) => {
       if (error instanceof Failure && error.code === "bucket_not_initialized") return NO_SCHEDULES;
       throw error;
     });
     if (known) return Object.assign(known, { version, schedules });
-    const bucket = findBucket(this.#root, id, this.#labels);
+    const bucket = findBucket(this.#own.root, id, this.#own.labels);
     const states = readStates(layout);
     await this.#adopt({ bucket, states });
     // Another call may have been faster.
@@ -185,7 +179,7 @@ export class Scheduler {
   /** Takes over the runs whose start a killed server could not note any more. */
   async #adopt({ bucket, states }: Pick<Watched, "bucket" | "states">): Promise<void> {
     if (states.size === 0) return;
-    for (const [name, { due, runId }] of await this.#runs.recorded(bucket)) {
+    for (const [name, { due, runId }] of await this.#own.runs.recorded(bucket)) {
       const state = states.get(name);
       if (!state || due <= Date.parse(state.decided)) continue;
       const at = new Date(due).toISOString();
@@ -195,7 +189,7 @@ export class Scheduler {
 
   /** Decides about a schedule, and answers when it is due next. */
   #lookAt(watched: Watched, schedule: Schedule): number {
-    const now = this.#now();
+    const now = this.#own.now();
     const state = this.#withStatus(watched, schedule);
     const before = Date.parse(state.decided);
     const decided = decidedBy(before, now);
@@ -219,7 +213,7 @@ export class Scheduler {
     try {
       const { kind, parameters: params } = schedule;
       const check = () => this.requireThawed(watched.bucket, { kind, params });
-      const runId = await this.#runs.start(watched.bucket, schedule, due, check);
+      const runId = await this.#own.runs.start(watched.bucket, schedule, due, check);
       this.#decide(watched, schedule, due, { ...STARTED, run_id: runId });
     } catch (error) {
       const code = error instanceof Failure ? error.code : "internal";
@@ -234,7 +228,7 @@ export class Scheduler {
 
   /** What was due while the start of an earlier due time waited in line is skipped. */
   #skipPassed(watched: Watched, schedule: Schedule, due: number): void {
-    const passed = calendarIn(watched, schedule).by(this.#now()) ?? due;
+    const passed = calendarIn(watched, schedule).by(this.#own.now()) ?? due;
     if (passed <= due) return;
     const reason = `its start of ${new Date(due).toISOString()} waited in line`;
     this.#decide(watched, schedule, passed, { outcome: "skipped", reason });
@@ -250,14 +244,14 @@ export class Scheduler {
     this.#note(watched, schedule, { decided: until, last: { ...NOT_STARTED, run_id, status, ...became, due: at } });
     const { outcome, reason = null } = became;
     if (outcome !== "started")
-      this.#log(`bucket ${watched.bucket.id}: schedule ${schedule.name} of ${at} is ${outcome}: ${reason}`);
+      this.#own.log(`bucket ${watched.bucket.id}: schedule ${schedule.name} of ${at} is ${outcome}: ${reason}`);
   }
 
   #stateOf({ states }: Watched, { name, rhythm, jitterMs }: Schedule): ScheduleState {
     const key = JSON.stringify([rhythm, jitterMs]);
     const known = states.get(name);
     if (known?.rhythm === key) return known;
-    return { last: null, paused: null, ...known, rhythm: key, decided: new Date(this.#now()).toISOString() };
+    return { last: null, paused: null, ...known, rhythm: key, decided: new Date(this.#own.now()).toISOString() };
   }
 
   /** What is kept of a schedule, with how its last run is by now. A schedule that is new begins with its next due time. */
@@ -265,7 +259,7 @@ export class Scheduler {
     const state = this.#stateOf(watched, schedule);
     const { last } = state;
     if (last?.status === "running" && last.run_id !== null) {
-      const status = this.#runs.statusOf(watched.bucket, last.run_id) ?? null;
+      const status = this.#own.runs.statusOf(watched.bucket, last.run_id) ?? null;
       if (status !== "running") return this.#note(watched, schedule, { last: { ...last, status } });
     }
     return watched.states.get(schedule.name) === state ? state : this.#note(watched, schedule, {});
@@ -280,7 +274,7 @@ export class Scheduler {
     watched.saved = watched.saved
       .then(() => writeStates(watched.bucket.layout, watched.states))
       .catch((error: unknown) => {
-        this.#log(`Cannot write ${watched.bucket.layout.scheduleStates}: ${messageOf(error)}`);
+        this.#own.log(`Cannot write ${watched.bucket.layout.scheduleStates}: ${messageOf(error)}`);
       });
     return state;
   }
@@ -288,7 +282,7 @@ export class Scheduler {
   #tell(id: string, error: unknown): void {
     const message = messageOf(error);
     if (this.#told.get(id) !== message)
-      this.#log(`Cannot look at the schedules of ${id === "" ? this.#root : `bucket ${id}`}: ${message}`);
+      this.#own.log(`Cannot look at the schedules of ${id === "" ? this.#own.root : `bucket ${id}`}: ${message}`);
     this.#told.set(id, message);
   }
 }
@@ -305,6 +299,15 @@ function calendarIn({ bucket }: Watched, schedule: Schedule): Calendar {
   const calendar = calendars.get(schedule) ?? delayed(calendarOf(rhythm), jitterOf(bucket.id, name, jitterMs));
   calendars.set(schedule, calendar);
   return calendar;
+}
+
+/**
+ * How much later than its calendar a schedule starts: always the same number of whole seconds, from 0 to `mostMs`, which
+ * follows from the bucket and the name, so that schedules of many buckets do not start at once.
+ */
+export function jitterOf(bucketId: string, name: string, mostMs: number): number {
+  const random = createHash("sha256").update(`${bucketId} ${name}`).digest().readUInt32BE();
+  return Math.floor((random / 2 ** 32) * (mostMs / 1_000 + 1)) * 1_000;
 }
 
 function scheduleNamed({ schedules }: Schedules, name: string): Schedule {

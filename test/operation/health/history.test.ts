@@ -14,7 +14,7 @@ const [A] = HOSTS;
 const PROBE = { type: "ssh", command: "if [ -f sick ]; then cat sick; exit 7; fi; echo fine" };
 const WEB = { manifest: { health_check: { checks: [PROBE], wait: { attempts: 1, interval_seconds: 1 } } } };
 
-test("CP-983 deploys, health checks, drift runs and readings keep how they found allocations and workers", async (t) => {
+test("CP-983 CP-985 deploys, health checks, drift runs and readings keep how they found allocations and workers", async (t) => {
   const deploys = await Deploys.make(t);
   await deploys.build({ web: WEB });
   const { db } = deploys.bucket;
@@ -44,6 +44,8 @@ test("CP-983 deploys, health checks, drift runs and readings keep how they found
   writeFileSync(path.join(deploys.folder(A), "jobs", "web", "Makefile"), "changed:\n");
   await carryOut(deploys.bucket, "drift", drift, {});
   assert.deepEqual(news(), [`web@${A} files drifted`]);
+  assert.equal((await deploys.deploy({ force: true })).error, undefined);
+  assert.ok(news().includes(`web@${A} files in_sync`), "a deploy puts the promoted file back");
   for (const host of HOSTS) storeFacts(db, host, { cpu_count: 1_000 });
   await carryOut(deploys.bucket, "worker_uptime", uptime, {});
   assert.deepEqual(news().sort(), of("", "load normal").sort(), "a reading");

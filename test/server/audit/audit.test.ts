@@ -8,7 +8,7 @@ import { verifyAudit } from "../../../lib/audit/verify.ts";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { uuidV7 } from "../../../lib/codec/uuid.ts";
 import { createRecord } from "../../../lib/run/record.ts";
-import { auditKindOf } from "../../../lib/server/audit/kinds.ts";
+import { auditKindOf } from "../../../lib/server/audit/recorder.ts";
 import { serverConfig } from "../../../lib/server/config.ts";
 import { EARLIER_ROUTES } from "../../../lib/server/earlier/table.ts";
 import { ROUTES } from "../../../lib/server/routes/table.ts";

@@ -13,7 +13,7 @@ import { isQuiet } from "../../../lib/plan/quiet.ts";
 import type { RunRecord } from "../../../lib/run/record.ts";
 import { Lines } from "../../../lib/server/line.ts";
 import { Messenger } from "../../../lib/server/messages/messenger.ts";
-import type { Look, MessageSources } from "../../../lib/server/messages/sources.ts";
+import type { BucketSources, Look } from "../../../lib/server/messages/sources.ts";
 import { seeded } from "../../helpers/random.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 
@@ -87,7 +87,7 @@ class World {
     if (turned.length > 0) this.expected.set(run, turned.join());
   }
 
-  readonly sources: MessageSources = {
+  readonly sources: Pick<BucketSources, "version" | "look"> = {
     version: () => `${this.now}`,
     look: async (_, state): Promise<Look> => {
       const known = new Set(state?.runs);

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { Identity } from "../../../lib/auth/guard.ts";
 import { covers, ROLES, type Role } from "../../../lib/auth/role.ts";
 import { isInReach, requireAllowed, requireExactly, ruleOf } from "../../../lib/server/people/permission.ts";
-import { START_PATHS, START_ROLES } from "../../../lib/server/routes/start-paths.ts";
+import { START_ROUTES } from "../../../lib/server/routes/start-paths.ts";
 import { ROUTES } from "../../../lib/server/routes/table.ts";
 
 const BUCKET = "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70";
@@ -52,8 +52,8 @@ test("CP-500 every route of the table names its role: GET needs read, a change m
 });
 
 test("CP-501 a dry run needs operate, unless it builds or runs hooks; a deploy needs deploy", () => {
-  const rule = START_ROLES.deploy;
-  assert.equal(ROUTES.find(({ path }) => path.endsWith(START_PATHS.deploy))?.role, rule);
+  const rule = START_ROUTES.deploy.role;
+  assert.equal(ROUTES.find(({ path }) => path.endsWith(START_ROUTES.deploy.path))?.role, rule);
   requireAllowed(identity("operate"), rule, BUCKET);
   const ask = (role: Role, body: object) => requireExactly(rule, { body }, { identity: identity(role) });
   ask("operate", { dry_run: true });

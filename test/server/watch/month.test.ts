@@ -9,8 +9,7 @@ import { Failure } from "../../../lib/core/errors.ts";
 import { makePrivateFolder } from "../../../lib/core/files.ts";
 import { calendarOf } from "../../../lib/plan/calendar.ts";
 import type { RunStatus } from "../../../lib/run/protocol.ts";
-import { jitterOf } from "../../../lib/server/watch/jitter.ts";
-import { type ScheduledRuns, Scheduler } from "../../../lib/server/watch/scheduler.ts";
+import { jitterOf, type ScheduledRuns, Scheduler } from "../../../lib/server/watch/scheduler.ts";
 import { seeded } from "../../helpers/random.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 
