@@ -17,6 +17,7 @@ export interface Asked {
 export type Told = { name: "stdout" | "stderr"; bytes: Uint8Array } | { code: number };
 
 const FIXTURE = path.join(import.meta.dirname, "../fixtures/command-line.ts");
+const IMPORTS = new URL("../../lib/cli/imports.ts", import.meta.url).href;
 /** The processes that have nothing to do. They end with this one. */
 const idle: ChildProcess[] = [];
 
@@ -24,7 +25,7 @@ function processForOne(): ChildProcess {
   const kept = idle.pop();
   if (kept?.connected) return kept;
   const stdio: ["ignore", "inherit", "inherit", "ipc"] = ["ignore", "inherit", "inherit", "ipc"];
-  const started = fork(FIXTURE, { stdio, serialization: "advanced", execArgv: [] });
+  const started = fork(FIXTURE, { stdio, serialization: "advanced", execArgv: [`--import=${IMPORTS}`] });
   started.setMaxListeners(0);
   return started;
 }
