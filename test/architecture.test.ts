@@ -31,7 +31,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
  */
 const ROOMS: Record<string, readonly string[]> = {
   bucket: ["base", "health", "kv", "source", "earlier", "notify", "workspace", "keys", "catalog", "prometheus", "snapshots"],
-  cli: ["base", "server", "bucket", "state", "remote", "approval", "audit", "watch", "commands", "main"],
+  cli: ["base", "server", "bucket", "state", "remote", "audit", "commands", "main"],
   codec: ["uuid", "address", "version", "glob", "diff", "config", "calendar", "archive", "crypto", "qr", "template"],
   operation: ["base", "hooks", "reach", "build", "health", "plan", "tend", "control", "keys", "deploy", "index"],
   transport: ["base", "ssh", "files", "ask", "trust"],

@@ -2,42 +2,48 @@ import { within } from "../core/async.ts";
 import { explain, Failure, hasErrno, messageOf, systemSentence } from "../core/errors.ts";
 import { programRelease } from "../core/self.ts";
 import { quote } from "../core/shape.ts";
-import { type Command, commandNamed, EXIT, findCommand, groupNamed, type Parsed, parseFlags, wantsJson } from "./base/flags.ts";
+import {
+  type Command,
+  type CommandRow,
+  commandNamed,
+  commandOf,
+  EXIT,
+  findCommand,
+  groupNamed,
+  type Parsed,
+  parseFlags,
+} from "./base/flags.ts";
 import { commandHelp, groupHelp, programHelp } from "./base/help.ts";
-import { BREAK_GLASS_FLAG } from "./base/start-flags.ts";
-import { jsonLine, printJson, toStderr, toStdout } from "./base/terminal.ts";
+import { jsonLine, printAnswer, toStderr, toStdout } from "./base/terminal.ts";
 import { APPROVAL_COMMANDS } from "./commands/approval.ts";
 import { AUDIT_COMMANDS } from "./commands/audit.ts";
-import { KEY_COMMANDS } from "./commands/keys.ts";
 import { PEOPLE_COMMANDS } from "./commands/people.ts";
 import { READING_COMMANDS } from "./commands/reading.ts";
 import { RUN_COMMANDS } from "./commands/runs.ts";
 import { SERVER_COMMANDS } from "./commands/server.ts";
 import { STATE_COMMANDS } from "./commands/state.ts";
-import { UPKEEP_COMMANDS } from "./commands/upkeep.ts";
+import { KEY_COMMANDS, UPKEEP_COMMANDS } from "./commands/upkeep.ts";
 import { WATCH_COMMANDS } from "./commands/watch.ts";
 
-const VERSION: Command = {
+const VERSION: CommandRow = {
   name: "version",
   summary: "Print the program's version",
   flags: [{ name: "json", help: "Print version, commit (null where the program is no release) and Node as JSON" }],
   async run(input) {
     const told = { ...programRelease(), node: process.versions.node };
-    if (wantsJson(input)) printJson(told);
-    else toStdout(`ops ${told.version} (node ${told.node})\n`);
-    return EXIT.done;
+    return printAnswer(input, told, `ops ${told.version} (node ${told.node})\n`);
   },
 };
 
 const FLUSH_MS = 1_000;
 const SHELLS: readonly string[] = ["bash", "zsh", "fish"];
 
-const COMPLETION: readonly Command[] = [
+const COMPLETION: readonly CommandRow[] = [
   {
     name: "completion",
     summary: "Print the script that lets a shell complete the commands, flags and names of ops",
     operands: [{ name: "shell", help: "Either bash, zsh or fish", choices: SHELLS }],
-    flags: [],
+    noJson: true,
     async run({ operands: [shell = ""] }) {
       if (!SHELLS.includes(shell)) throw new Failure("usage", `${quote(shell)}: expected ${SHELLS.join(", ")}`);
       toStdout((await import("./bucket/completion.ts")).completionScript(shell));
@@ -48,7 +54,7 @@ const COMPLETION: readonly Command[] = [
     name: "completion words",
     summary: "Print what the last of the words on stdin may become",
     hidden: true,
-    flags: [],
+    noJson: true,
     async run() {
       toStdout((await import("./bucket/completion.ts")).completeWords(COMMANDS));
       return EXIT.done;
@@ -57,29 +63,20 @@ const COMPLETION: readonly Command[] = [
 ];
 
 /** Every command of the program. Each loads its modules when it runs, so that all start fast. */
-export const COMMANDS: readonly Command[] = (
-  [
-    ...RUN_COMMANDS,
-    ...STATE_COMMANDS,
-    ...APPROVAL_COMMANDS,
-    ...READING_COMMANDS,
-    ...UPKEEP_COMMANDS,
-    ...WATCH_COMMANDS,
-    ...KEY_COMMANDS,
-    ...PEOPLE_COMMANDS,
-    ...SERVER_COMMANDS,
-    ...AUDIT_COMMANDS,
-    ...COMPLETION,
-    VERSION,
-  ] as readonly Command[]
-).map(withBreakGlass);
-
-/** A command that changes a bucket takes `--break-glass`. */
-function withBreakGlass(command: Command): Command {
-  const { changes, flags } = command;
-  const hasFlag = flags.some(({ name }) => name === BREAK_GLASS_FLAG.name);
-  return changes === undefined || hasFlag ? command : { ...command, flags: [...flags, BREAK_GLASS_FLAG] };
-}
+export const COMMANDS: readonly Command[] = [
+  ...RUN_COMMANDS,
+  ...STATE_COMMANDS,
+  ...APPROVAL_COMMANDS,
+  ...READING_COMMANDS,
+  ...UPKEEP_COMMANDS,
+  ...WATCH_COMMANDS,
+  ...KEY_COMMANDS,
+  ...PEOPLE_COMMANDS,
+  ...SERVER_COMMANDS,
+  ...AUDIT_COMMANDS,
+  ...COMPLETION,
+  VERSION,
+].map(commandOf);
 
 /** Carries out one command line and answers the exit code; prints an error once, as a sentence. */
 export async function runProgram(args: readonly string[]): Promise<number> {

@@ -34,13 +34,7 @@ export function woken(waiting: Set<() => void>, ms: number, signal: AbortSignal)
 
 /** Waits for a promise at most `ms` milliseconds; afterwards answers `undefined` and leaves the promise alone. */
 export async function within<T>(promise: Promise<T>, ms: number): Promise<T | undefined> {
-  const { promise: over, resolve } = Promise.withResolvers<undefined>();
-  const timer = setTimeout(() => resolve(undefined), Math.min(ms, LONGEST_WAIT_MS));
-  try {
-    return await Promise.race([promise, over]);
-  } finally {
-    clearTimeout(timer);
-  }
+  return await unlessFirst(promise, async (stop) => void (await expired(ms, stop)));
 }
 
 /**
@@ -51,16 +45,24 @@ export async function unlessCut<T>(
   promise: Promise<T>,
   { signal, timeoutMs }: { signal: AbortSignal | undefined; timeoutMs: number },
 ) {
-  const { promise: cut, resolve } = Promise.withResolvers<"cancelled" | "timeout">();
-  const onAbort = () => resolve("cancelled");
-  const timer = setTimeout(resolve, Math.min(timeoutMs, LONGEST_WAIT_MS), "timeout");
-  if (signal?.aborted) onAbort();
-  signal?.addEventListener("abort", onAbort);
+  return await unlessFirst(promise, (stop) => Promise.race([aborted(signal, stop), expired(timeoutMs, stop)]));
+}
+
+/** Waits for a promise until the signal is aborted: then throws `cancelled` and leaves the promise alone. */
+export async function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  return await unlessFirst(promise, async (stop): Promise<never> => {
+    await aborted(signal, stop);
+    throw cancelledFailure();
+  });
+}
+
+/** What comes first: the promise, or the end of a wait, which `stop` ends. */
+async function unlessFirst<T, C>(promise: Promise<T>, wait: (stop: AbortSignal) => Promise<C>): Promise<T | C> {
+  const stop = new AbortController();
   try {
-    return await Promise.race([promise, cut]);
+    return await Promise.race([promise, wait(stop.signal)]);
   } finally {
-    clearTimeout(timer);
-    signal?.removeEventListener("abort", onAbort);
+    stop.abort();
   }
 }
 
@@ -79,20 +81,6 @@ export function expired(timeoutMs: number | undefined, stop: AbortSignal): Promi
     const timer = setTimeout(() => resolve("timeout"), Math.min(timeoutMs, LONGEST_WAIT_MS));
     stop.addEventListener("abort", () => clearTimeout(timer), { once: true });
   });
-}
-
-/** Waits for a promise until the signal is aborted: then throws `cancelled` and leaves the promise alone. */
-export async function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-  if (!signal) return await promise;
-  const { promise: cut, reject } = Promise.withResolvers<never>();
-  const onAbort = () => reject(cancelledFailure());
-  if (signal.aborted) onAbort();
-  signal.addEventListener("abort", onAbort);
-  try {
-    return await Promise.race([promise, cut]);
-  } finally {
-    signal.removeEventListener("abort", onAbort);
-  }
 }
 
 /** Splits a list into consecutive parts of `width` items; width 0 means one part (hook-runtime.md, Batching rules). */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { freezesAhead, openFreeze } from "../../lib/plan/freezes.ts";
+import { freezesAhead, openFreeze } from "../../lib/plan/calendar.ts";
 
 const at = (text: string) => Date.parse(`${text}Z`);
 const HOUR_MS = 3_600_000;

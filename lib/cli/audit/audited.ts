@@ -14,8 +14,8 @@ import { Failure, hasErrno } from "../../core/errors.ts";
 import { exists, realPlace } from "../../core/files.ts";
 import { isObject } from "../../core/shape.ts";
 import { maskedText, readRecord, runIds } from "../../run/record.ts";
-import { bucketDir, type Command, EXIT, type Parsed } from "../base/flags.ts";
-import { BREAK_GLASS_FLAG, breakGlassOf } from "../base/start-flags.ts";
+import { BREAK_GLASS_FLAG, bucketDir, type Command, EXIT, type Parsed } from "../base/flags.ts";
+import { breakGlassOf } from "../base/start-flags.ts";
 import { toStderr } from "../base/terminal.ts";
 
 /** What a command is about, by its name; the first that fits. */

@@ -12,8 +12,8 @@ import { makePrivateFolder, realPlace, unlessMissing, writeAtomic } from "../../
 import { counted } from "../../core/plain-text.ts";
 import { quote } from "../../core/shape.ts";
 import { knownSigningKey, signerFingerprint } from "../../core/signing-key.ts";
-import { EXIT, flagList, flagNumber, type Parsed, wantsJson } from "../base/flags.ts";
-import { factLines, printJson, printTable, shortId, shownTime, toStderr, toStdout } from "../base/terminal.ts";
+import { EXIT, flagList, flagNumber, type Parsed } from "../base/flags.ts";
+import { factLines, printAnswer, printList, shortId, shownTime, toStderr } from "../base/terminal.ts";
 
 /** Where an audit ends, with the key that verifies it. */
 export type ShownHead = AuditHead & { public_key: string; fingerprint: string };
@@ -55,29 +55,19 @@ export async function showAuditHere(input: Parsed): Promise<number> {
 
 /** Prints lines of an audit. */
 export function printAudit(input: Parsed, items: readonly AuditLine[]): number {
-  if (wantsJson(input)) printJson(items);
-  else if (items.length === 0) toStdout("the audit has no such line\n");
-  else printTable(["line", "at", "who", "what", "action", "bucket", "run", "outcome"], items.map(rowOf));
-  return EXIT.done;
-}
-
-function rowOf({ n, at, who, from, via, what, action, kind, bucket, run, outcome, code, error, count, of, reason }: AuditLine) {
-  const times = count === undefined ? "" : `${count} x `;
-  const about = of === undefined ? "" : ` (of ${of})`;
-  const how = [outcome, code, error].filter((one) => one !== undefined).join(" ");
-  const glass = reason === undefined ? "" : ` BREAK GLASS: ${reason}`;
-  const person = who ?? (via === "server" ? "the server" : (from ?? "-"));
-  const short = (id: string | undefined) => (id === undefined ? null : shortId(id));
-  return [
-    n,
-    shownTime(at),
-    person,
-    what + about,
-    (action ?? kind ?? "-") + glass,
-    short(bucket),
-    short(run),
-    times + how || null,
-  ];
+  return printList(input, items, "the audit has no such line", {
+    line: ({ n }) => n,
+    at: ({ at }) => shownTime(at),
+    who: ({ who, via, from }) => who ?? (via === "server" ? "the server" : (from ?? "-")),
+    what: ({ what, of }) => (of === undefined ? what : `${what} (of ${of})`),
+    action: ({ action, kind, reason }) => (action ?? kind ?? "-") + (reason === undefined ? "" : ` BREAK GLASS: ${reason}`),
+    bucket: ({ bucket }) => (bucket === undefined ? null : shortId(bucket)),
+    run: ({ run }) => (run === undefined ? null : shortId(run)),
+    outcome: ({ outcome, code, error, count }) => {
+      const how = [outcome, code, error].filter((one) => one !== undefined).join(" ");
+      return (count === undefined ? "" : `${count} x `) + how || null;
+    },
+  });
 }
 
 /** `ops audit head --root`. */
@@ -90,18 +80,17 @@ export async function showHeadHere(input: Parsed): Promise<number> {
 
 /** Prints where an audit ends. */
 export function printHead(input: Parsed, { n, at, hash, public_key, fingerprint }: ShownHead): number {
-  if (wantsJson(input)) printJson({ n, at, hash, public_key, fingerprint });
-  else
-    toStdout(
-      factLines([
-        ["line", n],
-        ["at", at],
-        ["head", hash],
-        ["public key", public_key],
-        ["fingerprint", fingerprint],
-      ]),
-    );
-  return EXIT.done;
+  return printAnswer(
+    input,
+    { n, at, hash, public_key, fingerprint },
+    factLines([
+      ["line", n],
+      ["at", at],
+      ["head", hash],
+      ["public key", public_key],
+      ["fingerprint", fingerprint],
+    ]),
+  );
 }
 
 async function requiredKey(root: string) {
@@ -140,13 +129,12 @@ export async function printExport(
   { to, names, publicKey }: { to: string; names: readonly string[]; publicKey: string },
 ): Promise<number> {
   await writeAtomic(path.join(to, "audit.pub"), `${publicKey}\n`);
-  if (wantsJson(input)) printJson({ folder: to, files: names, public_key: publicKey });
-  else
-    toStdout(
-      `${counted(names.length, "file")} in ${to}\nverify them, at best with a key that was noted elsewhere:\n` +
-        `  ops audit verify ${to} --public-key ${publicKey}\n`,
-    );
-  return EXIT.done;
+  return printAnswer(
+    input,
+    { folder: to, files: names, public_key: publicKey },
+    `${counted(names.length, "file")} in ${to}\nverify them, at best with a key that was noted elsewhere:\n` +
+      `  ops audit verify ${to} --public-key ${publicKey}\n`,
+  );
 }
 
 /** `ops audit verify`: exits with 1 where something was found. */
@@ -161,8 +149,8 @@ export async function verifyAuditCommand(input: Parsed): Promise<number> {
   const [head, from] = ["head", "from"].map((name) => hashOf(input, name));
   const files = await filesAt(place);
   const verdict = await verifyAudit(files, { publicKey, head, from });
-  if (wantsJson(input)) printJson({ ...verdict, files: files.length, public_key: publicKey });
-  else toStdout(verdictText(verdict, { files: files.length, publicKey, hasHead: head !== undefined }));
+  const text = verdictText(verdict, { files: files.length, publicKey, hasHead: head !== undefined });
+  printAnswer(input, { ...verdict, files: files.length, public_key: publicKey }, text);
   return verdict.ok ? EXIT.done : EXIT.failed;
 }
 

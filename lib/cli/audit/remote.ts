@@ -9,23 +9,13 @@ import type { Parsed, Target } from "../base/flags.ts";
 import type { ApiClient } from "../remote/client.ts";
 import { bucketNamed, expectAnswer, namedAnswer, PAGE, queryText } from "../remote/remote-bucket.ts";
 import { openServer } from "../remote/target.ts";
-import {
-  auditWanted,
-  exportAuditHere,
-  exportFolder,
-  printAudit,
-  printExport,
-  printHead,
-  showAuditHere,
-  showHeadHere,
-} from "./here.ts";
+import { auditWanted, exportFolder, printAudit, printExport, printHead } from "./here.ts";
 
 const AUDIT = "/api/audit";
 const PAGE_LINES = 500;
 
 /** `ops audit show --server`. With `--bucket` only the lines of that bucket. */
 export async function showAudit(input: Parsed, target: Target): Promise<number> {
-  if (input.values.has("root")) return await showAuditHere(input);
   const client = await openServer(target);
   const { wanted, limit } = auditWanted(input);
   const bucket = input.values.has("bucket") ? await bucketNamed(client, target.bucket) : undefined;
@@ -45,7 +35,6 @@ export async function showAudit(input: Parsed, target: Target): Promise<number> 
 
 /** `ops audit head --server`. */
 export async function showHead(input: Parsed, target: Target): Promise<number> {
-  if (input.values.has("root")) return await showHeadHere(input);
   return printHead(input, await auditEnd(await openServer(target)));
 }
 
@@ -55,7 +44,6 @@ async function auditEnd(client: ApiClient) {
 
 /** `ops audit export --server`. */
 export async function exportAudit(input: Parsed, target: Target): Promise<number> {
-  if (input.values.has("root")) return await exportAuditHere(input);
   const client = await openServer(target);
   const { public_key: publicKey } = await auditEnd(client);
   const { items } = expectAnswer(PAGE, await client.call("GET", `${AUDIT}/files`));

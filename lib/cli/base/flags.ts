@@ -54,7 +54,7 @@ export interface Command {
   name: string;
   summary: string;
   operands?: Operand[];
-  flags: Flag[];
+  flags: readonly Flag[];
   /** The program itself starts the command: the help does not show it. */
   hidden?: boolean;
   /** Carries the command out here, and answers the exit code. Left out where the command is only for servers. */
@@ -79,8 +79,30 @@ export interface Parsed {
 /** The flag of every command that works in a bucket. */
 export const BUCKET_DIR: Flag = { name: "bucket-dir", value: "DIR", help: "The bucket (default: the current folder)" };
 
-/** Prints JSON in place of text for people. */
-export const AS_JSON: Flag = { name: "json", help: "Print JSON" };
+/** Prints JSON in place of text for people: of every command that has no `--json` of its own, and is not without one. */
+const AS_JSON: Flag = { name: "json", help: "Print JSON" };
+
+/** Goes past what holds a start back; of every command that changes a bucket. */
+export const BREAK_GLASS_FLAG: Flag = {
+  name: "break-glass",
+  value: "REASON",
+  help: "As an admin, go past an approval or a freeze, or change a bucket of a server with named people here; the reason is kept",
+};
+
+/** A command as a table names it: without the flags that {@link commandOf} adds. */
+export interface CommandRow extends Omit<Command, "flags"> {
+  flags?: readonly Flag[];
+  /** It has no `--json`. */
+  noJson?: true;
+}
+
+/** A command of a table with the flags that many have: `--json`, and `--break-glass` where it changes a bucket. */
+export function commandOf({ noJson, flags = [], ...row }: CommandRow): Command {
+  const has = ({ name }: Flag) => flags.some((flag) => flag.name === name);
+  const json = noJson || has(AS_JSON) ? [] : [AS_JSON];
+  const breakGlass = row.changes === undefined || has(BREAK_GLASS_FLAG) ? [] : [BREAK_GLASS_FLAG];
+  return { ...row, flags: [...flags, ...json, ...breakGlass] };
+}
 
 /** The flags of every command that works on a server, too. Each says where else the value may come from. */
 export const SERVER_FLAGS: readonly Flag[] = [

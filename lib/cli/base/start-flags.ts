@@ -1,7 +1,7 @@
 import { Failure } from "../../core/errors.ts";
 import { isNote, quote } from "../../core/shape.ts";
-import type { Flag, Parsed } from "./flags.ts";
-import { shortId } from "./terminal.ts";
+import { BREAK_GLASS_FLAG, type Flag, type Parsed, wantsJson } from "./flags.ts";
+import { jsonText, shortId } from "./terminal.ts";
 
 /** Waits in line where the bucket is busy. */
 export const WAIT_FLAG: Flag = {
@@ -15,14 +15,10 @@ const LONGEST_WAIT_MS = 24 * 3_600_000;
 export const DETACH_FLAG: Flag = { name: "detach", help: "On a server: print the id of the run and end; the run goes on" };
 
 /** The result in place of what the command shows otherwise. */
-export const RESULT_AS_JSON: Flag = { name: "json", help: "Print the result of the run as JSON; Activity goes to stderr" };
+const RESULT_AS_JSON: Flag = { name: "json", help: "Print the result of the run as JSON; Activity goes to stderr" };
 
-/** Goes past what holds a start back. */
-export const BREAK_GLASS_FLAG: Flag = {
-  name: "break-glass",
-  value: "REASON",
-  help: "As an admin, go past an approval or a freeze, or change a bucket of a server with named people here; the reason is kept",
-};
+/** The flags of every command that starts a run. */
+export const STARTING: readonly Flag[] = [WAIT_FLAG, BREAK_GLASS_FLAG, DETACH_FLAG, RESULT_AS_JSON];
 
 /** Why a start goes past what holds it back; undefined where it does not. Throws `usage`. */
 export function breakGlassOf({ values }: Parsed): string | undefined {
@@ -34,6 +30,16 @@ export function breakGlassOf({ values }: Parsed): string | undefined {
 /** What a command says last where it went past what held its run back. */
 export function brokenGlass(runId: string, reason: string): string {
   return `BREAK GLASS: run ${shortId(runId)} went past what holds runs back: ${reason}\n`;
+}
+
+/** How a run on a server is started and shown, as the flags of {@link STARTING} say. */
+export async function startingOf(input: Parsed) {
+  return {
+    view: wantsJson(input) ? ({ show: jsonText, meanwhile: "aside" } as const) : undefined,
+    waitMs: await waitOf(input),
+    breakGlass: breakGlassOf(input),
+    isDetached: input.switches.has(DETACH_FLAG.name),
+  };
 }
 
 /** How long a run may wait for its bucket; undefined for not at all. */

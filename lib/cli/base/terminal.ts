@@ -1,3 +1,5 @@
+import { EXIT, type Parsed, wantsJson } from "./flags.ts";
+
 // No import, for the reason in flags.ts.
 const { styleText } = process.getBuiltinModule("node:util");
 
@@ -27,9 +29,25 @@ export function printJson(value: unknown): void {
   toStdout(jsonText(value));
 }
 
-/** Prints rows as a {@link textTable} on stdout; on a terminal no line is wider than the terminal. */
-export function printTable(columns: readonly string[], rows: readonly (readonly Cell[])[]): void {
-  toStdout(textTable(columns, rows, process.stdout.columns));
+/** Ends a command with its answer: a value as JSON with `--json`, else a text. Answers the exit code. */
+export function printAnswer(input: Pick<Parsed, "switches">, value: unknown, text: string): number {
+  if (wantsJson(input)) printJson(value);
+  else toStdout(text);
+  return EXIT.done;
+}
+
+/** The columns of a table in their order: the head of each, and what it shows of an item. */
+export type Columns<T> = Readonly<Record<string, (item: T) => Cell>>;
+
+/** {@link printAnswer} of a list: all items as JSON, else as a table; `none` where there are none. */
+export function printList<T>(input: Pick<Parsed, "switches">, items: readonly T[], none: string, columns: Columns<T>): number {
+  return printAnswer(input, items, items.length === 0 ? `${none}\n` : tableOf(items, columns));
+}
+
+/** Items as a {@link textTable}; on a terminal no line is wider than the terminal. */
+export function tableOf<T>(items: readonly T[], columns: Columns<T>): string {
+  const rows = items.map((item) => Object.values(columns).map((cell) => cell(item)));
+  return textTable(Object.keys(columns), rows, process.stdout.columns);
 }
 
 /** What a table can show; null is a dash. */

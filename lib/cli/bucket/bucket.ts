@@ -15,11 +15,10 @@ import { type Actor, addAudit, askedBy, createRecord, isCancelled, saveRecord, s
 import { finishRun, takeBucket } from "../../run/recovery.ts";
 import { requireNames } from "../../run/request.ts";
 import { requireThawed } from "../../server/watch/freeze.ts";
-import { bucketDir, EXIT, type Parsed, wantsJson, withoutServerVariables } from "../base/flags.ts";
+import { bucketDir, EXIT, type Parsed, withoutServerVariables } from "../base/flags.ts";
 import { brokenGlass } from "../base/start-flags.ts";
-import { printJson, type StopRequest, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
-import { liveView } from "./live.ts";
-import { activityPrinter, type RunView, showResult } from "./output.ts";
+import { printAnswer, type StopRequest, stopRequest, toStderr } from "../base/terminal.ts";
+import { activityPrinter, liveView, type RunView, showResult } from "./output.ts";
 
 /** How long commands that an operation left running have to end by themselves. */
 const LEFT_GRACE_MS = 2_000;
@@ -54,9 +53,11 @@ export async function initCommand(input: Parsed): Promise<number> {
   const { initBucket } = await import("../../bucket/workspace/init.ts");
   const done = await initBucket(dir, { ...(bucketId !== undefined && { bucketId }), source: true });
   const { bucketId: bucket_id, schemaVersion: schema_version, upgraded } = done;
-  if (wantsJson(input)) printJson({ bucket_id, dir, schema_version, upgraded });
-  else toStdout(`bucket ${bucket_id} in ${dir} ${upgraded ? "is ready" : "was up to date"} (schema ${schema_version})\n`);
-  return 0;
+  return printAnswer(
+    input,
+    { bucket_id, dir, schema_version, upgraded },
+    `bucket ${bucket_id} in ${dir} ${upgraded ? "is ready" : "was up to date"} (schema ${schema_version})\n`,
+  );
 }
 
 /** The bucket in a folder. Throws `bucket_not_initialized` for a folder that is no bucket. */

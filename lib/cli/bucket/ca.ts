@@ -16,8 +16,8 @@ import { readBounded, realPlace } from "../../core/files.ts";
 import { takeBucket } from "../../run/recovery.ts";
 import { openBucket } from "../../server/reading.ts";
 import { stdinBytes } from "../base/ask.ts";
-import { bucketDir, EXIT, type Parsed, wantsJson } from "../base/flags.ts";
-import { printJson, toStdout } from "../base/terminal.ts";
+import { bucketDir, type Parsed } from "../base/flags.ts";
+import { printAnswer } from "../base/terminal.ts";
 
 /** What became of an authority that was given. */
 type Import = "imported" | "unchanged" | "rotation_begun";
@@ -35,9 +35,11 @@ export async function importAuthorityCommand(input: Parsed): Promise<number> {
   await using _ = await takeBucket(layout, uuidV7(), "ca import");
   const done = await imported(layout, files, authority, switches);
   const { commonName: common_name, fingerprint, notAfter } = authority;
-  if (wantsJson(input)) printJson({ outcome: done, common_name, fingerprint, not_after: notAfter.toISOString() });
-  else toStdout(`${sentenceOf(done)}: ${common_name}, until ${utc(notAfter.getTime())}, SHA-256 ${fingerprint}\n`);
-  return EXIT.done;
+  return printAnswer(
+    input,
+    { outcome: done, common_name, fingerprint, not_after: notAfter.toISOString() },
+    `${sentenceOf(done)}: ${common_name}, until ${utc(notAfter.getTime())}, SHA-256 ${fingerprint}\n`,
+  );
 }
 
 function sentenceOf(done: Import): string {

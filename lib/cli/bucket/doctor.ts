@@ -5,8 +5,8 @@ import { counted } from "../../core/plain-text.ts";
 import { Launcher } from "../../core/spawn.ts";
 import { examine } from "../../operation/tend/doctor.ts";
 import { FINDING_GRADES, type Finding } from "../../operation/tend/doctor-bucket.ts";
-import { bucketDir, EXIT, type Parsed, wantsJson, withoutServerVariables } from "../base/flags.ts";
-import { jsonText, stopRequest, toStdout, visible } from "../base/terminal.ts";
+import { bucketDir, EXIT, type Parsed, withoutServerVariables } from "../base/flags.ts";
+import { printAnswer, stopRequest, visible } from "../base/terminal.ts";
 import { SERVICE, type ServiceSettings, settledSettings } from "../server/unit.ts";
 
 /** `ops doctor`, of a bucket or of a server. Answers the exit code: 0, or 1 where there is a problem. */
@@ -29,7 +29,7 @@ export async function doctorCommand(input: Parsed): Promise<number> {
 /** Shows what was found. Answers the exit code: 0, or 1 where there is a problem. */
 export function showFindings(findings: readonly Finding[], input: Parsed): number {
   const worst = Math.max(...findings.map(({ grade }) => FINDING_GRADES.indexOf(grade)));
-  toStdout(wantsJson(input) ? jsonText({ grade: FINDING_GRADES[worst], findings }) : doctorReport(findings));
+  printAnswer(input, { grade: FINDING_GRADES[worst], findings }, doctorReport(findings));
   return FINDING_GRADES[worst] === "problem" ? EXIT.failed : EXIT.done;
 }
 

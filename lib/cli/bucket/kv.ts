@@ -11,7 +11,7 @@ import { openBucket } from "../../server/reading.ts";
 import { stdinBytes } from "../base/ask.ts";
 import { bucketDir, EXIT, flagList, type Parsed, wantsJson } from "../base/flags.ts";
 import { printJson, toStderr, written } from "../base/terminal.ts";
-import { passphraseOf } from "./snapshot-keys.ts";
+import { passphraseOf } from "./snapshots.ts";
 
 const IMPORT_BYTES = 256 * 1024 * 1024;
 

@@ -2,6 +2,7 @@ import { stat } from "node:fs/promises";
 import path from "node:path";
 import { type Layout, layoutOf } from "../../bucket/base/layout.ts";
 import { Problems } from "../../bucket/base/problems.ts";
+import { carryOutMigration, migrationDiff, planMigration } from "../../bucket/earlier/migration.ts";
 import { parseSourceJson, readSource, relative, writeEdits } from "../../bucket/source/source-file.ts";
 import { createJob, writeOwnMetrics } from "../../bucket/workspace/job-template.ts";
 import { placedProblems } from "../../bucket/workspace/places.ts";
@@ -17,7 +18,17 @@ import type { WorkerReading } from "../../operation/tend/readings.ts";
 import { takeBucket } from "../../run/recovery.ts";
 import { openBucket } from "../../server/reading.ts";
 import { bucketDir, EXIT, flagList, type Parsed, wantsJson } from "../base/flags.ts";
-import { printJson, stopRequest, toStderr, toStdout, visible, visibleLines } from "../base/terminal.ts";
+import {
+  diffColours,
+  hasColours,
+  printAnswer,
+  printJson,
+  stopRequest,
+  toStderr,
+  toStdout,
+  visible,
+  visibleLines,
+} from "../base/terminal.ts";
 
 const WORKERS_JSON_BYTES = 1024 * 1024;
 const COMMAND_BYTES = 256 * 1024;
@@ -30,9 +41,7 @@ export async function createJobCommand(input: Parsed): Promise<number> {
   const layout = layoutOf(bucketDir(input));
   await using _ = await takeWorkspace(layout, "job create");
   const files = await createJob(layout, job);
-  if (wantsJson(input)) printJson({ job: name, files });
-  else for (const file of files) toStdout(`${file}\n`);
-  return 0;
+  return printAnswer(input, { job: name, files }, files.map((file) => `${file}\n`).join(""));
 }
 
 /** Takes the bucket's lock; there is none where a folder has only the source of a bucket on a server. */
@@ -50,9 +59,11 @@ export async function metricsInitCommand(input: Parsed): Promise<number> {
   const layout = layoutOf(bucketDir(input));
   await using _ = await takeWorkspace(layout, "metrics init");
   const { written, kept } = await writeOwnMetrics(layout, job, target);
-  if (wantsJson(input)) printJson({ job, written, kept });
-  else toStdout([...written, ...kept.map((file) => `${file} was there and stays`), ""].join("\n"));
-  return 0;
+  return printAnswer(
+    input,
+    { job, written, kept },
+    [...written, ...kept.map((file) => `${file} was there and stays`), ""].join("\n"),
+  );
 }
 
 /**
@@ -183,11 +194,9 @@ export async function formatCommand(input: Parsed): Promise<number> {
     changed.push(shownPath(file));
   }
   const wrong = placedProblems(layout, problems).map((one) => ({ ...one, file: shownPath(path.join(layout.root, one.file)) }));
-  if (wantsJson(input)) printJson({ changed, problems: wrong });
-  else {
-    for (const file of changed) toStdout(`${visible(file)}\n`);
+  printAnswer(input, { changed, problems: wrong }, changed.map((file) => `${visible(file)}\n`).join(""));
+  if (!wantsJson(input))
     for (const { file, line, column, message } of wrong) toStderr(`${visible(`${file}:${line}:${column}: error: ${message}`)}\n`);
-  }
   return wrong.length > 0 || (isCheck && changed.length > 0) ? EXIT.failed : EXIT.done;
 }
 
@@ -203,4 +212,28 @@ export async function schemaCommand(input: Parsed): Promise<number> {
 /** A path as a person in the current folder would type it. */
 function shownPath(file: string): string {
   return path.relative(realPlace("."), file);
+}
+
+/** `ops migrate [folder]`: shows, and with `--write` makes, the changes from the earlier form of a workspace to that of ops. */
+export async function migrateCommand({ operands, switches }: Parsed): Promise<number> {
+  const isWrite = switches.has("write");
+  if (isWrite && switches.has("dry-run")) throw new Failure("usage", "--write and --dry-run do not go together");
+  const layout = layoutOf(realPlace(operands[0] ?? "."));
+  if (!(await exists(layout.workspace)))
+    throw new Failure("failed", `Cannot migrate ${layout.root}: it has no folder workspace/; name the folder of the bucket`);
+  const migration = await planMigration(layout);
+  const { edits, renames, looks } = migration;
+  if (!wantsJson({ switches })) toStdout(migrationDiff(migration), hasColours() ? diffColours : undefined);
+  if (isWrite) await carryOutMigration(layout, migration);
+  if (wantsJson({ switches })) {
+    printJson({ written: isWrite, edits: edits.map(({ file }) => file), renames, looks });
+    return EXIT.done;
+  }
+  for (const { file, line, message } of looks) toStdout(`${visible(`${file}:${line}: ${message}`)}\n`);
+  const changes = edits.length + renames.length;
+  const what = `${counted(edits.length, "edit")}, ${counted(renames.length, "rename")}`;
+  if (changes === 0) toStderr("nothing to change\n");
+  else toStderr(isWrite ? `changed: ${what}\n` : `would be changed: ${what}; --write changes them\n`);
+  if (looks.length > 0) toStderr(`to look at: ${counted(looks.length, "line")}\n`);
+  return EXIT.done;
 }

@@ -1,5 +1,5 @@
-import { AS_JSON, type Command, type Flag, type Operand } from "../base/flags.ts";
-import { BREAK_GLASS_FLAG, DETACH_FLAG, RESULT_AS_JSON, WAIT_FLAG } from "../base/start-flags.ts";
+import type { CommandRow, Flag, Operand } from "../base/flags.ts";
+import { STARTING } from "../base/start-flags.ts";
 import { proposeCommand } from "./run-command.ts";
 // The commands of the runs come first: what is proposed is named by them.
 import "./runs.ts";
@@ -10,19 +10,19 @@ const REASON: Flag = { name: "reason", value: "TEXT", help: "Why: one line of at
 type ProposalWork = `${"show" | "start" | "approve" | "reject" | "withdraw"}Proposal` | "listProposals";
 
 /** What a command does on a server; loaded when it is called. */
-function onProposals(work: ProposalWork): NonNullable<Command["remote"]> {
-  return async (input, target) => (await import("../approval/proposals.ts"))[work](input, target);
+function onProposals(work: ProposalWork): NonNullable<CommandRow["remote"]> {
+  return async (input, target) => (await import("../remote/proposals.ts"))[work](input, target);
 }
 
-const LIST_PROPOSALS: Command = {
+const LIST_PROPOSALS: CommandRow = {
   name: "proposals list",
   summary: "Show what is proposed in the bucket and waits for approval or for its start, newest first",
-  flags: [{ name: "all", help: "Also those that have ended" }, AS_JSON],
+  flags: [{ name: "all", help: "Also those that have ended" }],
   remote: onProposals("listProposals"),
 };
 
 /** Commands about what others have to approve. */
-export const APPROVAL_COMMANDS: readonly Command[] = [
+export const APPROVAL_COMMANDS: readonly CommandRow[] = [
   proposeCommand("deploy", [REASON]),
   proposeCommand("run_command", [REASON]),
   proposeCommand("hooks", [REASON]),
@@ -32,8 +32,8 @@ export const APPROVAL_COMMANDS: readonly Command[] = [
     operands: [
       { name: "revision", help: "Its id, or the beginning or end of it (default: the last successful one)", optional: true },
     ],
-    flags: [REASON, AS_JSON],
-    remote: async (input, target) => (await import("../approval/propose.ts")).proposeRollback(input, target),
+    flags: [REASON],
+    remote: async (input, target) => (await import("../remote/proposals.ts")).proposeRollback(input, target),
   },
   { ...LIST_PROPOSALS, name: "proposals" },
   LIST_PROPOSALS,
@@ -41,35 +41,32 @@ export const APPROVAL_COMMANDS: readonly Command[] = [
     name: "proposals show",
     summary: "Show a proposal: what would run, on which workers, who approved it, and what it lacks",
     operands: [ONE_PROPOSAL],
-    flags: [AS_JSON],
     remote: onProposals("showProposal"),
   },
   {
     name: "proposals start",
     summary: "Start what a proposal says, once it is approved",
     operands: [ONE_PROPOSAL],
-    flags: [WAIT_FLAG, BREAK_GLASS_FLAG, DETACH_FLAG, RESULT_AS_JSON],
+    flags: STARTING,
     remote: onProposals("startProposal"),
   },
   {
     name: "approve",
     summary: "Approve what somebody else has proposed, for a day",
     operands: [ONE_PROPOSAL],
-    flags: [AS_JSON],
     remote: onProposals("approveProposal"),
   },
   {
     name: "reject",
     summary: "Reject a proposal, which ends it",
     operands: [ONE_PROPOSAL],
-    flags: [{ ...REASON, help: `${REASON.help} (needed)` }, AS_JSON],
+    flags: [{ ...REASON, help: `${REASON.help} (needed)` }],
     remote: onProposals("rejectProposal"),
   },
   {
     name: "withdraw",
     summary: "Withdraw a proposal of one's own, or as an admin any other",
     operands: [ONE_PROPOSAL],
-    flags: [AS_JSON],
     remote: onProposals("withdrawProposal"),
   },
 ];

@@ -1,4 +1,4 @@
-import { AS_JSON, type Command, type Flag } from "../base/flags.ts";
+import type { CommandRow, Flag } from "../base/flags.ts";
 
 const AUDIT_ROOT: Flag = { name: "root", value: "DIR", help: "Read the audit below this root of a server, here" };
 const LINE_FILTERS: readonly Flag[] = [
@@ -11,18 +11,18 @@ const LINE_FILTERS: readonly Flag[] = [
 ];
 
 /** Commands about the audit of a server. */
-export const AUDIT_COMMANDS: readonly Command[] = [
+export const AUDIT_COMMANDS: readonly CommandRow[] = [
   {
     name: "audit show",
     summary: "Show what was done on a server, by whom and how it went, newest first",
-    flags: [AUDIT_ROOT, ...LINE_FILTERS, { name: "limit", value: "N", help: "How many lines at most (default 50)" }, AS_JSON],
+    flags: [AUDIT_ROOT, ...LINE_FILTERS, { name: "limit", value: "N", help: "How many lines at most (default 50)" }],
     run: async (input) => (await import("../audit/here.ts")).showAuditHere(input),
     remote: async (input, target) => (await import("../audit/remote.ts")).showAudit(input, target),
   },
   {
     name: "audit head",
     summary: "Print where the audit of a server ends, and the public key that verifies it; note both elsewhere",
-    flags: [AUDIT_ROOT, AS_JSON],
+    flags: [AUDIT_ROOT],
     run: async (input) => (await import("../audit/here.ts")).showHeadHere(input),
     remote: async (input, target) => (await import("../audit/remote.ts")).showHead(input, target),
   },
@@ -30,7 +30,7 @@ export const AUDIT_COMMANDS: readonly Command[] = [
     name: "audit export",
     summary: "Copy the files of the audit of a server, byte for byte, into a folder",
     operands: [{ name: "folder", help: "The folder, made if it is missing" }],
-    flags: [AUDIT_ROOT, AS_JSON],
+    flags: [AUDIT_ROOT],
     run: async (input) => (await import("../audit/here.ts")).exportAuditHere(input),
     remote: async (input, target) => (await import("../audit/remote.ts")).exportAudit(input, target),
   },
@@ -48,7 +48,6 @@ export const AUDIT_COMMANDS: readonly Command[] = [
         help: "The hash of a line that must be there, as it was noted: shows an end that was cut off",
       },
       { name: "from", value: "HASH", help: "The hash of the line before the first one, where earlier files are kept elsewhere" },
-      AS_JSON,
     ],
     run: async (input) => (await import("../audit/here.ts")).verifyAuditCommand(input),
   },

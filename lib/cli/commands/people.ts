@@ -1,4 +1,4 @@
-import { AS_JSON, type Command, type Flag, type Parsed, type Target } from "../base/flags.ts";
+import type { CommandRow, Flag, Parsed, Target } from "../base/flags.ts";
 
 const STOPPED_ROOT: Flag = {
   name: "root",
@@ -10,7 +10,7 @@ const GIVEN_ROLES = ["read", "operate", "deploy", "admin"];
 type Work = keyof Pick<typeof import("../state/tokens.ts"), "createToken" | "listTokens" | "revokeToken">;
 
 /** The same over HTTP and in the folder of a server. */
-function ofTokens(name: string, work: Work): Required<Pick<Command, "name" | "run" | "remote">> {
+function ofTokens(name: string, work: Work): Required<Pick<CommandRow, "name" | "run" | "remote">> {
   return {
     name,
     run: async (input: Parsed) => {
@@ -29,24 +29,22 @@ function ofTokens(name: string, work: Work): Required<Pick<Command, "name" | "ru
   };
 }
 
-const LIST_TOKENS: Command = {
+const LIST_TOKENS: CommandRow = {
   ...ofTokens("tokens list", "listTokens"),
   summary: "Show the tokens of a server: role, buckets, end, last use",
-  flags: [STOPPED_ROOT, AS_JSON],
+  flags: [STOPPED_ROOT],
 };
-const LIST_SESSIONS: Command = {
+const LIST_SESSIONS: CommandRow = {
   name: "sessions list",
   summary: "Show the sessions with a server: one's own, or all for an admin of all buckets",
-  flags: [AS_JSON],
   remote: async (input, target) => (await import("../remote/people.ts")).listSessions(input, target),
 };
 
 /** Who may do what on a server. */
-export const PEOPLE_COMMANDS: readonly Command[] = [
+export const PEOPLE_COMMANDS: readonly CommandRow[] = [
   {
     name: "whoami",
     summary: "Show who one is on a server, and what one may do there",
-    flags: [AS_JSON],
     remote: async (input, target) => (await import("../remote/people.ts")).whoami(input, target),
   },
   { ...LIST_TOKENS, name: "tokens" },
@@ -62,14 +60,13 @@ export const PEOPLE_COMMANDS: readonly Command[] = [
       { name: "totp", help: "With a TOTP secret of its own, shown once, in place of the server's" },
       { name: "no-totp", help: "Never asked for a TOTP code; only with the role read, for programs such as Prometheus" },
       STOPPED_ROOT,
-      AS_JSON,
     ],
   },
   {
     ...ofTokens("tokens revoke", "revokeToken"),
     summary: "Take a token out of use; what goes on with it ends, its runs go on",
     operands: [{ name: "token", help: "Its name or id" }],
-    flags: [STOPPED_ROOT, AS_JSON],
+    flags: [STOPPED_ROOT],
   },
   { ...LIST_SESSIONS, name: "sessions" },
   LIST_SESSIONS,
@@ -77,7 +74,6 @@ export const PEOPLE_COMMANDS: readonly Command[] = [
     name: "sessions end",
     summary: "End a session with a server",
     operands: [{ name: "session", help: "The beginning of its id" }],
-    flags: [AS_JSON],
     remote: async (input, target) => (await import("../remote/people.ts")).endSession(input, target),
   },
 ];

@@ -1,6 +1,6 @@
 import { LAST_OUTCOMES, STATES } from "../../bucket/catalog/states.ts";
 import type { ViewName } from "../../bucket/catalog/views.ts";
-import { AS_JSON, BUCKET_DIR, type Command, type Flag } from "../base/flags.ts";
+import { BUCKET_DIR, type CommandRow, type Flag } from "../base/flags.ts";
 import { inBucket } from "./in-bucket.ts";
 import { olderSpelling } from "./older.ts";
 
@@ -54,7 +54,7 @@ const CATS = Object.entries(VIEWS).map(([name, { summary, flags }]) =>
 );
 
 /** Commands that show the catalog, the key-value store and the logs. They take no lock, but for those that change secrets. */
-export const READING_COMMANDS: readonly Command[] = [
+export const READING_COMMANDS: readonly CommandRow[] = [
   inBucket({
     name: "info",
     summary: "Show a bucket: its id, its update sequence, how much it holds",
@@ -86,7 +86,7 @@ export const READING_COMMANDS: readonly Command[] = [
       { name: "job", help: "The job" },
       { name: "path", help: "Below _prometheus/, for example alerts/disk.yaml" },
     ],
-    flags: [],
+    noJson: true,
     work: async () => (await import("../state/catalog.ts")).printPrometheusFile,
   }),
   inBucket({
@@ -107,7 +107,7 @@ export const READING_COMMANDS: readonly Command[] = [
       { name: "job", help: "The job that may read it" },
       { name: "key", help: "The key, as templates and hooks ask for it" },
     ],
-    flags: [{ name: "ttl", value: "SECONDS", help: "Delete the secret after that time (default: never)" }, AS_JSON],
+    flags: [{ name: "ttl", value: "SECONDS", help: "Delete the secret after that time (default: never)" }],
     work: async () => (await import("../state/catalog.ts")).storeSecret,
   }),
   inBucket({
@@ -118,13 +118,13 @@ export const READING_COMMANDS: readonly Command[] = [
       { name: "job", help: "Its job" },
       { name: "key", help: "The key" },
     ],
-    flags: [AS_JSON],
     work: async () => (await import("../state/catalog.ts")).removeSecret,
   }),
   {
     name: "kv export",
     summary: "Print the variables and secrets of jobs that no build writes, as JSON lines for ops kv import",
     flags: [BUCKET_DIR, ONLY_JOBS, PASSPHRASE, { name: "reveal", help: "Print secrets in clear" }],
+    noJson: true,
     hereOnly: true,
     run: async (input) => (await import("../bucket/kv.ts")).exportKvCommand(input),
   },
@@ -132,7 +132,7 @@ export const READING_COMMANDS: readonly Command[] = [
     name: "kv import",
     changes: true,
     summary: "Store variables and secrets of jobs from JSON lines on stdin, all or none",
-    flags: [BUCKET_DIR, PASSPHRASE, AS_JSON],
+    flags: [BUCKET_DIR, PASSPHRASE],
     hereOnly: true,
     run: async (input) => (await import("../bucket/kv.ts")).importKvCommand(input),
   },
@@ -159,7 +159,7 @@ export const READING_COMMANDS: readonly Command[] = [
       { name: "json", help: "Print one JSON object a line" },
     ],
     async run(input) {
-      if (input.operands.length > 0) return (await import("../bucket/job-logs.ts")).jobLogsCommand(input);
+      if (input.operands.length > 0) return (await import("../bucket/logs.ts")).jobLogsCommand(input);
       return (await import("../bucket/logs.ts")).logsCommand(input);
     },
     async remote(input, target) {

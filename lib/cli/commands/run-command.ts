@@ -3,10 +3,10 @@ import { Failure, type Problem } from "../../core/errors.ts";
 import type { Schema } from "../../core/shape.ts";
 import { isRepeatable, parametersOf, RUNS, type RunKind, type RunParams, type RunSecrets } from "../../run/protocol.ts";
 import {
-  AS_JSON,
   BUCKET_DIR,
   bucketDir,
   type Command,
+  type CommandRow,
   commaList,
   type Flag,
   flagList,
@@ -15,7 +15,7 @@ import {
   type Parsed,
   wantsJson,
 } from "../base/flags.ts";
-import { BREAK_GLASS_FLAG, breakGlassOf, DETACH_FLAG, RESULT_AS_JSON, WAIT_FLAG, waitOf } from "../base/start-flags.ts";
+import { breakGlassOf, DETACH_FLAG, STARTING, WAIT_FLAG, waitOf } from "../base/start-flags.ts";
 import { jsonText } from "../base/terminal.ts";
 import type { RunView } from "../bucket/output.ts";
 import type { RemoteBucket } from "../remote/remote-bucket.ts";
@@ -79,9 +79,7 @@ export function runCommand(kind: RunKind, command: RunCommand): Command {
       ...(isRepeatable(kind) ? [RETRY_FLAG] : []),
       ...flags,
       ...("wait" in properties ? [] : [WAIT_FLAG]),
-      BREAK_GLASS_FLAG,
-      DETACH_FLAG,
-      RESULT_AS_JSON,
+      ...STARTING.filter(({ name }) => name !== WAIT_FLAG.name),
     ],
     run: (input) => runHere(kind, command, input),
     async remote(input, target) {
@@ -92,24 +90,22 @@ export function runCommand(kind: RunKind, command: RunCommand): Command {
 }
 
 /** Flags of a run that is started, and not of one that is only proposed. */
-const OF_STARTS: readonly string[] = [RETRY_FLAG, WAIT_FLAG, BREAK_GLASS_FLAG, DETACH_FLAG, RESULT_AS_JSON].map(
-  ({ name }) => name,
-);
+const OF_STARTS: readonly string[] = [RETRY_FLAG, ...STARTING].map(({ name }) => name);
 
 /** `ops propose <kind>`: takes what the command of the kind takes, and proposes it to others. */
-export function proposeCommand(kind: RunKind, flags: Flag[]): Command {
+export function proposeCommand(kind: RunKind, flags: Flag[]): CommandRow {
   const command = BY_KIND.get(kind) as RunCommand;
   const started = runCommand(kind, command);
   return {
     name: `propose ${command.name}`,
     summary: `Ask others to approve: ${started.summary[0]?.toLowerCase()}${started.summary.slice(1)}`,
     operands: started.operands ?? [],
-    flags: [...started.flags.filter(({ name }) => !OF_STARTS.includes(name)), ...flags, AS_JSON],
+    flags: [...started.flags.filter(({ name }) => !OF_STARTS.includes(name)), ...flags],
     async remote(input, target) {
       const { openRemoteBucket } = await import("../remote/remote-bucket.ts");
       const bucket = await openRemoteBucket(target);
       const { params } = await requestOf(kind, command, input, bucket);
-      const { propose } = await import("../approval/propose.ts");
+      const { propose } = await import("../remote/proposals.ts");
       return await propose(bucket, { kind, params }, input);
     },
   };
@@ -136,12 +132,12 @@ function changesOf(kind: RunKind): Pick<Command, "changes"> {
 const BY_KIND = new Map<string, RunCommand>();
 
 /** `ops runs retry <run>`: what the command of the run's kind does with `--retry`. */
-export const RETRY_COMMAND: Command = {
+export const RETRY_COMMAND: CommandRow = {
   name: "runs retry",
   changes: true,
   summary: "Repeat a run where it failed, was unreachable or never started",
   operands: [{ name: "run", help: "Its id, or the beginning or end of it" }],
-  flags: [BUCKET_DIR, WAIT_FLAG, BREAK_GLASS_FLAG, DETACH_FLAG, RESULT_AS_JSON],
+  flags: [BUCKET_DIR, ...STARTING],
   async run(input) {
     const { readRecord } = await import("../../run/record.ts");
     const { initialisedBucket } = await import("../bucket/bucket.ts");
@@ -234,7 +230,7 @@ async function namesOf(dir: string): Promise<Names> {
   const { initialisedBucket } = await import("../bucket/bucket.ts");
   return {
     runNamed: async (given) => (await import("../../run/record.ts")).runNamed(await initialisedBucket(dir), given),
-    snapshotNamed: async (given) => (await import("../bucket/upkeep.ts")).snapshotFile(dir, given),
+    snapshotNamed: async (given) => (await import("../bucket/snapshots.ts")).snapshotFile(dir, given),
     sealOf: async (file) => (await (await import("../../bucket/snapshots/envelope.ts")).readFace(file)).seal,
     hooks: async () => (await (await (await import("../state/access.ts")).accessHere(dir)).view("hooks", {})).items,
   };

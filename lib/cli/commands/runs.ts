@@ -1,6 +1,6 @@
 import { Failure } from "../../core/errors.ts";
 import { type ControlKind, JOB_CONTROL, type RunParams } from "../../run/protocol.ts";
-import { AS_JSON, BUCKET_DIR, bucketDir, type Command, EXIT, type Flag, type Parsed } from "../base/flags.ts";
+import { BUCKET_DIR, bucketDir, type CommandRow, EXIT, type Flag, type Parsed } from "../base/flags.ts";
 import { olderSpelling } from "./older.ts";
 import { type Names, runCommand } from "./run-command.ts";
 
@@ -43,7 +43,7 @@ const RUN_COMMAND = runCommand("run_command", {
     params.command = await readCommandFile(bucketDir(input));
   },
   async view({ switches }) {
-    return switches.has("fold") ? (await import("../bucket/fold.ts")).foldedText : undefined;
+    return switches.has("fold") ? (await import("../bucket/results.ts")).foldedText : undefined;
   },
 });
 
@@ -57,7 +57,7 @@ function onOneWorker({ operands: [worker = "", ...words], values, switches }: Pa
 /** Flags that mean nothing on one worker. */
 const NOT_ON_ONE = ["workers", "labels", "concurrency", "fold", "retry", "health-check", "ignore-failure"];
 
-const EXEC: Command = {
+const EXEC: CommandRow = {
   name: "exec",
   summary: "Run a command on one worker, as `ops run_command` does, and show its output as it comes",
   operands: [
@@ -88,12 +88,12 @@ async function inEitherOrder(params: RunParams, _: Parsed, names: Names): Promis
 }
 
 /** Commands that make a bucket, bring it to its workers and control what runs there: most of them start a run. */
-export const RUN_COMMANDS: readonly Command[] = [
+export const RUN_COMMANDS: readonly CommandRow[] = [
   {
     name: "init",
     changes: true,
     summary: "Make the current folder a bucket, or upgrade its database",
-    flags: [BUCKET_DIR, { name: "id", value: "UUID", help: "Its id, where it was made elsewhere (default: a new one)" }, AS_JSON],
+    flags: [BUCKET_DIR, { name: "id", value: "UUID", help: "Its id, where it was made elsewhere (default: a new one)" }],
     run: async (input) => (await import("../bucket/bucket.ts")).initCommand(input),
   },
   runCommand("build", { name: "build" }),
@@ -142,7 +142,6 @@ export const RUN_COMMANDS: readonly Command[] = [
         choices: ["service", "systemd", "compose"],
         help: "A folder of templates/, or service, systemd, compose",
       },
-      AS_JSON,
     ],
     run: async (input) => (await import("../bucket/workspace.ts")).createJobCommand(input),
   },
@@ -152,11 +151,7 @@ export const RUN_COMMANDS: readonly Command[] = [
     summary:
       "Write what a Prometheus needs to watch ops itself into _prometheus/ of a job: scrape configuration, alerts, runbooks",
     operands: [{ name: "job", help: "The job" }],
-    flags: [
-      BUCKET_DIR,
-      { name: "target", value: "HOST:PORT", help: "Where the server of ops listens (default 127.0.0.1:9090)" },
-      AS_JSON,
-    ],
+    flags: [BUCKET_DIR, { name: "target", value: "HOST:PORT", help: "Where the server of ops listens (default 127.0.0.1:9090)" }],
     run: async (input) => (await import("../bucket/workspace.ts")).metricsInitCommand(input),
   },
   runCommand("hooks", HOOKS),

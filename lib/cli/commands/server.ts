@@ -1,5 +1,5 @@
-import { AS_JSON, type Command, type Flag, type Operand, SERVER_FLAGS } from "../base/flags.ts";
-import { BREAK_GLASS_FLAG, DETACH_FLAG, RESULT_AS_JSON, WAIT_FLAG } from "../base/start-flags.ts";
+import { type CommandRow, type Flag, type Operand, SERVER_FLAGS } from "../base/flags.ts";
+import { STARTING } from "../base/start-flags.ts";
 
 const SECRET_FILE = { name: "totp-secret-file", value: "FILE" };
 const ISSUER: Flag = { name: "totp-issuer", value: "NAME", help: "The issuer in the authenticator app (default ops)" };
@@ -52,50 +52,46 @@ const SERVING: Flag[] = [
 const BUCKET: Operand = { name: "bucket", help: "Its name, project/name or id" };
 const LABEL: Operand = { name: "label", help: "PROJECT/NAME, for example shop/live" };
 
-const LIST_BUCKETS: Command = {
+const LIST_BUCKETS: CommandRow = {
   name: "buckets list",
   summary: "Show the buckets of a server",
-  flags: [AS_JSON],
   remote: async (input, target) => (await import("../remote/buckets.ts")).listBuckets(input, target),
 };
 
 /** Commands about the buckets of a server. */
-const BUCKET_COMMANDS: readonly Command[] = [
+const BUCKET_COMMANDS: readonly CommandRow[] = [
   { ...LIST_BUCKETS, name: "buckets" },
   LIST_BUCKETS,
   {
     name: "buckets create",
     summary: "Make a bucket on a server, and print its id",
     operands: [LABEL],
-    flags: [AS_JSON],
     remote: async (input, target) => (await import("../remote/buckets.ts")).createBucket(input, target),
   },
   {
     name: "buckets rename",
     summary: "Give a bucket of a server another project and name",
     operands: [BUCKET, LABEL],
-    flags: [AS_JSON],
     remote: async (input, target) => (await import("../remote/buckets.ts")).renameBucket(input, target),
   },
   {
     name: "buckets set",
     summary: "Set how many others must approve a deploy, a rollback, a hook or a command in a bucket of a server",
     operands: [BUCKET],
-    flags: [{ name: "approvals", value: "N", choices: ["0", "1", "2"], help: "How many: 0, 1 or 2" }, AS_JSON],
+    flags: [{ name: "approvals", value: "N", choices: ["0", "1", "2"], help: "How many: 0, 1 or 2" }],
     remote: async (input, target) => (await import("../remote/buckets.ts")).setBucket(input, target),
   },
   {
     name: "buckets delete",
     summary: "Delete a bucket of a server with all it holds; nothing is done on its workers",
     operands: [BUCKET],
-    flags: [{ name: "yes", help: "Do not ask for its name" }, AS_JSON],
+    flags: [{ name: "yes", help: "Do not ask for its name" }],
     remote: async (input, target) => (await import("../remote/buckets.ts")).deleteBucket(input, target),
   },
   {
     name: "buckets init",
     summary: "Make or upgrade the database of a bucket of a server",
     operands: [{ ...BUCKET, help: `${BUCKET.help} (default: as --bucket)`, optional: true }],
-    flags: [AS_JSON],
     remote: async (input, target) => (await import("../remote/buckets.ts")).initBucket(input, target),
   },
   {
@@ -110,13 +106,12 @@ const BUCKET_COMMANDS: readonly Command[] = [
       },
       { name: "name", help: "Its name or id (default: the list of all)", optional: true },
     ],
-    flags: [AS_JSON],
     remote: async (input, target) => (await import("../remote/buckets.ts")).openCommand(input, target),
   },
 ];
 
 /** The commands of the server, of its clients and of its own processes. */
-export const SERVER_COMMANDS: readonly Command[] = [
+export const SERVER_COMMANDS: readonly CommandRow[] = [
   {
     name: "server",
     summary: "Serve the HTTP API and the console for all buckets below a root",
@@ -129,19 +124,21 @@ export const SERVER_COMMANDS: readonly Command[] = [
       },
       ...SERVING,
     ],
+    noJson: true,
     run: async (input) => (await import("../server/server.ts")).serverCommand(input),
   },
   {
     name: "server migrate",
     summary: "Turn the environments below the root of ops serve into buckets, with the same ids; only while no server has it",
     operands: [{ name: "root", help: "Folder of the environments" }],
-    flags: [{ name: "dry-run", help: "Only say what would change" }, AS_JSON],
+    flags: [{ name: "dry-run", help: "Only say what would change" }],
     run: async (input) => (await import("../server/migrate.ts")).migrateRootCommand(input),
   },
   {
     name: "serve",
     summary: "Serve the earlier variant of the HTTP API, with environments in place of buckets; for new work: server",
     flags: [{ ...ROOT, help: "Folder of the environments (or OPS_SERVE_ROOT); made if it is missing" }, ...TOKENS, ...LISTENING],
+    noJson: true,
     run: async (input) => (await import("../server/server.ts")).serverCommand(input, true),
   },
   {
@@ -155,14 +152,12 @@ export const SERVER_COMMANDS: readonly Command[] = [
       ...SERVING,
       { name: "now", help: "Start the server too, or start it again" },
       { name: "print", help: "Only print the steps and the unit, as text" },
-      AS_JSON,
     ],
     run: async (input) => (await import("../server/install.ts")).installCommand(input),
   },
   {
     name: "server uninstall",
     summary: "Stop and remove the service of systemd; the buckets, the token and the user stay",
-    flags: [AS_JSON],
     run: async (input) => (await import("../server/install.ts")).uninstallCommand(input),
   },
   {
@@ -183,10 +178,7 @@ export const SERVER_COMMANDS: readonly Command[] = [
     flags: [
       { name: "dir", value: "DIR", help: "The local bucket (default: the current folder)" },
       { name: "note", value: "TEXT", help: "Why the source changes: one line of at most 200 characters" },
-      WAIT_FLAG,
-      BREAK_GLASS_FLAG,
-      DETACH_FLAG,
-      RESULT_AS_JSON,
+      ...STARTING,
       ...OF_SERVER,
     ],
     run: async (input) => (await import("../remote/push.ts")).pushCommand(input),
@@ -201,10 +193,7 @@ export const SERVER_COMMANDS: readonly Command[] = [
         value: "ID",
         help: "The revision; the beginning or end of its id is enough (default: the last successful one)",
       },
-      WAIT_FLAG,
-      BREAK_GLASS_FLAG,
-      DETACH_FLAG,
-      RESULT_AS_JSON,
+      ...STARTING,
       ...OF_SERVER,
     ],
     run: async (input) => (await import("../remote/push.ts")).rollbackCommand(input),
@@ -218,7 +207,6 @@ export const SERVER_COMMANDS: readonly Command[] = [
       { name: "token-file", value: "FILE", help: "File of the API token (or OPS_SERVE_TOKEN; default: typed unseen, or stdin)" },
       { name: "ca-file", value: "FILE", help: "PEM certificates to trust besides the system's, kept for later commands" },
       ...OF_SERVER.filter(({ name }) => name === "totp"),
-      AS_JSON,
     ],
     run: async (input) => (await import("../remote/login.ts")).loginCommand(input),
   },
@@ -226,7 +214,7 @@ export const SERVER_COMMANDS: readonly Command[] = [
     name: "logout",
     summary: "End the session with a server, and forget it",
     operands: [BASE_URL],
-    flags: [...OF_SERVER.filter(({ name }) => name === "server" || name === "ca-file"), AS_JSON],
+    flags: [...OF_SERVER.filter(({ name }) => name === "server" || name === "ca-file")],
     run: async (input) => (await import("../remote/login.ts")).logoutCommand(input),
   },
   ...BUCKET_COMMANDS,
@@ -234,7 +222,7 @@ export const SERVER_COMMANDS: readonly Command[] = [
     name: "worker run",
     summary: "Carry out one run for a server",
     hidden: true,
-    flags: [],
+    noJson: true,
     run: async () => (await import("../server/worker.ts")).runWorker(),
   },
 ];

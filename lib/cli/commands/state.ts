@@ -1,6 +1,6 @@
 import { RUN_KINDS } from "../../run/protocol.ts";
-import { AS_JSON, type Command, type Flag, type Operand } from "../base/flags.ts";
-import { BREAK_GLASS_FLAG, DETACH_FLAG, RESULT_AS_JSON, WAIT_FLAG } from "../base/start-flags.ts";
+import type { CommandRow, Flag, Operand } from "../base/flags.ts";
+import { STARTING } from "../base/start-flags.ts";
 import { inBucket } from "./in-bucket.ts";
 import { RETRY_COMMAND } from "./run-command.ts";
 
@@ -17,7 +17,6 @@ const LIST_RUNS = inBucket({
     { name: "kind", value: "KIND", choices: RUN_KINDS, help: "Only runs of this kind, for example deploy" },
     { name: "status", value: "STATUS", choices: STATUSES, help: `Only runs with this status: ${STATUSES.join(", ")}` },
     { name: "limit", value: "N", help: "How many at most (default 20)" },
-    AS_JSON,
   ],
   work: async () => (await import("../state/runs.ts")).listRuns,
 });
@@ -25,16 +24,14 @@ const LIST_RUNS = inBucket({
 const LIST_REVISIONS = inBucket({
   name: "revisions list",
   summary: "Show the revisions that were pushed to the bucket, newest first",
-  flags: [AS_JSON],
   work: async () => (await import("../state/revisions.ts")).showRevisions,
 });
 
 /** Commands about the state of a bucket: how it is, its runs, its revisions, its key. */
-export const STATE_COMMANDS: readonly Command[] = [
+export const STATE_COMMANDS: readonly CommandRow[] = [
   inBucket({
     name: "status",
     summary: "Show on one screen what is broken and what runs, the last deploy, drift, certificates near their end",
-    flags: [AS_JSON],
     work: async () => (await import("../state/status.ts")).statusCommand,
   }),
   { ...LIST_RUNS, name: "runs" },
@@ -64,7 +61,6 @@ export const STATE_COMMANDS: readonly Command[] = [
     name: "runs cancel",
     summary: "Stop a run, wait for its end, and say what was confirmed to have ended",
     operands: [ONE_RUN],
-    flags: [AS_JSON],
     work: async () => (await import("../state/runs.ts")).cancelRun,
   }),
   RETRY_COMMAND,
@@ -74,27 +70,24 @@ export const STATE_COMMANDS: readonly Command[] = [
     name: "revisions show",
     summary: "Show what is known of a revision",
     operands: [REVISION],
-    flags: [AS_JSON],
     work: async () => (await import("../state/revisions.ts")).showRevision,
   }),
   inBucket({
     name: "revisions diff",
     summary: "Show what the step from another revision to this one changes",
     operands: [REVISION, { name: "against", help: "The other revision (default: the current one)", optional: true }],
-    flags: [AS_JSON],
     work: async () => (await import("../state/revisions.ts")).showDifferences,
   }),
   {
     name: "revisions rollback",
     summary: "Roll the source of a bucket on a server back to a revision, as `ops push rollback` does",
     operands: [{ ...REVISION, help: `${REVISION.help} (default: the last successful one)`, optional: true }],
-    flags: [WAIT_FLAG, BREAK_GLASS_FLAG, DETACH_FLAG, RESULT_AS_JSON],
+    flags: STARTING,
     remote: async (input, target) => (await import("../remote/push.ts")).rollBackTo(input, target),
   },
   inBucket({
     name: "ssh-key show",
     summary: "Show the public part of the key with which workers are reached",
-    flags: [AS_JSON],
     work: async () => (await import("../state/ssh-key.ts")).showSshKey,
   }),
   inBucket({
@@ -102,21 +95,19 @@ export const STATE_COMMANDS: readonly Command[] = [
     changes: true,
     summary: "Store a private key with which workers are reached, in place of the one before",
     operands: [{ name: "file", help: "Its file, without a passphrase (default: stdin, or pasted unseen)", optional: true }],
-    flags: [AS_JSON],
     work: async () => (await import("../state/ssh-key.ts")).setSshKey,
   }),
   inBucket({
     name: "ssh-key create",
     changes: true,
     summary: "Make and store a key with which workers are reached, and print its line for authorized_keys",
-    flags: [{ name: "force", help: "Replace a key that there is" }, AS_JSON],
+    flags: [{ name: "force", help: "Replace a key that there is" }],
     work: async () => (await import("../state/ssh-key.ts")).createSshKey,
   }),
   inBucket({
     name: "ssh-key delete",
     changes: true,
     summary: "Remove the key with which workers are reached",
-    flags: [AS_JSON],
     work: async () => (await import("../state/ssh-key.ts")).deleteSshKey,
   }),
 ];

@@ -1,5 +1,5 @@
 import { type RunParams, type RunSecrets, SNAPSHOT_TRUST } from "../../run/protocol.ts";
-import { AS_JSON, BUCKET_DIR, bucketDir, type Command, EXIT, type Flag, type Operand, type Parsed } from "../base/flags.ts";
+import { BUCKET_DIR, bucketDir, type CommandRow, EXIT, type Flag, type Operand, type Parsed } from "../base/flags.ts";
 import { inBucket } from "./in-bucket.ts";
 import { type Names, runCommand } from "./run-command.ts";
 
@@ -53,26 +53,26 @@ const RESTORE_RUN = runCommand("snapshot_restore", {
 });
 
 async function openingOf(input: Parsed, { snapshot }: RunParams, names: Names): Promise<RunSecrets> {
-  const { openingSecrets } = await import("../bucket/snapshot-keys.ts");
+  const { openingSecrets } = await import("../bucket/snapshots.ts");
   return await openingSecrets(input, await names.sealOf(String(snapshot)));
 }
 
 /** In a bucket the restore is a run; in an empty folder it makes a bucket. */
-const RESTORE: Command = {
+const RESTORE: CommandRow = {
   ...RESTORE_RUN,
   async run(input) {
     const { isEmptyPlace } = await import("../../bucket/snapshots/restore.ts");
-    const { restoreCommand } = await import("../bucket/upkeep.ts");
+    const { restoreCommand } = await import("../bucket/snapshots.ts");
     return (await isEmptyPlace(bucketDir(input))) ? restoreCommand(input) : (RESTORE_RUN.run?.(input) ?? EXIT.failed);
   },
 };
 
 /** Commands that keep a bucket in order. */
-export const UPKEEP_COMMANDS: readonly Command[] = [
+export const UPKEEP_COMMANDS: readonly CommandRow[] = [
   {
     name: "check",
     summary: "Say what a build would find wrong in the workspace, as file:line:column; stores nothing and needs no init",
-    flags: [BUCKET_DIR, AS_JSON],
+    flags: [BUCKET_DIR],
     run: async (input) => (await import("../bucket/workspace.ts")).checkCommand(input),
   },
   {
@@ -80,7 +80,7 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
     changes: ({ switches }) => !switches.has("check"),
     summary:
       "Format manifest.json of jobs and templates, workers.json, disabled.json, schedules.json and notify.json, and print the files that change",
-    flags: [BUCKET_DIR, { name: "check", help: "Change nothing; exit with 1 where a file would change" }, AS_JSON],
+    flags: [BUCKET_DIR, { name: "check", help: "Change nothing; exit with 1 where a file would change" }],
     run: async (input) => (await import("../bucket/workspace.ts")).formatCommand(input),
   },
   {
@@ -91,9 +91,8 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
     flags: [
       { name: "write", help: "Change the files" },
       { name: "dry-run", help: "Only show the differences (default)" },
-      AS_JSON,
     ],
-    run: async (input) => (await import("../bucket/migrate.ts")).migrateCommand(input),
+    run: async (input) => (await import("../bucket/workspace.ts")).migrateCommand(input),
   },
   {
     name: "schema",
@@ -105,13 +104,13 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
         choices: ["manifest", "workers", "disabled", "schedules", "notify"],
       },
     ],
-    flags: [],
+    noJson: true,
     run: async (input) => (await import("../bucket/workspace.ts")).schemaCommand(input),
   },
   {
     name: "doctor",
     summary: "Examine this host, the bucket and its workers, or a server, and give advice for each finding",
-    flags: [BUCKET_DIR, ...OF_SERVER, AS_JSON],
+    flags: [BUCKET_DIR, ...OF_SERVER],
     run: async (input) => (await import("../bucket/doctor.ts")).doctorCommand(input),
     remote: async (input, target) => (await import("../remote/upkeep.ts")).remoteDoctor(input, target),
   },
@@ -120,27 +119,25 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
   runCommand("snapshot_create", {
     name: "snapshot create",
     flags: [{ name: "passphrase", help: "Seal it for a passphrase, which is typed unseen" }, SEAL_PASSPHRASE_FILE],
-    secrets: async (input) => (await import("../bucket/snapshot-keys.ts")).sealingSecrets(input),
+    secrets: async (input) => (await import("../bucket/snapshots.ts")).sealingSecrets(input),
   }),
   {
     name: "snapshot keygen",
     summary: "Make a key pair that snapshots are sealed for: the private key goes into a file, the public one is printed",
     operands: [{ name: "file", help: "File of the private key, made with mode 0600; keep it off the server" }],
-    flags: [AS_JSON],
-    run: async (input) => (await import("../bucket/snapshot-keys.ts")).keygenCommand(input),
+    run: async (input) => (await import("../bucket/snapshots.ts")).keygenCommand(input),
   },
   inBucket({
     name: "snapshot list",
     summary: "Show the snapshots of the bucket, newest first",
-    flags: [AS_JSON],
     work: async () => (await import("../state/snapshots.ts")).listSnapshots,
   }),
   {
     name: "snapshot verify",
     summary: "Restore a snapshot into a temporary bucket and compare; the bucket itself is not touched",
     operands: [SNAPSHOT],
-    flags: [BUCKET_DIR, ...TRUST_FLAGS, ...OPENING_FLAGS, AS_JSON],
-    run: async (input) => (await import("../bucket/upkeep.ts")).verifySnapshotCommand(input),
+    flags: [BUCKET_DIR, ...TRUST_FLAGS, ...OPENING_FLAGS],
+    run: async (input) => (await import("../bucket/snapshots.ts")).verifySnapshotCommand(input),
     remote: async (input, target) => (await import("../remote/upkeep.ts")).remoteVerifySnapshot(input, target),
   },
   RESTORE,
@@ -149,7 +146,29 @@ export const UPKEEP_COMMANDS: readonly Command[] = [
     changes: true,
     summary: "Remove a snapshot of the bucket",
     operands: [{ name: "snapshot", help: "Its name as `ops snapshot list` shows it" }],
-    flags: [AS_JSON],
     work: async () => (await import("../state/snapshots.ts")).deleteSnapshot,
   }),
+];
+
+/** Commands that change the keys of a bucket. */
+export const KEY_COMMANDS: readonly CommandRow[] = [
+  runCommand("kv_rekey", { name: "kv rekey", short: { dry_run: "n" } }),
+  runCommand("ca_rotate", { name: "ca rotate", short: { dry_run: "n" } }),
+  runCommand("ssh_key_rotate", { name: "ssh-key rotate", short: { concurrency: "c", dry_run: "n" } }),
+  {
+    name: "ca import",
+    changes: true,
+    summary: "Make an existing certificate authority, with its key, that of the bucket",
+    operands: [
+      { name: "certificate", help: "Its certificate in PEM; others that jobs are to trust may follow in the file" },
+      { name: "key", help: "Its private key in PEM, without a passphrase (default: stdin)", optional: true },
+    ],
+    flags: [
+      BUCKET_DIR,
+      { name: "rotate", help: "Trust it beside the CA in use first; `ops ca rotate` goes on from there" },
+      { name: "replace", help: "Put it in the place of the CA in use at once" },
+    ],
+    hereOnly: true,
+    run: async (input) => (await import("../bucket/ca.ts")).importAuthorityCommand(input),
+  },
 ];

@@ -3,8 +3,8 @@ import { counted } from "../../core/plain-text.ts";
 import { boolean, integer, object, quote } from "../../core/shape.ts";
 import type { Answer } from "../../server/routes/shapes.ts";
 import { askedOnTerminal, canAsk } from "../base/ask.ts";
-import { EXIT, flagNumber, type Parsed, type Target, wantsJson } from "../base/flags.ts";
-import { printJson, printTable, shortId, shownTime, toStdout } from "../base/terminal.ts";
+import { flagNumber, type Parsed, type Target } from "../base/flags.ts";
+import { printAnswer, printList, shortId, shownTime } from "../base/terminal.ts";
 import {
   allItems,
   bucketNamed,
@@ -23,13 +23,13 @@ type Bucket = Answer<"Bucket">;
 /** `ops buckets list`. */
 export async function listBuckets(input: Parsed, target: Target): Promise<number> {
   const items = await namedAnswers("Bucket", await allItems(await openServer(target), BUCKETS));
-  if (wantsJson(input)) printJson(items);
-  else if (items.length === 0) toStdout("the server has no bucket yet; make one with `ops buckets create PROJECT/NAME`\n");
-  else {
-    const rows = items.map((one) => [labelOf(one), one.id, stateOf(one), ...lastRun(one)]);
-    printTable(["bucket", "id", "state", "last run", "at"], rows);
-  }
-  return EXIT.done;
+  return printList(input, items, "the server has no bucket yet; make one with `ops buckets create PROJECT/NAME`", {
+    bucket: labelOf,
+    id: ({ id }) => id,
+    state: stateOf,
+    "last run": ({ last_run: run }) => run && `${run.kind} ${run.status} ${shortId(run.id)}`,
+    at: ({ last_run: run }) => run && shownTime(run.created_at),
+  });
 }
 
 function labelOf({ project, name }: Bucket): string {
@@ -40,10 +40,6 @@ function stateOf({ initialized, failed_allocations: failed, active_run: active }
   if (!initialized) return "not initialised";
   if (active !== null) return "a run goes on";
   return failed ? `${counted(failed, "allocation")} failed` : "ok";
-}
-
-function lastRun({ last_run: run }: Bucket): (string | null)[] {
-  return run ? [`${run.kind} ${run.status} ${shortId(run.id)}`, shownTime(run.created_at)] : [null, null];
 }
 
 /** The two parts of `project/name`. Throws `usage`. */
@@ -58,9 +54,7 @@ export async function createBucket(input: Parsed, target: Target): Promise<numbe
   const label = partsOf(input.operands[0] ?? "");
   const made = await (await openServer(target)).call("POST", BUCKETS, { json: label });
   const bucket = await namedAnswer("Bucket", made);
-  if (wantsJson(input)) printJson(bucket);
-  else toStdout(`${bucket.id}\n`);
-  return EXIT.done;
+  return printAnswer(input, bucket, `${bucket.id}\n`);
 }
 
 /** `ops buckets rename <bucket> <project/name>`. */
@@ -68,11 +62,9 @@ export async function renameBucket(input: Parsed, target: Target): Promise<numbe
   const [given, label = ""] = input.operands;
   const json = partsOf(label);
   const client = await openServer(target);
-  const answer = await client.call("PUT", `${BUCKETS}/${await bucketNamed(client, given)}`, { json });
-  const bucket = await namedAnswer("Bucket", answer);
-  if (wantsJson(input)) printJson(bucket);
-  else toStdout(`bucket ${bucket.id} is ${labelOf(bucket)} now\n`);
-  return EXIT.done;
+  const path = `${BUCKETS}/${await bucketNamed(client, given)}`;
+  const bucket = await namedAnswer("Bucket", await client.call("PUT", path, { json }));
+  return printAnswer(input, bucket, `bucket ${bucket.id} is ${labelOf(bucket)} now\n`);
 }
 
 /** `ops buckets set <bucket> --approvals N`: says what it was before. */
@@ -83,9 +75,11 @@ export async function setBucket(input: Parsed, target: Target): Promise<number> 
   const path = `${BUCKETS}/${await bucketNamed(client, input.operands[0])}`;
   const before = await namedAnswer("Bucket", await client.call("GET", path));
   const bucket = await namedAnswer("Bucket", await client.call("PUT", path, { json: { approvals } }));
-  if (wantsJson(input)) printJson(bucket);
-  else toStdout(`bucket ${labelOf(bucket)} asks for ${counted(bucket.approvals, "approval")}; before: ${before.approvals}\n`);
-  return EXIT.done;
+  return printAnswer(
+    input,
+    bucket,
+    `bucket ${labelOf(bucket)} asks for ${counted(bucket.approvals, "approval")}; before: ${before.approvals}\n`,
+  );
 }
 
 /** `ops buckets delete <bucket>`: asks for the name, unless `--yes` is given. */
@@ -95,9 +89,11 @@ export async function deleteBucket(input: Parsed, target: Target): Promise<numbe
   const bucket = await namedAnswer("Bucket", await client.call("GET", path));
   if (!input.switches.has("yes")) await requireName(labelOf(bucket));
   await client.call("DELETE", path);
-  if (wantsJson(input)) printJson({ id: bucket.id, project: bucket.project, name: bucket.name });
-  else toStdout(`bucket ${labelOf(bucket)} (${bucket.id}) is deleted; its services run on where they were\n`);
-  return EXIT.done;
+  return printAnswer(
+    input,
+    { id: bucket.id, project: bucket.project, name: bucket.name },
+    `bucket ${labelOf(bucket)} (${bucket.id}) is deleted; its services run on where they were\n`,
+  );
 }
 
 async function requireName(label: string): Promise<void> {
@@ -113,9 +109,11 @@ export async function initBucket(input: Parsed, target: Target): Promise<number>
   const client = await openServer(target);
   const id = await bucketNamed(client, input.operands[0] ?? target.bucket);
   const done = expectAnswer(INITIALISED, await client.call("POST", `${BUCKETS}/${id}/init`, { json: {} }));
-  if (wantsJson(input)) printJson({ bucket_id: id, ...done });
-  else toStdout(`bucket ${id} ${done.upgraded ? "is ready" : "was up to date"} (schema ${done.schema_version})\n`);
-  return EXIT.done;
+  return printAnswer(
+    input,
+    { bucket_id: id, ...done },
+    `bucket ${id} ${done.upgraded ? "is ready" : "was up to date"} (schema ${done.schema_version})\n`,
+  );
 }
 
 /** What `ops open` can name, with the view of the console where the names are. */
@@ -140,9 +138,7 @@ export async function openCommand(input: Parsed, target: Target): Promise<number
     what === "worker" && id !== "" ? `workers?q=${encodeURIComponent(id)}` : joined(PLACES[what] ?? "", encodeURIComponent(id));
   const { origin, pathname } = bucket.client.base;
   const address = `${origin}${pathname.replace(/\/$/, "")}/#/${joined(`buckets/${bucket.id}`, rest)}`;
-  if (wantsJson(input)) printJson({ address });
-  else toStdout(`${address}\n`);
-  return EXIT.done;
+  return printAnswer(input, { address }, `${address}\n`);
 }
 
 async function wholeName(what: string, name: string, bucket: RemoteBucket): Promise<string> {

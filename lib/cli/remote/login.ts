@@ -2,8 +2,8 @@ import path from "node:path";
 import { Failure, messageOf } from "../../core/errors.ts";
 import { object, optional, string } from "../../core/shape.ts";
 import { askedOnTerminal, stdinBytes } from "../base/ask.ts";
-import { EXIT, type Parsed, wantsJson } from "../base/flags.ts";
-import { printJson, toStdout } from "../base/terminal.ts";
+import type { Parsed } from "../base/flags.ts";
+import { printAnswer } from "../base/terminal.ts";
 import { openClient, parseBaseUrl } from "./client.ts";
 import { keepLogin, loginAt, loginsFolder, prepareLogins } from "./logins.ts";
 import { asWhom } from "./people.ts";
@@ -36,9 +36,11 @@ export async function loginCommand(input: Parsed): Promise<number> {
   // An earlier server does not say who one is.
   const { expires_at: ends, name, role } = expectAnswer(OPENED, await client.call("POST", SESSION, { json: {} }));
   await keepLogin(base, { cookies: client.cookies(), ends, ca_file: caFile });
-  if (wantsJson(input)) printJson({ server: base.href, expires_at: ends, name, role });
-  else toStdout(`signed in to ${base.origin}${asWhom({ name, role })} until ${ends}; the session is kept in ${loginsFolder()}\n`);
-  return EXIT.done;
+  return printAnswer(
+    input,
+    { server: base.href, expires_at: ends, name, role },
+    `signed in to ${base.origin}${asWhom({ name, role })} until ${ends}; the session is kept in ${loginsFolder()}\n`,
+  );
 }
 
 /** `ops logout [base_url]`: ends the session, and forgets it even where the server cannot be reached. */
@@ -56,9 +58,7 @@ export async function logoutCommand(input: Parsed): Promise<number> {
     const left = `the session is forgotten here, and open on the server until ${login.ends}`;
     throw new Failure("failed", `${messageOf(error)}; ${left}`, { cause: error });
   });
-  if (wantsJson(input)) printJson({ server: base.href });
-  else toStdout(`signed out of ${base.origin}\n`);
-  return EXIT.done;
+  return printAnswer(input, { server: base.href }, `signed out of ${base.origin}\n`);
 }
 
 function addressOf({ operands, values }: Parsed): string {

@@ -4,8 +4,7 @@ import { Failure } from "../../core/errors.ts";
 import { linesOf } from "../../core/streams.ts";
 import { EXIT, type Parsed, type Target } from "../base/flags.ts";
 import { stopRequest, toStderr } from "../base/terminal.ts";
-import { printJobLogs, wantedJobLogs } from "../bucket/job-logs.ts";
-import { printLogs, wantedLogs } from "../bucket/logs.ts";
+import { printJobLogs, printLogs, wantedJobLogs, wantedLogs } from "../bucket/logs.ts";
 import { isUnreachable } from "./client.ts";
 import { openRemoteBucket, patiently, type Retry } from "./remote-bucket.ts";
 

@@ -1,7 +1,7 @@
 import { Failure } from "../../core/errors.ts";
 import { type Infer, quote } from "../../core/shape.ts";
-import { EXIT, type Parsed, type Target, wantsJson } from "../base/flags.ts";
-import { factLines, printJson, printTable, shortId, shownTime, toStdout } from "../base/terminal.ts";
+import type { Parsed, Target } from "../base/flags.ts";
+import { factLines, printAnswer, printList, shortId, shownTime } from "../base/terminal.ts";
 import type { TokenBook } from "../state/tokens.ts";
 import type { ApiClient } from "./client.ts";
 import { bucketNamed, expectAnswer } from "./remote-bucket.ts";
@@ -46,33 +46,31 @@ export async function whoami(input: Parsed, target: Target): Promise<number> {
   const client = await openServer(target);
   const found = await identityOn(client);
   if (!found) throw new Failure("failed", `the server at ${client.base.origin} is older than this question`);
-  if (wantsJson(input)) printJson(found);
-  else
-    toStdout(
-      factLines([
-        ["name", found.name],
-        ["role", found.role],
-        ["buckets", found.buckets?.join(", ") ?? "all"],
-        ["expires", found.expires_at ?? "never"],
-        ["by", `${found.via === "session" ? "a session" : "the token"}, from ${found.address}`],
-      ]),
-    );
-  return EXIT.done;
+  return printAnswer(
+    input,
+    found,
+    factLines([
+      ["name", found.name],
+      ["role", found.role],
+      ["buckets", found.buckets?.join(", ") ?? "all"],
+      ["expires", found.expires_at ?? "never"],
+      ["by", `${found.via === "session" ? "a session" : "the token"}, from ${found.address}`],
+    ]),
+  );
 }
 
 /** `ops sessions list`: the browser sessions, and those of `ops login`. */
 export async function listSessions(input: Parsed, target: Target): Promise<number> {
   const items = await sessionsOf(await openServer(target));
-  if (wantsJson(input)) printJson(items);
-  else if (items.length === 0) toStdout("no session is open\n");
-  else {
-    const rows = items.map(({ id, name, address, agent, created_at, last_used_at, expires_at, current }) => {
-      const times = [created_at, last_used_at, expires_at].map(shownTime);
-      return [shortId(id), current ? `${name} (this one)` : name, address, ...times, agent];
-    });
-    printTable(["id", "name", "from", "opened", "last used", "ends", "browser"], rows);
-  }
-  return EXIT.done;
+  return printList(input, items, "no session is open", {
+    id: ({ id }) => shortId(id),
+    name: ({ name, current }) => (current ? `${name} (this one)` : name),
+    from: ({ address }) => address,
+    opened: ({ created_at: at }) => shownTime(at),
+    "last used": ({ last_used_at: at }) => shownTime(at),
+    ends: ({ expires_at: at }) => shownTime(at),
+    browser: ({ agent }) => agent,
+  });
 }
 
 /** `ops sessions end <id>`: a session by its id or the beginning of it. */
@@ -83,9 +81,7 @@ export async function endSession(input: Parsed, target: Target): Promise<number>
   if (!found) throw new Failure("not_found", `there is no session ${quote(given)}; \`ops sessions\` shows them`);
   if (others.length > 0) throw new Failure("usage", `${quote(given)} means ${others.length + 1} sessions: give more of its id`);
   await client.call("DELETE", `${SESSIONS}/${found.id}`);
-  if (wantsJson(input)) printJson({ id: found.id });
-  else toStdout(`the session ${shortId(found.id)} of ${found.name} has ended\n`);
-  return EXIT.done;
+  return printAnswer(input, { id: found.id }, `the session ${shortId(found.id)} of ${found.name} has ended\n`);
 }
 
 async function sessionsOf(client: ApiClient) {

@@ -1,5 +1,4 @@
 import { SKIPPED_FOLDERS, SOURCE_PATHS } from "../../bucket/base/layout.ts";
-import type { Revision } from "../../bucket/source/revisions.ts";
 import { type PackedSource, packSource } from "../../bucket/source/source-rules.ts";
 import { idNamed } from "../../codec/uuid.ts";
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
@@ -10,9 +9,9 @@ import { Launcher } from "../../core/spawn.ts";
 import { START_ROUTES } from "../../server/routes/start-paths.ts";
 import { EXIT, type Parsed, type Target, wantsJson } from "../base/flags.ts";
 import { breakGlassOf, brokenGlass, DETACH_FLAG, waitOf } from "../base/start-flags.ts";
-import { printJson, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
+import { printJson, stopRequest, tableOf, toStderr, toStdout } from "../base/terminal.ts";
 import { EXIT_OF } from "../bucket/output.ts";
-import { revisionTable } from "../state/revisions.ts";
+import { REVISION_COLUMNS } from "../state/revisions.ts";
 import { type Follower, followRun, type StartRequest, startOnServer } from "./follow.ts";
 import { namedAnswers, openRemoteBucket, patiently, type RemoteBucket } from "./remote-bucket.ts";
 import { targetOf } from "./target.ts";
@@ -106,7 +105,8 @@ export async function rollback(
     const revisions = await namedAnswers("Revision", await bucket.all("/source/revisions"));
     const last = revisions.find((one) => one.last_successful);
     if (given === undefined && last?.current) {
-      follower.output(unchangedSource(revisions));
+      follower.output("nothing is changed: the last successful revision is the source; another one has to be named\n");
+      follower.output(tableOf(revisions, REVISION_COLUMNS));
       if (how.isJson) printJson({ run_id: null, status: null, error: null, result: null });
       return undefined;
     }
@@ -114,10 +114,6 @@ export async function rollback(
     const id = given === undefined ? undefined : idNamed(given, ids, "revision");
     return { path: START_ROUTES.rollback.path, json: { revision_id: id }, ...how };
   });
-}
-
-function unchangedSource(revisions: readonly Revision[]): string {
-  return `nothing is changed: the last successful revision is the source; another one has to be named\n${revisionTable(revisions)}`;
 }
 
 /** Starts the run that changes the source and follows it to its end. */

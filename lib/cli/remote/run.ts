@@ -5,8 +5,7 @@ import { EXIT } from "../base/flags.ts";
 import { brokenGlass } from "../base/start-flags.ts";
 import { printJson, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
 import type { RunOptions } from "../bucket/bucket.ts";
-import { liveView } from "../bucket/live.ts";
-import { activityPrinter, EXIT_OF, showResult } from "../bucket/output.ts";
+import { activityPrinter, EXIT_OF, liveView, showResult } from "../bucket/output.ts";
 import { type Follower, followRun, type StartRequest, startOnServer } from "./follow.ts";
 import { namedAnswer, type RemoteBucket } from "./remote-bucket.ts";
 

@@ -4,8 +4,7 @@ import { integer, nullable, object, oneOf, parsedJson, string } from "../../core
 import { FINDING_GRADES } from "../../operation/tend/doctor-bucket.ts";
 import type { Parsed, Target } from "../base/flags.ts";
 import { showFindings } from "../bucket/doctor.ts";
-import { openingSecrets } from "../bucket/snapshot-keys.ts";
-import { showVerdict, trustIn } from "../bucket/upkeep.ts";
+import { openingSecrets, showVerdict, trustIn } from "../bucket/snapshots.ts";
 import { expectAnswer, openRemoteBucket } from "./remote-bucket.ts";
 
 const FINDING = object({

@@ -8,7 +8,7 @@ import { selfArguments } from "../../core/self.ts";
 import { type Argv, type CommandOutcome, Launcher } from "../../core/spawn.ts";
 import { serverConfig } from "../../server/config.ts";
 import { EXIT, type Parsed, wantsJson, withoutServerVariables } from "../base/flags.ts";
-import { printJson, toStdout } from "../base/terminal.ts";
+import { printAnswer, toStdout } from "../base/terminal.ts";
 import { SERVICE, type ServiceSettings, serviceUnit, settingsOfUnit, settledSettings, usersOf } from "./unit.ts";
 
 const TOKEN_BYTES = 32;
@@ -60,9 +60,11 @@ export async function installCommand(input: Parsed): Promise<number> {
   const next = isNow
     ? `started  ${name}; its log: journalctl -u ops`
     : `start it: ${orders.map((one) => one.join(" ")).join(" && ")}`;
-  if (wantsJson(input)) printJson({ steps: done, started: isNow, token_file: token });
-  else toStdout(`${next}\nsign in with the token: cat ${token}\n`);
-  return EXIT.done;
+  return printAnswer(
+    input,
+    { steps: done, started: isNow, token_file: token },
+    `${next}\nsign in with the token: cat ${token}\n`,
+  );
 }
 
 /** `ops server uninstall`: stops the service and removes its unit; data, token and user stay, and it says where. */
@@ -76,12 +78,11 @@ export async function uninstallCommand(input: Parsed): Promise<number> {
   if (isRunning) await must(["systemctl", "daemon-reload"]);
   const { root = SERVICE.root, "token-file": token = SERVICE.token } = found.settings;
   const { made: user } = usersOf(found.settings);
-  if (wantsJson(input)) printJson({ removed: SERVICE.unit, root, token_file: token, user });
-  else
-    toStdout(
-      `removed  ${SERVICE.unit}\nkept     ${root}, the buckets\nkept     ${token}, the API token\nkept     the user ${user}\n`,
-    );
-  return EXIT.done;
+  return printAnswer(
+    input,
+    { removed: SERVICE.unit, root, token_file: token, user },
+    `removed  ${SERVICE.unit}\nkept     ${root}, the buckets\nkept     ${token}, the API token\nkept     the user ${user}\n`,
+  );
 }
 
 /** The unit that is there; throws `failed` for one that this program has not written. */

@@ -6,8 +6,8 @@ import { decodeUtf8 } from "../../core/plain-text.ts";
 import { quote } from "../../core/shape.ts";
 import { secretTyped, stdinBytes } from "../base/ask.ts";
 import { EXIT, flagList, flagNumber, type Parsed, wantsJson } from "../base/flags.ts";
-import { type Cell, printJson, printTable, toStderr, toStdout } from "../base/terminal.ts";
-import type { BucketAccess } from "./access.ts";
+import { type Cell, printAnswer, printJson, tableOf, toStderr, toStdout } from "../base/terminal.ts";
+import type { BucketAccess, Cells } from "./access.ts";
 
 /** Columns with long text, and how many characters of it a table shows. */
 const LONG: readonly string[] = ["namespace", "key", "value", "last_reason"];
@@ -29,10 +29,8 @@ const SECRET_BYTES = 1024 * 1024;
 /** `ops info`. */
 export async function showInfo(bucket: BucketAccess, input: Parsed): Promise<number> {
   const info = await bucket.info();
-  const rows = Object.entries(info).map(([name, value]) => [name.replaceAll("_", " "), value] as const);
-  if (wantsJson(input)) printJson(info);
-  else printTable(["bucket", "value"], rows);
-  return EXIT.done;
+  const columns = { bucket: ([name]: [string, Cell]) => name.replaceAll("_", " "), value: ([, value]: [string, Cell]) => value };
+  return printAnswer(input, info, tableOf(Object.entries(info), columns));
 }
 
 /** `ops cat <resource>`. Throws `ErrNotFound` when there is nothing to show. */
@@ -48,20 +46,12 @@ export async function showView(name: ViewName, bucket: BucketAccess, input: Pars
   const { columns, items } = await bucket.view(name, query);
   const missing = query.state ? " in that state" : ": has the bucket been built?";
   const why = query.outcome ? " with that outcome" : missing;
-  if (wantsJson(input)) printJson(items);
-  else if (items.length === 0) throw new Failure("ErrNotFound", `there are no ${name} to show${why}`);
-  else {
-    const rows = name === "deployments" ? items.map(inShort) : items;
-    // A column that says nothing in any row is left out.
-    const isTold = (column: string) => rows.some((row) => ![0, "", false, null, undefined].includes(row[column]));
-    const shown = columns.filter((column) => !LEFT_OUT[name]?.includes(column) && isTold(column));
-    const heads = shown.map((column) => HEADS[column] ?? column);
-    printTable(
-      heads,
-      rows.map((row) => shown.map((column) => shortened(column, row[column] ?? null))),
-    );
-  }
-  return EXIT.done;
+  if (items.length === 0 && !wantsJson(input)) throw new Failure("ErrNotFound", `there are no ${name} to show${why}`);
+  const rows = name === "deployments" ? items.map(inShort) : items;
+  // A column that says nothing in any row is left out.
+  const isTold = (column: string) => rows.some((row) => ![0, "", false, null, undefined].includes(row[column]));
+  const shown = columns.filter((column) => !LEFT_OUT[name]?.includes(column) && isTold(column));
+  return printAnswer(input, items, cellTable(rows, shown));
 }
 
 /** `ops cat kv get <namespace> <key>`. */
@@ -69,20 +59,15 @@ export async function showKey(bucket: BucketAccess, input: Parsed): Promise<numb
   const [namespace = "", key = ""] = input.operands;
   const shown = await bucket.key(namespace, key, input.switches.has("reveal"));
   if (!shown) throw new Failure("ErrNotFound", `there is no key ${quote(key)} in namespace ${quote(namespace)}`);
-  if (wantsJson(input)) printJson(shown);
-  else for (const [name, text] of Object.entries(shown)) toStdout(`${name.replaceAll("_", " ")}: ${text}\n`);
-  return EXIT.done;
+  const lines = Object.entries(shown).map(([name, text]) => `${name.replaceAll("_", " ")}: ${text}\n`);
+  return printAnswer(input, shown, lines.join(""));
 }
 
 /** `ops cat prometheus`: what each job has below `_prometheus/`. Throws `ErrNotFound` when no job has anything. */
 export async function showPrometheus(bucket: BucketAccess, input: Parsed): Promise<number> {
   const rows = await bucket.prometheus(flagList(input, "jobs"));
-  const columns = Object.keys(rows[0] ?? {});
-  const cells = rows.map((row) => columns.map((column) => row[column] ?? null));
-  if (wantsJson(input)) printJson(rows);
-  else if (rows.length === 0) throw new Failure("ErrNotFound", "no job has anything below _prometheus/");
-  else printTable(columns, cells);
-  return EXIT.done;
+  if (rows.length === 0 && !wantsJson(input)) throw new Failure("ErrNotFound", "no job has anything below _prometheus/");
+  return printAnswer(input, rows, cellTable(rows, Object.keys(rows[0] ?? {})));
 }
 
 /** `ops cat prometheus get <job> <path>`: a file as it was built. Throws `ErrNotFound`. */
@@ -150,6 +135,12 @@ function inShort(row: Record<string, Cell>): Record<string, Cell> {
     last_action: `${action} ${outcome}`.trim(),
     last_outcome: "",
   };
+}
+
+/** These columns of rows as a table. */
+function cellTable(rows: readonly Cells[], columns: readonly string[]): string {
+  const cell = (column: string) => (row: Cells) => shortened(column, row[column] ?? null);
+  return tableOf(rows, Object.fromEntries(columns.map((column) => [HEADS[column] ?? column, cell(column)])));
 }
 
 /** The cell of a column; long text is cut to the beginning of its first line. */

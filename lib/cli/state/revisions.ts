@@ -2,7 +2,17 @@ import type { Revision } from "../../bucket/source/revisions.ts";
 import { idNamed } from "../../codec/uuid.ts";
 import { byteSize, counted } from "../../core/plain-text.ts";
 import { EXIT, type Parsed, wantsJson } from "../base/flags.ts";
-import { diffColours, factLines, hasColours, printJson, shownTime, textTable, toStdout } from "../base/terminal.ts";
+import {
+  type Columns,
+  diffColours,
+  factLines,
+  hasColours,
+  printAnswer,
+  printJson,
+  printList,
+  shownTime,
+  toStdout,
+} from "../base/terminal.ts";
 import type { BucketAccess, RevisionDiff } from "./access.ts";
 
 /** What a list shows of a revision. */
@@ -12,18 +22,15 @@ type Listed = Pick<Revision, "id" | "created_at" | "current" | "last_successful"
   commit?: string | null | undefined;
 };
 
-/** Revisions as a table. */
-export function revisionTable(revisions: readonly Listed[]): string {
-  const rows = revisions.map(({ id, created_at, build_status, note, commit, ...marks }) => [
-    id,
-    shownTime(created_at),
-    build_status,
-    commit?.replace(/^(.{8})[^-]*/, "$1") ?? null,
-    marksOf(marks) || null,
-    note ?? null,
-  ]);
-  return textTable(["revision", "pushed", "build", "commit", "is", "note"], rows, process.stdout.columns);
-}
+/** The columns of a list of revisions. */
+export const REVISION_COLUMNS: Columns<Listed> = {
+  revision: ({ id }) => id,
+  pushed: ({ created_at }) => shownTime(created_at),
+  build: ({ build_status }) => build_status,
+  commit: ({ commit }) => commit?.replace(/^(.{8})[^-]*/, "$1") ?? null,
+  is: (one) => marksOf(one) || null,
+  note: ({ note }) => note ?? null,
+};
 
 function marksOf({ current, last_successful }: Pick<Revision, "current" | "last_successful">): string {
   return [...(current ? ["current"] : []), ...(last_successful ? ["last successful"] : [])].join(", ");
@@ -31,11 +38,8 @@ function marksOf({ current, last_successful }: Pick<Revision, "current" | "last_
 
 /** `ops revisions list`. */
 export async function showRevisions(bucket: BucketAccess, input: Parsed): Promise<number> {
-  const revisions = await bucket.revisions();
-  if (wantsJson(input)) printJson(revisions);
-  else if (revisions.length === 0) toStdout("there are no revisions: a push to a server makes them\n");
-  else toStdout(revisionTable(revisions));
-  return EXIT.done;
+  const none = "there are no revisions: a push to a server makes them";
+  return printList(input, await bucket.revisions(), none, REVISION_COLUMNS);
 }
 
 /** `ops revisions show <revision>`. */
@@ -44,23 +48,22 @@ export async function showRevision(bucket: BucketAccess, input: Parsed): Promise
   const ids = revisions.map((one) => one.id);
   const id = idNamed(input.operands[0] ?? "", ids, "revision");
   const revision = revisions[ids.indexOf(id)] as Revision;
-  if (wantsJson(input)) printJson(revision);
-  else
-    toStdout(
-      factLines([
-        ["revision", id],
-        ["pushed", revision.created_at],
-        ["by", revision.by],
-        ["note", revision.note],
-        ["commit", revision.commit],
-        ["build", revision.build_status],
-        ["is", marksOf(revision)],
-        ["run", revision.run_id],
-        ["holds", `${counted(revision.file_count, "file")}, ${byteSize(revision.size_bytes)}`],
-        ["sha256", revision.sha256],
-      ]),
-    );
-  return EXIT.done;
+  return printAnswer(
+    input,
+    revision,
+    factLines([
+      ["revision", id],
+      ["pushed", revision.created_at],
+      ["by", revision.by],
+      ["note", revision.note],
+      ["commit", revision.commit],
+      ["build", revision.build_status],
+      ["is", marksOf(revision)],
+      ["run", revision.run_id],
+      ["holds", `${counted(revision.file_count, "file")}, ${byteSize(revision.size_bytes)}`],
+      ["sha256", revision.sha256],
+    ]),
+  );
 }
 
 /** `ops revisions diff <revision> [against]`: what the step from the other revision to this one changes. */

@@ -12,8 +12,9 @@ import { EXIT, flagNumber, type Parsed, wantsJson } from "../base/flags.ts";
 import {
   factLines,
   jsonLine,
+  printAnswer,
   printJson,
-  printTable,
+  printList,
   shortId,
   shownTime,
   spanOf,
@@ -21,9 +22,8 @@ import {
   toStderr,
   toStdout,
 } from "../base/terminal.ts";
-import { foldedText } from "../bucket/fold.ts";
 import { activityPrinter, EXIT_OF, Lines } from "../bucket/output.ts";
-import { deploySummary, factsTable, sysstatTable, uptimeTable } from "../bucket/results.ts";
+import { deploySummary, factsTable, foldedText, sysstatTable, uptimeTable } from "../bucket/results.ts";
 import type { BucketAccess, RunDetail } from "./access.ts";
 
 const RUNS_SHOWN = 20;
@@ -36,16 +36,15 @@ export async function listRuns(bucket: BucketAccess, input: Parsed): Promise<num
   const kind = flagChoice<RunKind>(input, "kind", RUN_KINDS);
   const status = flagChoice<RunStatus>(input, "status", ["running", "succeeded", "failed", "cancelled"]);
   const runs = await bucket.runs({ kind, status, limit: Math.max(1, flagNumber(input, "limit") ?? RUNS_SHOWN) });
-  if (wantsJson(input)) printJson(runs);
-  else if (runs.length === 0) toStdout(kind || status ? "there are no such runs\n" : "there are no runs yet\n");
-  else {
-    const rows = runs.map((run) => {
-      const { id, kind, status, created_at, duration_ms } = run;
-      return [id, kind, status, whoOf(run), shownTime(created_at), spanOf(duration_ms), whatOf(run)];
-    });
-    printTable(["id", "kind", "status", "who", "started", "took", "what"], rows);
-  }
-  return EXIT.done;
+  return printList(input, runs, kind || status ? "there are no such runs" : "there are no runs yet", {
+    id: ({ id }) => id,
+    kind: ({ kind }) => kind,
+    status: ({ status }) => status,
+    who: whoOf,
+    started: ({ created_at }) => shownTime(created_at),
+    took: ({ duration_ms }) => spanOf(duration_ms),
+    what: whatOf,
+  });
 }
 
 /** A flag's value, which is one of these words; dashes and underscores are the same. Throws `usage` for another one. */
@@ -91,31 +90,24 @@ async function runMeant(bucket: BucketAccess, { operands: [given] }: Parsed): Pr
 /** `ops runs show [run]`. */
 export async function showRun(bucket: BucketAccess, input: Parsed): Promise<number> {
   const run = await runMeant(bucket, input);
-  if (wantsJson(input)) {
-    printJson(run);
-    return EXIT.done;
-  }
   const { id, kind, status, created_at, finished_at, duration_ms, revision, audit, progress } = run;
   const cancel = audit.find(({ action }) => action === "cancel");
-  toStdout(
-    factLines([
-      ["run", id],
-      ["kind", kind],
-      ["status", progress ? `${status}: ${progress.phase}, ${progress.done} of ${progress.total} done` : status],
-      ["error", run.error],
-      ["by", askedBy(run)],
-      ["BREAK GLASS", run.break_glass],
-      ["started", created_at],
-      ["ended", finished_at && `${finished_at}, after ${spanOf(duration_ms)}`],
-      ["cancelled", cancel ? `${cancel.at} by ${actorText(cancel.actor)}` : null],
-      ["parameters", parametersText(run.params)],
-      ["revision", revision],
-      ["log", `${byteSize(run.log_size_bytes)}, ops runs log ${shortId(id)}`],
-    ]),
-  );
+  const facts = factLines([
+    ["run", id],
+    ["kind", kind],
+    ["status", progress ? `${status}: ${progress.phase}, ${progress.done} of ${progress.total} done` : status],
+    ["error", run.error],
+    ["by", askedBy(run)],
+    ["BREAK GLASS", run.break_glass],
+    ["started", created_at],
+    ["ended", finished_at && `${finished_at}, after ${spanOf(duration_ms)}`],
+    ["cancelled", cancel ? `${cancel.at} by ${actorText(cancel.actor)}` : null],
+    ["parameters", parametersText(run.params)],
+    ["revision", revision],
+    ["log", `${byteSize(run.log_size_bytes)}, ops runs log ${shortId(id)}`],
+  ]);
   const text = resultText(run);
-  if (text !== "") toStdout(`\n${text}`);
-  return EXIT.done;
+  return printAnswer(input, run, text === "" ? facts : `${facts}\n${text}`);
 }
 
 /** The parameters that say something, one a line. */
@@ -227,9 +219,8 @@ export async function cancelRun(bucket: BucketAccess, input: Parsed): Promise<nu
   }
   const { status } = run;
   confirmed = receiptsIn(run.result) ?? confirmed;
-  if (wantsJson(input))
-    printJson({ run_id: id, status, confirmed: confirmed?.confirmed ?? null, total: confirmed?.total ?? null });
-  else toStdout(`${cancelText(id, status, confirmed)}\n`);
+  const told = { run_id: id, status, confirmed: confirmed?.confirmed ?? null, total: confirmed?.total ?? null };
+  printAnswer(input, told, `${cancelText(id, status, confirmed)}\n`);
   if (stop.signal.aborted) return EXIT.cancelled;
   return status === "cancelled" ? EXIT.done : EXIT.failed;
 }

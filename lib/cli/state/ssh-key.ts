@@ -3,8 +3,8 @@ import { Failure } from "../../core/errors.ts";
 import { readBounded, realPlace } from "../../core/files.ts";
 import { Launcher } from "../../core/spawn.ts";
 import { secretTyped, stdinBytes } from "../base/ask.ts";
-import { EXIT, type Parsed, wantsJson } from "../base/flags.ts";
-import { factLines, printJson, stopRequest, toStderr, toStdout } from "../base/terminal.ts";
+import { type Parsed, wantsJson } from "../base/flags.ts";
+import { factLines, printAnswer, stopRequest, toStderr } from "../base/terminal.ts";
 import type { BucketAccess } from "./access.ts";
 
 const KEY_BYTES = 16 * 1024;
@@ -12,22 +12,15 @@ const KEY_BYTES = 16 * 1024;
 /** `ops ssh-key show`. Throws `not_found` where there is none. */
 export async function showSshKey(bucket: BucketAccess, input: Parsed): Promise<number> {
   const key = await bucket.sshKey();
-  if (wantsJson(input)) printJson(key);
-  else if (!key.present)
+  if (!key.present && !wantsJson(input))
     throw new Failure("not_found", "the bucket has no ssh key for its workers; make one with `ops ssh-key create`");
-  else {
-    const { type, fingerprint, public_key, updated_at } = key;
-    const usable = type ?? "none that ssh can use; replace it with `ops ssh-key set` or `ops ssh-key create --force`";
-    toStdout(
-      factLines([
-        ["type", usable],
-        ["fingerprint", fingerprint],
-        ["stored", updated_at],
-        ["public key", public_key],
-      ]),
-    );
-  }
-  return EXIT.done;
+  const facts = factLines([
+    ["type", key.type ?? "none that ssh can use; replace it with `ops ssh-key set` or `ops ssh-key create --force`"],
+    ["fingerprint", key.fingerprint],
+    ["stored", key.updated_at],
+    ["public key", key.public_key],
+  ]);
+  return printAnswer(input, key, facts);
 }
 
 /** `ops ssh-key set [file]`: stores the private key that the file or stdin holds. */
@@ -60,16 +53,16 @@ export async function createSshKey(bucket: BucketAccess, input: Parsed): Promise
 
 function stored(key: SshKeyInfo, input: Parsed): number {
   toStderr(`the key is stored: ${key.fingerprint}; each worker needs this line in ~/.ssh/authorized_keys of its ssh user:\n`);
-  if (wantsJson(input)) printJson(key);
-  else toStdout(`${key.public_key}\n`);
-  return EXIT.done;
+  return printAnswer(input, key, `${key.public_key}\n`);
 }
 
 /** `ops ssh-key delete`. */
 export async function deleteSshKey(bucket: BucketAccess, input: Parsed): Promise<number> {
   const { present } = await bucket.sshKey();
   await bucket.removeSshKey();
-  if (wantsJson(input)) printJson({ deleted: present });
-  else toStdout(present ? "the ssh key of the bucket is deleted\n" : "the bucket had no ssh key\n");
-  return EXIT.done;
+  return printAnswer(
+    input,
+    { deleted: present },
+    present ? "the ssh key of the bucket is deleted\n" : "the bucket had no ssh key\n",
+  );
 }

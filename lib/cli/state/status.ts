@@ -1,7 +1,7 @@
 import { counted } from "../../core/plain-text.ts";
 import { shortNames } from "../../core/short-names.ts";
-import { EXIT, type Parsed, wantsJson } from "../base/flags.ts";
-import { ago, factLines, printJson, shortId, shownTime, spanOf, textTable, toStdout, visible } from "../base/terminal.ts";
+import { type Parsed, wantsJson } from "../base/flags.ts";
+import { ago, factLines, printAnswer, printList, shortId, shownTime, spanOf, textTable, visible } from "../base/terminal.ts";
 import type { BucketAccess, Summary, WaitingStart } from "./access.ts";
 
 const LISTED_PROBLEMS = 10;
@@ -12,24 +12,20 @@ const COUNTED = ["promoted", "new", "update", "disabled"] as const;
 /** `ops status`: one screen about a bucket, what is wrong first. The exit code is 0 whatever it shows. */
 export async function statusCommand(bucket: BucketAccess, input: Parsed): Promise<number> {
   const [summary, { waiting, holder }] = await Promise.all([bucket.summary(), bucket.line()]);
-  if (wantsJson(input)) printJson({ ...summary, waiting, holder });
-  else {
-    const facts = [
-      ["bucket", await bucket.place()] as const,
-      ["fleet", fleetText(summary)] as const,
-      ["running", activeText(summary, holder)] as const,
-      ["in line", lineText(waiting)] as const,
-      ["freeze", freezeText(summary)] as const,
-      ["key change", keysText(summary)] as const,
-      ["last deploy", runText(summary.last_deploy) || "none yet"] as const,
-      ["drift", driftText(summary)] as const,
-      ["not well", unwellText(summary)] as const,
-      ["messages", messageText(summary)] as const,
-      ["certificates", certText(summary)] as const,
-    ];
-    toStdout(problemsText(summary) + factLines(facts));
-  }
-  return EXIT.done;
+  const facts = factLines([
+    ["bucket", wantsJson(input) ? null : await bucket.place()],
+    ["fleet", fleetText(summary)],
+    ["running", activeText(summary, holder)],
+    ["in line", lineText(waiting)],
+    ["freeze", freezeText(summary)],
+    ["key change", keysText(summary)],
+    ["last deploy", runText(summary.last_deploy) || "none yet"],
+    ["drift", driftText(summary)],
+    ["not well", unwellText(summary)],
+    ["messages", messageText(summary)],
+    ["certificates", certText(summary)],
+  ]);
+  return printAnswer(input, { ...summary, waiting, holder }, problemsText(summary) + facts);
 }
 
 /** A line for each problem, with the command that shows more. */
@@ -125,4 +121,20 @@ function certLine({ job, worker, cert, not_after }: Record<string, unknown>): st
 
 function moreLine(count: number): string[] {
   return count > 0 ? [`and ${count} more`] : [];
+}
+
+/** `ops health [job]`: how everything is, since when, and for how much of the time it was well. */
+export async function showHealth(bucket: BucketAccess, input: Parsed): Promise<number> {
+  const [job] = input.operands;
+  const items = await bucket.health(job?.toLowerCase());
+  return printList(input, items, "no run has looked yet: ops health_check, ops drift", {
+    place: ({ job, worker }) => (job === "" ? worker : `${job}@${worker}`),
+    what: ({ aspect }) => aspect,
+    state: ({ state }) => state.replace("_", " "),
+    since: ({ at }) => ago(at),
+    changes: ({ changes }) => changes,
+    well: ({ good_percent }) => `${good_percent} %`,
+    reason: ({ reason }) => reason,
+    run: ({ run_id }) => shortId(run_id),
+  });
 }

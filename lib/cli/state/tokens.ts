@@ -11,7 +11,7 @@ import { Failure, hasErrno } from "../../core/errors.ts";
 import { makePrivateFolder } from "../../core/files.ts";
 import { quote } from "../../core/shape.ts";
 import { EXIT, flagList, type Parsed, wantsJson } from "../base/flags.ts";
-import { factLines, printJson, printTable, shownTime, toStderr, toStdout } from "../base/terminal.ts";
+import { factLines, printAnswer, printJson, printList, shownTime, toStderr, toStdout } from "../base/terminal.ts";
 
 /** A token as lists show it. */
 type ShownToken = Omit<AccessToken, "sha256" | "totp_secret"> & { expired: boolean };
@@ -88,26 +88,23 @@ function totpText({ totp_secret, totp_uri }: MadeToken): string {
 
 /** `ops tokens list`. */
 export async function listTokens(book: TokenBook, input: Parsed): Promise<number> {
-  const tokens = await book.all();
-  if (wantsJson(input)) printJson(tokens);
-  else if (tokens.length === 0) toStdout("there is no token but the server's own; make one with `ops tokens create NAME`\n");
-  else {
-    const rows = tokens.map(({ name, role, buckets, expires_at, expired, last_used_on, totp, created_by }) => {
-      const end = expires_at === null ? "never" : `${shownTime(expires_at)}${expired ? " (over)" : ""}`;
-      return [name, role, buckets?.join(",") ?? "all", end, last_used_on ?? "never", totp, created_by];
-    });
-    printTable(["name", "role", "buckets", "expires", "last used", "totp", "made by"], rows);
-  }
-  return EXIT.done;
+  const none = "there is no token but the server's own; make one with `ops tokens create NAME`";
+  return printList(input, await book.all(), none, {
+    name: ({ name }) => name,
+    role: ({ role }) => role,
+    buckets: ({ buckets }) => buckets?.join(",") ?? "all",
+    expires: ({ expires_at: at, expired }) => (at === null ? "never" : `${shownTime(at)}${expired ? " (over)" : ""}`),
+    "last used": ({ last_used_on }) => last_used_on ?? "never",
+    totp: ({ totp }) => totp,
+    "made by": ({ created_by }) => created_by,
+  });
 }
 
 /** `ops tokens revoke <name>`. */
 export async function revokeToken(book: TokenBook, input: Parsed): Promise<number> {
   const given = input.operands[0] ?? "";
   await book.revoke(given);
-  if (wantsJson(input)) printJson({ token: given });
-  else toStdout(`the token ${quote(given)} is revoked; what it has started goes on\n`);
-  return EXIT.done;
+  return printAnswer(input, { token: given }, `the token ${quote(given)} is revoked; what it has started goes on\n`);
 }
 
 type TokenCommand = (book: TokenBook, input: Parsed) => Promise<number>;

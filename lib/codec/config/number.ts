@@ -29,7 +29,13 @@ function parseAmount(what: string, text: string, units: Readonly<Record<string, 
 
 /** A number as the fewest plain decimals that read back to it, never with an exponent: `2097152`, `0.5`. */
 export function plainDecimal(value: number): string {
-  return formatFloat(value || 0, "f", -1);
+  const [sign, size] = value < 0 ? ["-", -value] : ["", value];
+  const [figures = "", exponent] = size.toExponential().split("e");
+  if (exponent === undefined) return String(value);
+  const digits = figures.replace(".", "");
+  const point = Number(exponent) + 1;
+  if (point <= 0) return `${sign}0.${"0".repeat(-point)}${digits}`;
+  return sign + (point >= digits.length ? digits.padEnd(point, "0") : `${digits.slice(0, point)}.${digits.slice(point)}`);
 }
 
 const DURATION_MS: Readonly<Record<string, number>> = { h: 3_600_000, m: 60_000, s: 1000, ms: 1 };
@@ -79,66 +85,24 @@ export function parseFloatText(text: string): number | undefined {
 /** The most digits that Node's own conversions give. */
 const MOST_FLOAT_DIGITS = 100;
 
-/**
- * A double as text. `e`: d.ddde±dd, `f`: plain decimals, `g`: whichever of them suits the exponent. `precision` counts
- * digits after the point (`g`: significant ones) and rounds half to even on the exact value; -1 stands for the fewest
- * digits that read back. Throws an Error for a precision over 100.
- */
-export function formatFloat(value: number, format: "e" | "f" | "g", precision: number): string {
+/** A double with so many decimals, rounded half to even on its exact value. Throws an Error for more than 100. */
+export function fixedDecimals(value: number, decimals: number): string {
   if (!Number.isFinite(value)) return String(value);
-  if (precision > MOST_FLOAT_DIGITS) throw new Error(`a float has at most ${MOST_FLOAT_DIGITS} digits`);
-  const sign = value < 0 || Object.is(value, -0) ? "-" : "";
+  if (decimals > MOST_FLOAT_DIGITS) throw new Error(`a float has at most ${MOST_FLOAT_DIGITS} digits`);
   const size = Math.abs(value);
-  if (format === "f" && precision >= 0) return sign + fixed(size, precision);
-  if (format === "e") return sign + exponential(significant(size, precision), precision);
-  const decimal = significant(size, format === "g" && precision >= 0 ? Math.max(precision, 1) - 1 : -1);
-  const { digits, point } = decimal;
-  if (format === "f") return sign + plain(decimal);
-  const limit = precision < 0 ? 6 : Math.max(precision, 1);
-  const threshold = precision >= 0 && limit > digits.length && digits.length >= point ? digits.length : limit;
-  return sign + (point < -3 || point > threshold ? exponential(decimal, -1) : plain(decimal));
+  const sign = value < 0 || Object.is(value, -0) ? "-" : "";
+  if (size >= 1e21) return `${sign}${BigInt(size)}${decimals > 0 ? `.${"0".repeat(decimals)}` : ""}`;
+  // Node rounds half up: where the value lies in the middle, an odd last digit goes down to the even one.
+  const isHalf = Number.isInteger(size * 2 ** (decimals + 1)) && !Number.isInteger(size * 2 ** decimals);
+  const text = size.toFixed(decimals);
+  const last = Number(text.at(-1));
+  return sign + (isHalf && last % 2 === 1 ? text.slice(0, -1) + (last - 1) : text);
 }
 
-/** The decimal fraction 0.`digits` × 10^`point`, without zeros at its end; 0 has the digit `0`. */
-interface Decimal {
-  digits: string;
-  point: number;
-}
-
-/** A number with so many digits behind the first one; -1 stands for the fewest digits that read back. */
-function significant(size: number, decimals: number): Decimal {
-  const exponentOf = (text: string) => Number(text.split("e")[1]);
-  const text = size.toExponential(decimals < 0 ? undefined : decimals);
-  const all = text.replace(/e.*|\./g, "");
-  const [exponent, exact] = [exponentOf(text), exponentOf(size.toExponential())];
-  // Where rounding has made one digit more, the last one is a zero, which is even.
-  const digits = decimals < 0 || exponent !== exact ? all : halfToEven(all, size, decimals - exponent);
-  return { digits: digits.replace(/(?<=.)0+$/, ""), point: exponent + 1 };
-}
-
-/** Node rounds half up: where the value lay in the middle, an odd last digit goes down to the even one. */
-function halfToEven(digits: string, size: number, decimals: number): string {
-  const isHalf =
-    decimals >= 0
-      ? Number.isInteger(size * 2 ** (decimals + 1)) && !Number.isInteger(size * 2 ** decimals)
-      : size % 10 ** -decimals === 5 * 10 ** (-decimals - 1);
-  const last = Number(digits.at(-1));
-  return isHalf && last % 2 === 1 ? digits.slice(0, -1) + (last - 1) : digits;
-}
-
-function fixed(size: number, decimals: number): string {
-  if (size < 1e21) return halfToEven(size.toFixed(decimals), size, decimals);
-  return `${BigInt(size)}${decimals > 0 ? `.${"0".repeat(decimals)}` : ""}`;
-}
-
-function plain({ digits, point }: Decimal): string {
-  if (point <= 0) return `0.${"0".repeat(-point)}${digits}`;
-  return point >= digits.length ? digits.padEnd(point, "0") : `${digits.slice(0, point)}.${digits.slice(point)}`;
-}
-
-function exponential({ digits, point }: Decimal, decimals: number): string {
-  const fraction = digits.slice(1).padEnd(decimals, "0");
-  const exponent = point - 1;
-  const power = String(Math.abs(exponent)).padStart(2, "0");
-  return `${digits[0]}${fraction && `.${fraction}`}e${exponent < 0 ? "-" : "+"}${power}`;
+/** A double as Go shows it: with the fewest digits that read back, and an exponent below 0.0001 and from 1,000,000 on. */
+export function shortestFloat(value: number): string {
+  const size = Math.abs(value);
+  if (!Number.isFinite(value) || size === 0 || (size >= 1e-4 && size < 1e6))
+    return Object.is(value, -0) ? "-0" : plainDecimal(value);
+  return value.toExponential().replace(/(?<=e[+-])(?=\d$)/, "0");
 }

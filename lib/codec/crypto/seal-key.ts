@@ -12,7 +12,18 @@ import {
 } from "node:crypto";
 import { promisify } from "node:util";
 import { Failure } from "../../core/errors.ts";
-import { integer, list, object, oneOf, optional, refined, type Shape, string, withExample } from "../../core/shape.ts";
+import {
+  type Infer,
+  integer,
+  list,
+  object,
+  oneOf,
+  optional,
+  refined,
+  type Shape,
+  string,
+  withExample,
+} from "../../core/shape.ts";
 
 /** The cost of a passphrase: 64 MiB and about a fifth of a second for each guess. */
 const PASSPHRASE_COST = { n: 2 ** 16, r: 8, p: 1 };
@@ -34,47 +45,36 @@ const BYTES = withExample(
   "47DEQpj8HBSa+/TImW+5JA==",
 );
 
-/** How a sealed file is opened: what its header says, and nobody need hide. */
-export interface Seal {
-  for: "passphrase" | "recipient";
-  salt: string;
+const SEAL_FIELDS = object({
+  for: oneOf("passphrase", "recipient"),
+  salt: BYTES,
   /** Of scrypt, for a passphrase. */
-  n?: number | undefined;
-  r?: number | undefined;
-  p?: number | undefined;
+  n: optional(integer({ min: 2, max: 2 ** 20 })),
+  r: optional(integer({ min: 1, max: 64 })),
+  p: optional(integer({ min: 1, max: 16 })),
   /** Whose private key opens the file, and the public key that was made for this file alone. */
-  recipient?: string | undefined;
-  ephemeral?: string | undefined;
+  recipient: optional(string({ max: 100 })),
+  ephemeral: optional(BYTES),
   /** Of a file that is opened like another one: how its key comes from that one's, a step for each such file before it. */
-  derived?: string[] | undefined;
+  derived: optional(list(BYTES, { max: MOST_STEPS })),
   /** Tells the right key from a wrong one; of no use to find it. */
-  check: string;
-}
+  check: BYTES,
+});
+
+/** How a sealed file is opened: what its header says, and nobody need hide. */
+export type Seal = Partial<Infer<typeof SEAL_FIELDS>> & Pick<Infer<typeof SEAL_FIELDS>, "for" | "salt" | "check">;
 
 /** The shape of a {@link Seal}. */
-export const SEAL: Shape<Seal> = refined(
-  object({
-    for: oneOf("passphrase", "recipient"),
-    salt: BYTES,
-    n: optional(integer({ min: 2, max: 2 ** 20 })),
-    r: optional(integer({ min: 1, max: 64 })),
-    p: optional(integer({ min: 1, max: 16 })),
-    recipient: optional(string({ max: 100 })),
-    ephemeral: optional(BYTES),
-    derived: optional(list(BYTES, { max: MOST_STEPS })),
-    check: BYTES,
-  }),
-  (seal, path, report) => {
-    const { n, r, p } = seal;
-    const isCosted = n !== undefined && r !== undefined && p !== undefined;
-    if (seal.for === "passphrase" && !isCosted) report(path, "the cost of the passphrase is missing");
-    if (isCosted && (128 * n * r * p > MOST_COST_BYTES || (n & (n - 1)) !== 0))
-      report(path, "the cost of its passphrase is too high");
-    if (seal.for === "recipient" && (seal.recipient === undefined || seal.ephemeral === undefined))
-      report(path, "the recipient is missing");
-    return seal;
-  },
-);
+export const SEAL: Shape<Seal> = refined(SEAL_FIELDS, (seal, path, report) => {
+  const { n, r, p } = seal;
+  const isCosted = n !== undefined && r !== undefined && p !== undefined;
+  if (seal.for === "passphrase" && !isCosted) report(path, "the cost of the passphrase is missing");
+  if (isCosted && (128 * n * r * p > MOST_COST_BYTES || (n & (n - 1)) !== 0))
+    report(path, "the cost of its passphrase is too high");
+  if (seal.for === "recipient" && (seal.recipient === undefined || seal.ephemeral === undefined))
+    report(path, "the recipient is missing");
+  return seal;
+});
 
 /** A seal with its key. */
 export interface OpenedSeal {

@@ -5,6 +5,7 @@ import { promotionsOf } from "../../bucket/catalog/promotions.ts";
 import { builtSchedules } from "../../bucket/workspace/schedules.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
 import { writeAtomic } from "../../core/files.ts";
+import { toldFreezes } from "../../plan/calendar.ts";
 import type { ChangeOptions, FileDigests } from "../../plan/changes.ts";
 import {
   abridged,
@@ -15,7 +16,6 @@ import {
   planDifferences,
   plannedPhases,
 } from "../../plan/deploy-plan.ts";
-import { toldFreezes } from "../../plan/freezes.ts";
 import { PASSES } from "../../plan/rollout.ts";
 import type { FileDrift } from "../../transport/files/compare.ts";
 import type { OperationContext } from "../base/context.ts";

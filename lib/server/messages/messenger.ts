@@ -8,7 +8,7 @@ import { Failure, messageOf } from "../../core/errors.ts";
 import { exists } from "../../core/files.ts";
 import { faultPoint } from "../../core/self.ts";
 import { quote } from "../../core/shape.ts";
-import { isQuiet } from "../../plan/quiet.ts";
+import { isQuiet } from "../../plan/calendar.ts";
 import type { Lines } from "../line.ts";
 import { Courier } from "./courier.ts";
 import { findingsOf } from "./findings.ts";

@@ -1,6 +1,6 @@
 import { Failure } from "../../core/errors.ts";
 import { described, list, object, string } from "../../core/shape.ts";
-import { type FreezeRule, freezesAhead, openFreeze } from "../../plan/freezes.ts";
+import { type FreezeRule, freezesAhead, openFreeze } from "../../plan/calendar.ts";
 import { TIME } from "../../run/progress.ts";
 import type { RunKind, RunParams } from "../../run/protocol.ts";
 

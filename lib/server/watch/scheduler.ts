@@ -6,8 +6,7 @@ import { builtSchedules, NO_SCHEDULES, type Schedule, type Schedules } from "../
 import { sleep } from "../../core/async.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
 import { quote } from "../../core/shape.ts";
-import { type Calendar, calendarOf, delayed } from "../../plan/calendar.ts";
-import { decidedBy, dueNow, nextDue } from "../../plan/due.ts";
+import { type Calendar, calendarOf, decidedBy, delayed, dueNow, nextDue } from "../../plan/calendar.ts";
 import type { RunKind, RunParams, RunStatus } from "../../run/protocol.ts";
 import { databaseVersion, type Readers } from "../reading.ts";
 import { requireThawed } from "./freeze.ts";

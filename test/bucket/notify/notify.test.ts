@@ -5,7 +5,7 @@ import { Problems, sentenceOf } from "../../../lib/bucket/base/problems.ts";
 import { builtNotify, NO_NOTIFY, readNotify, storedNotify } from "../../../lib/bucket/notify/notify.ts";
 import { isPublic } from "../../../lib/codec/address.ts";
 import { build } from "../../../lib/operation/build/build.ts";
-import { isQuiet } from "../../../lib/plan/quiet.ts";
+import { isQuiet } from "../../../lib/plan/calendar.ts";
 import { schemaErrors } from "../../helpers/schema.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 import { makeBucket, makeWorkspace } from "../../helpers/workspace.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { foldedText, foldWorkers } from "../../../lib/cli/bucket/fold.ts";
+import { foldedText, foldWorkers } from "../../../lib/cli/bucket/results.ts";
 import type { CommandResult } from "../../../lib/operation/control/run-command.ts";
 
 const result = (worker: string, more: Partial<CommandResult> = {}): CommandResult => ({

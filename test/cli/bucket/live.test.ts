@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { liveLines, liveView } from "../../../lib/cli/bucket/live.ts";
+import { liveLines, liveView } from "../../../lib/cli/bucket/output.ts";
 import { Launcher } from "../../../lib/core/spawn.ts";
 import { NO_DEPLOY, type Progress } from "../../../lib/run/progress.ts";
 import { PROGRAM } from "../../../scripts/local-server.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { formatFloat, parseFloatText, parseInteger } from "../../../lib/codec/config/number.ts";
+import { fixedDecimals, parseFloatText, parseInteger, shortestFloat } from "../../../lib/codec/config/number.ts";
 
 test("integer literals in four bases, with underscores between digits", () => {
   const literals: [text: string, value: bigint | undefined][] = [
@@ -33,30 +33,34 @@ test("decimal floating point texts", () => {
     assert.equal(parseFloatText(text), undefined, text);
 });
 
-/** Each line was checked against Go's strconv.FormatFloat. */
-const FORMATS: [value: number, format: "e" | "f" | "g", precision: number, text: string][] = [
-  [0, "e", -1, "0e+00"],
-  [-0, "g", -1, "-0"],
-  [123456789, "g", -1, "1.23456789e+08"],
-  [100000, "g", -1, "100000"],
-  [0.0001, "g", -1, "0.0001"],
-  [0.00001, "g", -1, "1e-05"],
-  [1e21, "f", -1, "1000000000000000000000"],
-  [2.5, "f", 0, "2"],
-  [3.5, "f", 0, "4"],
-  [0.5, "f", 0, "0"],
-  [9.995, "f", 2, "9.99"],
-  [99.99, "f", 1, "100.0"],
-  [0.06, "f", 1, "0.1"],
-  [0.04, "f", 1, "0.0"],
-  [999999, "g", 3, "1e+06"],
-  [123456, "g", 6, "123456"],
-  [15, "e", 0, "2e+01"],
-  [1 / 3, "e", 20, "3.33333333333333314830e-01"],
-  [5e-324, "e", 3, "4.941e-324"],
+/** Each line was checked against Go's strconv.FormatFloat with the format f. */
+const FIXED: [value: number, decimals: number, text: string][] = [
+  [2.5, 0, "2"],
+  [3.5, 0, "4"],
+  [0.5, 0, "0"],
+  [-0, 1, "-0.0"],
+  [9.995, 2, "9.99"],
+  [99.99, 1, "100.0"],
+  [0.06, 1, "0.1"],
+  [0.04, 1, "0.0"],
+  [1e21, 1, "1000000000000000000000.0"],
 ];
 
 test("floats are rounded half to even on their exact value", () => {
-  for (const [value, format, precision, text] of FORMATS)
-    assert.equal(formatFloat(value, format, precision), text, `${value} ${format} ${precision}`);
+  for (const [value, decimals, text] of FIXED) assert.equal(fixedDecimals(value, decimals), text, `${value} ${decimals}`);
+});
+
+/** Each line was checked against Go's strconv.FormatFloat with the format g. */
+const SHORTEST: [value: number, text: string][] = [
+  [0, "0"],
+  [-0, "-0"],
+  [123456789, "1.23456789e+08"],
+  [100000, "100000"],
+  [0.0001, "0.0001"],
+  [0.00001, "1e-05"],
+  [-1e100, "-1e+100"],
+];
+
+test("floats have the fewest digits that read back", () => {
+  for (const [value, text] of SHORTEST) assert.equal(shortestFloat(value), text);
 });

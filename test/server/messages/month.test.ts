@@ -9,7 +9,7 @@ import type { MessageFields } from "../../../lib/bucket/notify/body.ts";
 import { storedNotify } from "../../../lib/bucket/notify/notify.ts";
 import { createBucket } from "../../../lib/bucket/source/root.ts";
 import { makePrivateFolder } from "../../../lib/core/files.ts";
-import { isQuiet } from "../../../lib/plan/quiet.ts";
+import { isQuiet } from "../../../lib/plan/calendar.ts";
 import type { RunRecord } from "../../../lib/run/record.ts";
 import { Lines } from "../../../lib/server/line.ts";
 import { Messenger } from "../../../lib/server/messages/messenger.ts";

@@ -1,10 +1,79 @@
 import path from "node:path";
+import { type Layout, layoutOf } from "../../bucket/base/layout.ts";
+import { type Opening, ofSnapshot, readFace, requireTrusted, trustAt } from "../../bucket/snapshots/envelope.ts";
+import { restoreBucket, verifySnapshot } from "../../bucket/snapshots/restore.ts";
+import { findSnapshot, snapshotNames, withoutSuffix } from "../../bucket/snapshots/snapshots.ts";
 import { newIdentity, type Seal, sealKey } from "../../codec/crypto/seal-key.ts";
+import { idNamed } from "../../codec/uuid.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
-import { createExclusive, readGuarded, realPlace } from "../../core/files.ts";
+import { createExclusive, exists, readGuarded, realPlace } from "../../core/files.ts";
+import { byteSize, counted } from "../../core/plain-text.ts";
 import { askedOnTerminal, stdinBytes } from "../base/ask.ts";
-import { EXIT, type Parsed, wantsJson } from "../base/flags.ts";
-import { printJson, toStdout } from "../base/terminal.ts";
+import { bucketDir, type Parsed } from "../base/flags.ts";
+import { printAnswer, stopRequest } from "../base/terminal.ts";
+
+/** `ops snapshot verify`. Takes no lock: the live bucket is not read. */
+export async function verifySnapshotCommand(input: Parsed): Promise<number> {
+  using stop = stopRequest();
+  const file = await snapshotFile(bucketDir(input), input.operands[0] ?? "");
+  const opening = await openingFor(bucketDir(input), file, input, stop.signal);
+  return showVerdict(withoutSuffix(path.basename(file)), await verifySnapshot(file, opening), input);
+}
+
+/** What the command line says about the signer of a snapshot. */
+export function trustIn({ values, switches }: Parsed): { signer?: string; unsigned?: boolean } {
+  const signer = values.get("signer");
+  return { ...(signer !== undefined && { signer }), ...(switches.has("unsigned") && { unsigned: true }) };
+}
+
+/** The trust is that of the bucket's folder; the key comes from the flags, or is asked for. */
+async function openingFor(dir: string, file: string, input: Parsed, signal: AbortSignal): Promise<Opening> {
+  const { signer, seal } = await readFace(file);
+  const trust = await trustAt(layoutOf(dir), trustIn(input));
+  // Before anybody types a passphrase.
+  await ofSnapshot(file, () => requireTrusted(signer, trust));
+  return { trust, secret: await openingSecrets(input, seal), signal };
+}
+
+/** Shows what was found in a snapshot that can be restored. */
+export function showVerdict(name: string, found: Pick<Verdict, "files" | "size_bytes" | "sealed_values">, input: Parsed): number {
+  const { files, size_bytes: bytes, sealed_values: sealed } = found;
+  const held = `${counted(files, "file")}, ${byteSize(bytes)}, ${counted(sealed, "sealed value")} opened`;
+  return printAnswer(input, { name, ...found }, `the snapshot ${name} can be restored: ${held}\n`);
+}
+
+type Verdict = Awaited<ReturnType<typeof verifySnapshot>>;
+
+/** `ops snapshot restore` into an empty folder: makes a whole bucket. */
+export async function restoreCommand(input: Parsed): Promise<number> {
+  using stop = stopRequest();
+  const dir = bucketDir(input);
+  const file = await snapshotFile(dir, input.operands[0] ?? "");
+  const { bucket_id, created_at } = await restoreBucket(dir, file, await openingFor(dir, file, input, stop.signal));
+  // A shell that stands in the folder is still in the one that was replaced.
+  const hint = dir === realPlace(".") ? `; enter it again: cd ${dir}` : "";
+  return printAnswer(
+    input,
+    { bucket_id, dir, created_at },
+    `bucket ${bucket_id} is restored in ${dir} as it was at ${created_at}${hint}\n`,
+  );
+}
+
+/** The name of the snapshot that a whole name, or its beginning or end, names, also with its suffix. */
+export async function snapshotNamed(layout: Layout, given: string): Promise<string> {
+  return idNamed(withoutSuffix(given), await snapshotNames(layout), "snapshot");
+}
+
+/** The file of a snapshot: text that names no snapshot of the bucket is the path of a file. */
+export async function snapshotFile(dir: string, given: string): Promise<string> {
+  try {
+    return await findSnapshot(layoutOf(dir), await snapshotNamed(layoutOf(dir), given));
+  } catch (error) {
+    const file = realPlace(given);
+    if (await exists(file)) return file;
+    throw error;
+  }
+}
 
 const PASSPHRASE_LENGTH = 12;
 const PASSPHRASE_BYTES = 4096;
@@ -86,7 +155,5 @@ export async function keygenCommand(input: Parsed): Promise<number> {
   const { identity, recipient } = newIdentity();
   if (!(await createExclusive(file, identity)))
     throw new Failure("usage", `${file} exists: it is not replaced, because snapshots may be sealed for the key in it`);
-  if (wantsJson(input)) printJson({ file, recipient });
-  else toStdout(`${recipient}\n`);
-  return EXIT.done;
+  return printAnswer(input, { file, recipient }, `${recipient}\n`);
 }

@@ -2,13 +2,14 @@ import { idNamed } from "../../codec/uuid.ts";
 import { Failure } from "../../core/errors.ts";
 import { counted } from "../../core/plain-text.ts";
 import { isNote } from "../../core/shape.ts";
+import type { RunKind, RunParams } from "../../run/protocol.ts";
 import type { Answer } from "../../server/routes/shapes.ts";
 import { EXIT, type Parsed, type Target, wantsJson } from "../base/flags.ts";
-import { breakGlassOf, DETACH_FLAG, waitOf } from "../base/start-flags.ts";
-import { factLines, jsonText, printJson, printTable, shortId, shownTime, toStderr, toStdout } from "../base/terminal.ts";
-import { namedAnswer, namedAnswers, openRemoteBucket, type RemoteBucket } from "../remote/remote-bucket.ts";
-import { runOnServer } from "../remote/run.ts";
+import { startingOf } from "../base/start-flags.ts";
+import { factLines, printAnswer, printList, shortId, shownTime, toStderr, toStdout } from "../base/terminal.ts";
 import { parametersText } from "../state/runs.ts";
+import { namedAnswer, namedAnswers, openRemoteBucket, type RemoteBucket } from "./remote-bucket.ts";
+import { runOnServer } from "./run.ts";
 
 type ShownProposal = Answer<"Proposal">;
 
@@ -19,20 +20,14 @@ const HOSTS_SHOWN = 20;
 export async function listProposals(input: Parsed, target: Target): Promise<number> {
   const all = await allProposals(await openRemoteBucket(target));
   const wanted = input.switches.has("all") ? all : all.filter((one) => !one.ended);
-  if (wantsJson(input)) printJson(wanted);
-  else if (wanted.length === 0) toStdout("nothing is proposed\n");
-  else {
-    const rows = wanted.map((one) => [
-      one.id,
-      one.kind,
-      stateText(one),
-      one.proposed_by,
-      shownTime(one.proposed_at),
-      whatOf(one),
-    ]);
-    printTable(["id", "kind", "state", "by", "proposed", "what"], rows);
-  }
-  return EXIT.done;
+  return printList(input, wanted, "nothing is proposed", {
+    id: ({ id }) => id,
+    kind: ({ kind }) => kind,
+    state: stateText,
+    by: ({ proposed_by }) => proposed_by,
+    proposed: ({ proposed_at }) => shownTime(proposed_at),
+    what: whatOf,
+  });
 }
 
 /** `ops proposals show <proposal>`. */
@@ -40,9 +35,7 @@ export async function showProposal(input: Parsed, target: Target): Promise<numbe
   const bucket = await openRemoteBucket(target);
   const { id } = await namedProposal(bucket, input);
   const proposal = await shownProposal(await bucket.get(`${PROPOSALS_PATH}/${id}`));
-  if (wantsJson(input)) printJson(proposal);
-  else toStdout(factsOf(proposal));
-  return EXIT.done;
+  return printAnswer(input, proposal, factsOf(proposal));
 }
 
 /** `ops approve <proposal>`: shows what was approved. */
@@ -82,13 +75,10 @@ export async function withdrawProposal(input: Parsed, target: Target): Promise<n
 
 /** `ops proposals start <proposal>`: starts the run and follows it, as the command of its kind does. */
 export async function startProposal(input: Parsed, target: Target): Promise<number> {
-  const waitMs = await waitOf(input);
-  const breakGlass = breakGlassOf(input);
+  const how = await startingOf(input);
   const bucket = await openRemoteBucket(target);
   const { id, kind } = await namedProposal(bucket, input);
-  const view = wantsJson(input) ? ({ show: jsonText, meanwhile: "aside" } as const) : undefined;
-  const isDetached = input.switches.has(DETACH_FLAG.name);
-  return await runOnServer(bucket, kind, { proposal: id }, { view, waitMs, breakGlass, isDetached });
+  return await runOnServer(bucket, kind, { proposal: id }, how);
 }
 
 /** An answer that is a proposal. */
@@ -98,8 +88,7 @@ export async function shownProposal(body: unknown): Promise<ShownProposal> {
 
 /** Says what became of a proposal, and what to type next. */
 export async function sayProposal(proposal: ShownProposal, input: Parsed, done?: string): Promise<void> {
-  if (wantsJson(input)) printJson(proposal);
-  else toStdout(done === undefined ? `${proposal.id}\n` : `proposal ${shortId(proposal.id)} is ${done}\n`);
+  printAnswer(input, proposal, done === undefined ? `${proposal.id}\n` : `proposal ${shortId(proposal.id)} is ${done}\n`);
   const next = nextStep(proposal);
   if (next !== undefined) toStderr(`${next}\n`);
 }
@@ -159,4 +148,51 @@ function factsOf(proposal: ShownProposal): string {
     ["why", ended?.why ?? null],
     ["run", ended?.run_id ?? null],
   ]);
+}
+
+/** What is asked for: a kind of run and the body of the request that would start it. */
+interface Wish {
+  kind: RunKind;
+  params: RunParams;
+}
+
+/**
+ * `ops propose …`: prints the id of the proposal. A deploy is proposed as its plan: where none is named, a dry run makes
+ * one, and is shown. Where that fails nothing is proposed, and the exit code is that of the dry run.
+ */
+export async function propose(bucket: RemoteBucket, { kind, params }: Wish, input: Parsed): Promise<number> {
+  const reason = proposedReason(input);
+  if (kind !== "deploy" || params.plan !== undefined || params.with_hooks === true)
+    return await proposed(bucket, { kind, params }, reason, input);
+  if (params.build === true) throw new Failure("usage", "--build does not go with a proposal: build first, with `ops build`");
+  let plan: string | undefined;
+  const view = wantsJson(input) ? ({ show: () => "", meanwhile: "aside" } as const) : undefined;
+  const onStarted = (id: string) => {
+    plan = id;
+  };
+  const code = await runOnServer(bucket, kind, { ...params, dry_run: true }, { view, onStarted });
+  if (code === EXIT.done) return await proposed(bucket, { kind, params: { plan } }, reason, input);
+  toStderr("nothing is proposed\n");
+  return code;
+}
+
+/** `ops propose rollback [revision]`. */
+export async function proposeRollback(input: Parsed, target: Target): Promise<number> {
+  const reason = proposedReason(input);
+  const bucket = await openRemoteBucket(target);
+  const [given] = input.operands;
+  const params = given === undefined ? {} : { revision_id: await bucket.revisionNamed(given) };
+  return await proposed(bucket, { kind: "rollback", params }, reason, input);
+}
+
+async function proposed(bucket: RemoteBucket, wish: Wish, reason: string | undefined, input: Parsed): Promise<number> {
+  const made = await bucket.client.call("POST", bucket.path("/proposals"), { json: { ...wish, reason } });
+  await sayProposal(await shownProposal(made), input);
+  return EXIT.done;
+}
+
+function proposedReason({ values }: Parsed): string | undefined {
+  const reason = values.get("reason");
+  if (reason === undefined || isNote(reason)) return reason;
+  throw new Failure("usage", "--reason: expected one line of at most 200 characters");
 }
