@@ -65,8 +65,10 @@ async function answerOf(path, options, as, { signal, limitMs = LIMIT_MS }) {
   try {
     const response = await fetch(path, { ...options, signal: AbortSignal.any([limit, ...(signal ? [signal] : [])]) });
     session.heard();
-    const copy = response.clone();
-    if (!response.ok) return [response, await copy.json().catch(() => ({}))];
+    if (!response.ok) {
+      const copy = response.clone();
+      return [response, await copy.json().catch(() => ({}))];
+    }
     const isUnread = as === "response" || response.status === 204;
     return [response, isUnread ? response : await response[as]()];
   } catch (error) {
