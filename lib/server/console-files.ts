@@ -64,8 +64,8 @@ const INDENT_OR_EXPORT = /^(?:\s+|export (?=(?:async )?function|const|class))/gm
 
 /**
  * A file as one text with all that it imports, each file once and behind those that it imports itself: without imports, the
- * word `export`, indentation, types, and lines that are only comment. A name of the top level means the same in all files, so that
- * nothing else has to change; test/ui/static.test.ts holds the rules that make this true.
+ * word `export`, indentation, the types of expressions, and lines that are only comment. A name of the top level means the
+ * same in all files, so that nothing else has to change; test/ui/static.test.ts holds the rules that make this true.
  */
 function joined(texts: ReadonlyMap<string, string>, name: string, seen = new Set<string>()): string {
   if (seen.has(name)) return "";

@@ -194,7 +194,7 @@ test("during a deploy the cells follow the run, in their places; no order is the
   assert.equal(await first.evaluate((one) => "kept" in one), true, "the cell is still the same element");
   await rowOf("kafka").waitFor({ state: "detached" });
   await main()
-    .getByRole("heading", { name: /^2 problems since/ })
+    .getByRole("heading", { name: /^1 problem since/ })
     .waitFor();
   assert.equal(await main().locator(".head .primary").textContent(), "Try again");
 });

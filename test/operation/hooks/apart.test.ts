@@ -122,7 +122,8 @@ os.chmod(".", 0)
   const before = new Set(processesIn(tmpdir()));
   await run();
   assert.deepEqual(ours(), []);
-  for (const pid of processesIn(tmpdir())) if (!before.has(pid) && statSync(`/proc/${pid}`).uid === NOBODY.uid) process.kill(pid);
+  for (const pid of processesIn(tmpdir()))
+    if (!before.has(pid) && statSync(`/proc/${pid}`, { throwIfNoEntry: false })?.uid === NOBODY.uid) process.kill(pid);
 });
 
 test("what killed sessions left is swept, what lives or belongs to others stays", options, async (t) => {
