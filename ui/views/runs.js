@@ -66,7 +66,7 @@ function whatOfRun(page, { id, what, params, break_glass: glass }) {
 function aboutCell({ about, error, schedule }) {
   const repeats = repeatsOf({ schedule });
   return [
-    el("span.one-line", said(about)),
+    about && el("span.one-line", said(about)),
     repeats && el("span.meta", repeats),
     error && el("span.one-line.error", { title: plain(error) }, said(error)),
   ];
