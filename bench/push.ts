@@ -43,9 +43,7 @@ export async function push(): Promise<void> {
     const link = (compare: boolean) => {
       const [first, target] = [path.join(folder, "place-0"), newPlace()];
       return timed(async () => {
-        const compared = compare ? differs(first, archive) : undefined;
-        await runAsync("cp", ["-al", first, target]);
-        await compared;
+        await Promise.all([compare && differs(first, archive), runAsync("cp", ["-al", first, target])]);
         run("sync", "-f", folder);
       });
     };

@@ -53,7 +53,8 @@ async function main() {
     // This channel leads to the wrapper: no code behind here may take it for the channel to a server.
     delete process.send;
   }
-  // The script of a hook neither reads nor fills our cache, and without one every module of ours would cost it time.
+  // The script of a hook neither reads nor fills our cache. Without the cache each module of ours takes long to load, so no
+  // command is loaded here.
   if (process.argv[2] === "hook-run" && process.argv.length === 4) {
     const { runHookFile } = await import("../lib/cli/server/hook-run.ts");
     process.exitCode = await runHookFile(process.argv[3]);

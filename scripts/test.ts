@@ -1,6 +1,6 @@
 // Runs tests: node scripts/test.ts [fast|coverage] [flag of node or file …]
 // Without a file it runs all of them, or the fast ones (test/fast.json). The tests get a home and a folder for
-// temporary files of their own, both removed at the end, one compile cache, and one seed for all random choices.
+// temporary files of their own, both removed at the end, one compile cache, which stays, and one seed for all random choices.
 import { spawn, spawnSync } from "node:child_process";
 import {
   accessSync,
@@ -9,6 +9,7 @@ import {
   globSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   rmSync,
   statfsSync,
@@ -27,6 +28,8 @@ const AT_ONCE = 6;
 const LONG = ["test/e2e", "test/examples", "test/hook", "test/operation/deploy", "test/slow", "test/transport/ssh", "test/ui"];
 /** The limit of a whole file; the longest takes two minutes on a quiet machine. */
 const FILE_LIMIT_MS = 600_000;
+/** The most files of compiled code that are kept: several times what one run makes. */
+const MOST_COMPILED = 5_000;
 /** A file system in memory. The tests make and flush thousands of small buckets, which is slow on a disk. */
 const IN_MEMORY = "/dev/shm";
 /** The bytes that have to be free there: several times what the tests use. */
@@ -59,10 +62,15 @@ function environment(folder: string): NodeJS.ProcessEnv {
   };
 }
 
-/** Compiled code is kept from run to run, one entry for each module: for a short file it takes as long as its tests. */
+/**
+ * The folder of compiled code, which stays from run to run: compiling what a short test file loads takes as long as its
+ * tests. Modules of temporary folders are in it too, so that it is emptied when it has grown.
+ */
 function compileCache(folder: string): string {
   const kept = path.join(ROOT, "node_modules/.cache/ops-tests");
   try {
+    mkdirSync(kept, { recursive: true });
+    if (readdirSync(kept, { recursive: true }).length > MOST_COMPILED) rmSync(kept, { recursive: true });
     mkdirSync(kept, { recursive: true });
     accessSync(kept, fsConstants.W_OK);
     return kept;
@@ -92,7 +100,8 @@ function run(mode: string, given: string[], folder: string): void {
   const { true: chosen = filesOf(mode), false: flags = [] } = Object.groupBy(given, (one) => `${isFile(one)}`);
   const limits = [`--test-concurrency=${AT_ONCE}`, `--test-timeout=${patience(FILE_LIMIT_MS)}`];
   const argv = ["--test", LIGHT, ...limits, ...(mode === "coverage" ? COVERAGE : []), ...flags, ...chosen.map(inOrder)];
-  const env = environment(folder);
+  // V8 counts what it takes from a cache less exactly.
+  const env: NodeJS.ProcessEnv = { ...environment(folder), ...(mode === "coverage" && { NODE_DISABLE_COMPILE_CACHE: "1" }) };
   const child = spawn(process.execPath, argv, { cwd: ROOT, env, stdio: "inherit" });
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, () => child.kill(signal));
   child.on("exit", (code, signal) => {

@@ -29,7 +29,7 @@ export const AUDIT_KINDS = [
 /** One of {@link AUDIT_KINDS}. */
 export type AuditKind = (typeof AUDIT_KINDS)[number];
 
-const TOLD_FACTS = optional(anything({ type: "object" }) as Shape<object>);
+const TOLD_OBJECT = optional(anything({ type: "object" }) as Shape<object>);
 
 /** What a line tells, in the order of its fields; those that mean nothing in it are left out. */
 export const LINE_FIELDS = {
@@ -44,22 +44,22 @@ export const LINE_FIELDS = {
   bucket: optional(string()),
   run: optional(string()),
   kind: described(optional(string()), "The kind of the run"),
-  params: described(TOLD_FACTS, "What was asked for; secrets are fingerprints"),
+  params: described(TOLD_OBJECT, "What was asked for; secrets are fingerprints"),
   reason: described(optional(string()), "Why an approval was passed over"),
   outcome: described(optional(string()), "`done`, `refused` or `failed`; of a run its status"),
   code: described(optional(integer()), "The status of the answer, or the exit code of the command"),
   error: optional(string()),
   count: described(optional(integer({ min: 1 })), "How many events the line stands for"),
   happened: described(optional(string()), "When it happened, where it could be written only later"),
-  facts: described(TOLD_FACTS, "Depends on `what`"),
-  // It was never confirmed, and is gone.
+  facts: described(TOLD_OBJECT, "Depends on `what`"),
+  // What was cut off was never confirmed, and is gone.
   torn: described(
-    TOLD_FACTS as Shape<{ bytes: number; sha256: string } | undefined>,
+    TOLD_OBJECT as Shape<{ bytes: number; sha256: string } | undefined>,
     "What stood behind the line before, of a write that was cut off",
   ),
 };
 type LineFields = { [K in keyof typeof LINE_FIELDS]: Infer<(typeof LINE_FIELDS)[K]> };
-/** The values of {@link LINE_FIELDS}. */
+/** What a line tells: values for {@link LINE_FIELDS}, of which all but `what` may be missing. */
 export type AuditEntry = Pick<LineFields, "what"> & Partial<LineFields>;
 
 /** A line as it is read. */

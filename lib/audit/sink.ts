@@ -147,7 +147,7 @@ export class AuditSink {
     return spot.size < (await handle.stat()).size;
   }
 
-  /** Goes on behind the lines that the command has taken. Answers whether the command works, within a second. */
+  /** Goes on behind the lines that the command has taken. Answers, within a second, whether the command works. */
   async #works(bytes: number, ended: Promise<unknown>): Promise<boolean> {
     this.#spot = { ...this.#spot, size: this.#spot.size + bytes };
     if (!this.#hasFailed) return true;

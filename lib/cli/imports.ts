@@ -4,9 +4,9 @@ import { PROGRAM_ROOT } from "../core/self.ts";
 
 const OURS = pathToFileURL(`${PROGRAM_ROOT}lib/`).href;
 
-// From now on the modules of lib find each other by what stands in the import, which names a file in full. Node would ask
+// From now on an import between modules of lib is resolved by its text alone, which names a file in full. Node would ask
 // the file system and every package.json above about each of a thousand imports: two fifths of the time to load a server.
-// Imports of packages, and those of other people's modules such as the scripts of hooks, stay with Node.
+// Imports of packages stay with Node, and so do all imports of modules outside lib.
 registerHooks({
   resolve(specifier, context, resolve) {
     if (!specifier.startsWith(".") || !context.parentURL?.startsWith(OURS)) return resolve(specifier, context);

@@ -56,7 +56,7 @@ export async function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal 
   });
 }
 
-/** What comes first: the promise, or the end of a wait, which `stop` ends. */
+/** The promise or the wait, whichever ends first; then the signal `stop` ends the wait. */
 async function unlessFirst<T, C>(promise: Promise<T>, wait: (stop: AbortSignal) => Promise<C>): Promise<T | C> {
   const stop = new AbortController();
   try {

@@ -48,6 +48,11 @@ export class Failure extends Error {
   }
 }
 
+/** What went wrong first, where a clean-up behind the error has failed too (`await using`). */
+export function firstError(error: unknown): unknown {
+  return error instanceof SuppressedError ? firstError(error.suppressed) : error;
+}
+
 /** The sentence of any thrown value, without a stack trace. */
 export function messageOf(error: unknown): string {
   return systemSentence(error) ?? (error instanceof Error ? error.message : String(error));

@@ -7,7 +7,7 @@ import { bucketNames } from "../bucket/catalog/info.ts";
 import { KvStore } from "../bucket/kv/kv.ts";
 import { loadKvKey } from "../bucket/kv/kv-access.ts";
 import { readOpsConf } from "../bucket/workspace/settings.ts";
-import { explain, Failure } from "../core/errors.ts";
+import { explain, Failure, firstError, messageOf } from "../core/errors.ts";
 import { emptyFolder } from "../core/files.ts";
 import type { ProcessIdentity } from "../core/process.ts";
 import { Redactor } from "../core/redact.ts";
@@ -115,10 +115,12 @@ function secondsSince(started: number): string {
   return `${((performance.now() - started) / 1000).toFixed(1)} s`;
 }
 
-function failed(error: unknown, log: RunLog, told: (end: string) => string, signal: AbortSignal): OutcomeMessage {
+function failed(thrown: unknown, log: RunLog, told: (end: string) => string, signal: AbortSignal): OutcomeMessage {
+  const error = firstError(thrown);
   const code = error instanceof Failure ? error.code : "internal";
   const message = explain(error);
   try {
+    if (thrown instanceof SuppressedError) log.warn(`cannot clean up: ${messageOf(thrown.error)}`);
     if (signal.aborted) log.info(told("cancelled"));
     else log.error(`${told("failed")}: ${message}`);
   } catch {

@@ -24,7 +24,7 @@ const ALLOCATIONS = list(string({ min: 1, max: 400 }), { min: 1, max: 10_000 });
 const JOBS = optional(described(NAMES, "Only these jobs"));
 const flag = (description: string) => withDefault(described(boolean(), description), false);
 /** A whole number; `otherwise` where it is left out. */
-const whole = (otherwise: number, description: string, max: number, min = 1) =>
+const whole = (otherwise: number, description: string, { min = 1, max }: { min?: number; max: number }) =>
   withDefault(described(integer({ min, max }), description), otherwise);
 const count = (description: string) => optional(described(integer({ min: 1, max: 1_024 }), description));
 
@@ -194,7 +194,7 @@ export const RUNS = {
   gc: {
     summary: "Remove the files of removed allocations from their workers, and deleted keys",
     parameters: object({
-      retain_days: whole(0, "Keep deleted keys and old versions for that many days (default: 0)", 36_500, 0),
+      retain_days: whole(0, "Keep deleted keys and old versions for that many days (default: 0)", { min: 0, max: 36_500 }),
     }),
   },
   snapshot_create: { summary: "Save the bucket's database, keys and source in one file", parameters: object(SNAPSHOT_WISH) },
@@ -227,10 +227,10 @@ export const RUNS = {
           "The script, for sh, or for bash where its first line says so",
         ),
         ...WORKERS,
-        concurrency: whole(1, "How many workers at a time; one after the other by default", 1_024),
+        concurrency: whole(1, "How many workers at a time; one after the other by default", { max: 1_024 }),
         health_check: flag("After each batch also wait until the jobs on its workers are healthy"),
         ignore_failure: flag("Go on, and succeed, even if workers fail"),
-        timeout_seconds: whole(300, "How long the script may take on a worker (default 300)", 86_400),
+        timeout_seconds: whole(300, "How long the script may take on a worker (default 300)", { max: 86_400 }),
       },
       WORKERS_OR_LABELS,
     ),

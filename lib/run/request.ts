@@ -8,7 +8,16 @@ import { Failure } from "../core/errors.ts";
 import { MASK } from "../core/redact.ts";
 import { described, isObject, object, type Shape, string } from "../core/shape.ts";
 import { APPROVED_KINDS, type ProposalBasis } from "./approval/proposal.ts";
-import { isRepeatable, JOB_CONTROL, parametersOf, RUNS, type RunKind, type RunParams } from "./protocol.ts";
+import {
+  type ControlKind,
+  isRepeatable,
+  JOB_CONTROL,
+  parametersOf,
+  type RepeatableKind,
+  RUNS,
+  type RunKind,
+  type RunParams,
+} from "./protocol.ts";
 import { RECORD_DAMAGED, type RunRecord, readRecord } from "./record.ts";
 
 type ObjectSchema = { properties: Record<string, unknown>; required?: string[]; allOf?: unknown[] };
@@ -21,8 +30,8 @@ const WELL = {
   jobs: new Set<unknown>(["ok", "deployed", "changed", "skipped"]),
 };
 
-/** Of the kinds that are neither job control nor about workers. */
-const REMAINING: { [kind in RunKind]?: Remaining } = {
+/** By kind; job control and the readings of workers have one rule each, in {@link left}. */
+const REMAINING: Record<Exclude<RepeatableKind, ControlKind | `worker_${string}`>, Remaining> = {
   run_command: remainingWorkers,
   health_check: (params, result) => {
     const jobs = notWell(result.jobs, WELL.jobs).map(({ job }) => job);
@@ -111,7 +120,7 @@ function onlyOf(record: RunRecord, wanted: readonly string[]): RunRecord {
 function left({ kind, params, status, result }: RunRecord): RunParams | undefined {
   const { retry_of: _, ...asked } = params;
   const ofClass = kind in JOB_CONTROL ? remainingAllocations : kind.startsWith("worker_") && remainingWorkers;
-  if (isObject(result)) return (ofClass || REMAINING[kind as RunKind])?.(asked, result);
+  if (isObject(result)) return (ofClass || REMAINING[kind as keyof typeof REMAINING])?.(asked, result);
   return status === "succeeded" ? undefined : asked;
 }
 

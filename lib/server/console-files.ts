@@ -59,7 +59,7 @@ function assetsOf(folder: string, texts: ReadonlyMap<string, string>): ReadonlyM
 const IMPORT = /^(?:import \{[^}]*\} from|@import) "(\.[^"]+)";\n/gm;
 const COMMENT_LINE = /^(?: *(?:\/\/.*|\/\*(?:(?!\*\/).)*(?:\*\/)?)| +\*(?:[ /].*)?)\n/gm;
 /** The type of an expression, for the check alone. */
-const CAST = /\/\*\* @type \{.*?\} \*\/ (?=\()/g;
+const CAST = /\/\*\* @type \{[^*]*\} \*\/ (?=\()/g;
 const INDENT_OR_EXPORT = /^(?:\s+|export (?=(?:async )?function|const|class))/gm;
 
 /**

@@ -62,8 +62,9 @@ type Definition<Q extends QueryFields, B, A> = Omit<Route<Context, Q, B>, "metho
   handle(call: A, context: Context): Promise<Answer>;
 };
 
-/** A method and a path, such as `GET /api/buckets`; of the bucket itself the method alone. */
-type Address = Route<Context>["method"] | `${Route<Context>["method"]} /${string}`;
+type Method = Route<Context>["method"];
+/** A method and a path, such as `GET /api/buckets`. */
+type Address = `${Method} /${string}`;
 
 /** A route table in groups. */
 export type RouteGroups = Readonly<Record<string, readonly ServerRoute[]>>;
@@ -75,7 +76,7 @@ export function route<Q extends QueryFields, B>(
   definition: Definition<Q, B, Call<Q, B>>,
 ): ServerRoute {
   const [method, path] = address.split(" ");
-  return { method, role, path, ...definition, handle: permitted(role, definition.handle) } as unknown as ServerRoute;
+  return { ...definition, method, role, path, handle: permitted(role, definition.handle) } as unknown as ServerRoute;
 }
 
 /** A request about a bucket. */
@@ -83,19 +84,22 @@ export interface BucketCall<Q extends QueryFields = QueryFields, B = unknown> ex
   bucket: RootBucket;
 }
 
-/** A {@link route} whose path goes on behind the id of a bucket, which the handler gets. May fail with `bucket_not_found`. */
+/**
+ * A {@link route} whose path goes on behind the id of a bucket, which the handler gets; the address of the bucket itself is
+ * the method alone. May fail with `bucket_not_found`.
+ */
 export function bucketRoute<Q extends QueryFields, B>(
-  address: Address,
+  address: Address | Method,
   role: Needs<NoInfer<BucketCall<Q, B>>, Context>,
   definition: Definition<Q, B, BucketCall<Q, B>>,
 ): ServerRoute {
   const [method, path = ""] = address.split(" ");
   const handle = permitted(role, definition.handle);
   return {
+    ...definition,
     method,
     role,
     path: `/api/buckets/{bucket_id}${path}`,
-    ...definition,
     failures: ["bucket_not_found", ...(definition.failures ?? [])],
     async handle(call: Call<Q, B>, context: Context) {
       const bucket = findBucket(context.root, call.params.bucket_id ?? "", context.labels);

@@ -35,7 +35,7 @@ const drifts = new Drifts();
 /** What the metrics of a bucket tell. Times are RFC 3339. */
 export interface BucketNumbers extends ReturnType<typeof bucketNumbers> {
   is_active: boolean;
-  /** What the last drift run of all jobs and workers found; null where there was none. */
+  /** What the last drift run of all jobs and workers found and still is; null where there was none. */
   drifted: number | null;
   last_drift: string | null;
   last_deploy: string | null;
@@ -233,7 +233,7 @@ async function overviewOf(layout: Layout) {
   return { found, runs, unwell, drift, freezes: shownFreezes(freeze, Date.now()) };
 }
 
-/** The allocations whose files the last drift run of all found changed, and which no run has found or made right since. */
+/** The allocations that the last drift run of all jobs and workers found changed, and whose files nothing has put right since. */
 async function driftedNow(layout: Layout, lastDrift: { id: string } | null) {
   if (!lastDrift) return [];
   return drifts.of(layout, lastDrift.id, await readers.read(layout, notWellNow)).allocations;

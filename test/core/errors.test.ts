@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
-import { cancelledFailure, explain, Failure, hasErrno, messageOf, throwIfCancelled } from "../../lib/core/errors.ts";
+import { cancelledFailure, explain, Failure, firstError, hasErrno, messageOf, throwIfCancelled } from "../../lib/core/errors.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 test("a failure carries its code, one sentence, facts and its cause", () => {
@@ -14,6 +14,17 @@ test("a failure carries its code, one sentence, facts and its cause", () => {
     ["Failure", "failed", "above", [1], cause],
   );
   assert.equal("cause" in new Failure("failed", "alone"), false);
+});
+
+test("of an error and those of the clean-ups behind the error, the first one counts", async () => {
+  const first = new Failure("failed", "the work failed");
+  async function work() {
+    await using _outer = { [Symbol.asyncDispose]: () => Promise.reject(new Error("outer")) };
+    await using _inner = { [Symbol.asyncDispose]: () => Promise.reject(new Error("inner")) };
+    throw first;
+  }
+  await assert.rejects(work(), (error) => error instanceof SuppressedError && firstError(error) === first);
+  assert.equal(firstError(first), first);
 });
 
 test("the sentence of anything thrown has no stack trace", () => {

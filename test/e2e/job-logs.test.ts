@@ -69,11 +69,15 @@ before(async () => {
   shared = await setUp({ after: (one) => void cleanUp.push(one as () => unknown) });
 });
 after(async () => {
-  for (const one of cleanUp) await one();
+  const errors: unknown[] = [];
+  for (const one of cleanUp) await Promise.try(one).catch((error) => errors.push(error));
+  assert.deepEqual(errors, []);
 });
 
 /** The set-up that serves all tests but those that end its server, with the job's files as they were. */
 function anew(makefile?: string): SetUp {
+  // What a test that failed has left there would fail the others.
+  for (const pid of shared.fleet.processes) signalProcess(pid, "SIGKILL");
   placeJob(shared, makefile);
   return shared;
 }
@@ -184,7 +188,7 @@ test("CP-471 unknown names are refused as JSON before anything begins, wrong fla
 });
 
 test("CP-472 a log that is followed on a server goes on over a lost connection, and says that lines are missing", async (t) => {
-  const { server, bucket, log } = anew();
+  const { fleet, server, bucket, log } = anew();
   const wire = await Wire.to(t, server.url);
   // The head of the answer is longer.
   wire.allow = (count) => (count === 1 ? { down: 2_000 } : {});
@@ -212,6 +216,7 @@ test("CP-472 a log that is followed on a server goes on over a lost connection, 
   assert.equal(told.out.split("one\n").length, 2, "no line comes twice");
   child.kill("SIGINT");
   assert.deepEqual(await closed, [130, null]);
+  await until("the end of it all on the worker", () => fleet.processes.length === 0);
 });
 
 test("CP-472 a followed log goes on; when the client leaves, nothing is left on the worker", async (t) => {

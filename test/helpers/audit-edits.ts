@@ -127,7 +127,8 @@ export async function editAudits(folder: string, count: number, seed: number): P
   await writeMonths(server, 4, 12);
   mkdirSync(twin, { recursive: true });
   copyFileSync(path.join(own, "audit.key"), path.join(twin, "audit.key"));
-  await writeMonths(twin, 3, 20);
+  // With the same first lines, its next line would be a true continuation of the chain, by the same key.
+  await writeMonths(twin, 3, 20, Date.UTC(2026, 0, 16));
   const chain = await chainOf(own);
   const lines = linesOfChain(chain);
   const others = {

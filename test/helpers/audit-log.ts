@@ -44,9 +44,9 @@ export async function blockAudit(root: string): Promise<() => void> {
 
 const MONTH_MS = 31 * 24 * 3_600_000;
 
-/** Writes `count` lines a month for some months, and answers the public key. */
-export async function writeMonths(root: string, months: number, count: number): Promise<string> {
-  let at = Date.UTC(2026, 0, 15);
+/** Writes `count` lines a month for some months from the time `begin` on, and answers the public key. */
+export async function writeMonths(root: string, months: number, count: number, begin = Date.UTC(2026, 0, 15)): Promise<string> {
+  let at = begin;
   const { log } = auditBelow(root, () => at);
   for (let month = 0; month < months; month++, at += MONTH_MS)
     await Promise.all(Array.from({ length: count }, (_, index) => log.append(entryOf(month * count + index))));

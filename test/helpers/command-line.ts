@@ -1,5 +1,6 @@
 // Command lines of the program without the start of a process for each: most of what a short command costs is the
-// loading of its modules. test/cli/wrapper.test.ts, test/cli/base/terminal.test.ts and test/e2e start the real program.
+// loading of its modules. test/cli/wrapper.test.ts, test/cli/base/terminal.test.ts and test/e2e start the real program: that
+// a command leaves nothing running, and that its process ends, only those tests see.
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import path from "node:path";
@@ -18,7 +19,7 @@ export type Told = { name: "stdout" | "stderr"; bytes: Uint8Array } | { code: nu
 
 const FIXTURE = path.join(import.meta.dirname, "../fixtures/command-line.ts");
 const IMPORTS = new URL("../../lib/cli/imports.ts", import.meta.url).href;
-/** The processes that have nothing to do. They end with this one. */
+/** Processes that wait for a command line; they end when this one does. */
 const idle: ChildProcess[] = [];
 
 function processForOne(): ChildProcess {
@@ -27,6 +28,9 @@ function processForOne(): ChildProcess {
   const stdio: ["ignore", "inherit", "inherit", "ipc"] = ["ignore", "inherit", "inherit", "ipc"];
   const started = fork(FIXTURE, { stdio, serialization: "advanced", execArgv: [`--import=${IMPORTS}`] });
   started.setMaxListeners(0);
+  started.once("exit", (code, signal) => {
+    if (idle.includes(started)) throw new Error(`after its last command line a process ended with ${code ?? signal}`);
+  });
   return started;
 }
 
@@ -57,10 +61,15 @@ export async function ops(
   child.on("message", listen);
   const exit = once(child, "exit");
   child.send({ args, env: { ...process.env, ...env } as Record<string, string>, cwd, input } satisfies Asked);
-  // A command may also end its process.
-  const code = await Promise.race([told.promise, exit.then(([exitCode]) => exitCode as number | null)]);
+  // A command may also end its process, but one that breaks off did not carry out the command line.
+  const ended = exit.then(([exitCode, signal]) => {
+    if (exitCode !== 1 && signal === null) return exitCode as number;
+    throw new Error(`ops ${args.join(" ")}: its process broke off with ${exitCode ?? signal}`);
+  });
+  const code = await Promise.race([told.promise, ended]);
+  ended.catch(() => {});
   child.off("message", listen);
-  if (child.exitCode === null && child.connected) idle.push(child);
+  if (child.exitCode === null && child.signalCode === null && child.connected) idle.push(child);
   hold(child, false);
   return { ...said, code };
 }

@@ -88,7 +88,8 @@ export class TestServer {
     };
     const now = () => Date.now() + this.aheadMs;
     const { url, stop, reload } = await startServer(config, new Launcher(this.#environment()), log, now);
-    // For the servers and runs that a test kills: what is compiled is kept at the end of a process otherwise.
+    // Node writes its compile cache when a process ends. The processes of this server would find nothing of what this one has
+    // compiled.
     flushCompileCache();
     this.url = url;
     this.reload = reload;

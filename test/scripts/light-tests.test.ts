@@ -8,6 +8,8 @@ import { temporaryFolder, writeFiles } from "../helpers/temporary.ts";
 const CASES: [what: string, code: number, body: string][] = [
   ["an error that nobody caught", 1, 'setImmediate(() => { throw new Error("lost"); });'],
   ["a rejection that nobody caught", 1, 'void Promise.reject(new Error("lost"));'],
+  ["an error after the end of its test", 1, 'setTimeout(() => { throw new Error("lost"); }, 50);'],
+  ["a rejection after the end of its test", 1, 'setTimeout(() => { void Promise.reject(new Error("lost")); }, 50);'],
   ["nothing", 0, ""],
 ];
 

@@ -296,7 +296,7 @@ test("CP-383 CP-433 CP-435 CP-436 the overview, the map, the list of buckets and
 });
 
 test("CP-383 CP-435 CP-436 CP-985 files that are put back are changed by hand no more, wherever that is told", async (t) => {
-  const { server, run, get, place, hosts } = await deployedServer(t);
+  const { server, run, get, place, hosts, write } = await deployedServer(t);
   const [a = "", b = ""] = hosts;
   await run("build");
   await run("deploy");
@@ -336,6 +336,16 @@ test("CP-383 CP-435 CP-436 CP-985 files that are put back are changed by hand no
   await run("deploy", { force: true });
   const after = { found: [true, { in_sync: 2 }, [], 0], unwell: 0, buckets: 0, metric: "0", map: "cc", files: [0, 0] };
   assert.deepEqual(await told(), after);
+  writeFileSync(place(b, "jobs/web/Makefile"), "changed by hand");
+  await run("drift");
+  assert.equal((await told()).metric, "1");
+  write("2.0.0");
+  await run("build");
+  writeFileSync(place(b, "sick"), "");
+  assert.equal((await run("deploy")).status, "failed");
+  assert.equal((await told()).metric, "0", "the deploy that did not come to its end has changed these files itself");
+  await run("drift");
+  assert.deepEqual([(await told()).metric, (await told()).unwell], ["0", 0]);
 });
 
 test("CP-436 a bucket that cannot be read says why, and the others are shown", async (t) => {

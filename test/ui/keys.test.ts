@@ -68,7 +68,7 @@ test("CP-889 who may not change keys sees their state and the plan, and is told 
   await dee.signIn(body.token);
   await dee.view(bucket, "source/keys");
   const main = dee.page.getByRole("main");
-  await main.getByText("To change a key needs the role admin; you are dee and have deploy.").waitFor();
+  await main.getByText("Changing a key needs the role admin; you are dee and have deploy.").waitFor();
   assert.deepEqual(await main.getByRole("button", { name: /^(?:Rekey|Rotate|Go on|Replace)/ }).count(), 0);
   assert.equal(await main.getByRole("button", { name: "Plan" }).count(), 2);
   dee.checkPeace();

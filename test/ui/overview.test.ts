@@ -288,6 +288,20 @@ test("orders are for the ticked workers; what is dangerous waits until the name 
   assert.match((await menu("Logs on the workers").getAttribute("href")) ?? "", /\/jobs\/nginx\/logs\?follow=true$/);
 });
 
+test("a revision is compared with the current one, or with another one of choice", async () => {
+  const path = `/api/buckets/${bucket}/source/revisions`;
+  const { body } = await server.call<{ items: { id: string }[] }>("GET", path);
+  const [newest, older] = body.items;
+  await ui.view(bucket, `source/revisions/${newest?.id}`);
+  await main().getByText("0 files added, 0 files removed, 0 files changed.").waitFor();
+  await main()
+    .getByLabel("Against")
+    .selectOption(older?.id ?? "");
+  await main()
+    .getByText(/^0 files added, 0 files removed, [1-9]\d* files? changed\.$/)
+    .waitFor();
+});
+
 test("CP-177 a bucket is built, renamed and deleted by its name", async () => {
   await ui.view(bucket, "");
   const more = async (name: string) => {

@@ -151,7 +151,7 @@ test("CP-885 a schedule is paused, started by hand, and resumed; a role that is 
   );
   await row("dee", "plan").getByRole("button", { name: "Pause …" }).waitFor();
   await person("rea").view(bucket, "schedules");
-  await main("rea").getByText("To start, pause or resume one needs the role deploy; you are rea and have read.").waitFor();
+  await main("rea").getByText("Starting, pausing or resuming one needs the role deploy; you are rea and have read.").waitFor();
   assert.equal(await row("rea", "plan").getByRole("button").count(), 0);
 });
 

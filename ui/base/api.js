@@ -161,7 +161,11 @@ export function link(bucketId, view = "", rest = [], query = {}) {
 export function pageAt({ bucketId, view = "", rest = [], query = new URLSearchParams() }) {
   const path = (rest = "") => (bucketId ? bucketPath(bucketId, rest) : rest);
   return {
-    ...{ bucketId, view, rest, query, path },
+    bucketId,
+    view,
+    rest,
+    query,
+    path,
     get: (rest = "", options = {}) => get(path(rest), options),
     list: (rest = "", most = undefined) => listOf(path(rest), most),
     link: (name, ...more) => link(bucketId, name, ...more),

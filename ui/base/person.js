@@ -19,7 +19,7 @@ export function has(role) {
   return ROLES.indexOf(person.role) >= ROLES.indexOf(role);
 }
 
-/** Why something cannot be done: `This needs the role deploy; you are ada and have read.` */
+/** Which role something needs, and which the person has: `This needs the role deploy; you are ada and have read.` */
 export function needsRole(what, role) {
   return `${what} needs the role ${role}; you are ${person.name} and have ${person.role}.`;
 }

@@ -127,7 +127,7 @@ export const activity = {
   /** The next error, or the one before. */
   error: (by) => inLog(() => pane.error(by)),
 
-  /** The next match, or the one before. */
+  /** Opens the log at the next match, or at the one before. */
   match: (by) => pane.find.state.q !== "" && inLog(() => pane.find.step(by)),
 
   /** Goes to a line of the run that is shown. */

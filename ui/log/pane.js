@@ -241,16 +241,16 @@ export class LogPane {
   /** The text of the lines that are chosen. */
   async text() {
     const [first, last] = this.view.chosen;
-    const [from] = (await this.source.after(first, 1)).lines;
-    return await this.#textOf(from.offset, last);
-  }
-
-  /** The text from a place in the log to the end of a line. */
-  async #textOf(offset, last) {
-    const [behind] = (await this.source.after(last + 1, 1)).lines;
-    const end = behind?.offset ?? this.source.size;
+    const [{ offset }] = (await this.source.after(first, 1)).lines;
+    const end = await this.#endOf(last);
     if (end - offset > COPIED_BYTES) throw new Error("These lines are too long to be copied. Download the log.");
     return await this.source.bytes(offset, end);
+  }
+
+  /** Where a line ends in the log. */
+  async #endOf(line) {
+    const [behind] = (await this.source.after(line + 1, 1)).lines;
+    return behind?.offset ?? this.source.size;
   }
 
   #showLines(line = this.view.place()) {
@@ -291,7 +291,7 @@ export class LogPane {
 
   /** A line is longer in the log than `text`, by what ops put before it. */
   async #wholeOf({ line, offset, text }) {
-    const all = await this.#textOf(offset, line);
+    const all = await this.source.bytes(offset, await this.#endOf(line));
     return all.slice(Math.max(0, all.indexOf(text.slice(0, -1)))).replace(/\n$/, "");
   }
 

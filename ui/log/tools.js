@@ -30,7 +30,8 @@ const TICKS = {
 
 /** How the log looks, as this browser remembers. */
 export function keptLooks() {
-  return { ...LOG_LOOKS, ...preference("log", {}) };
+  const kept = preference("log", {});
+  return Object.fromEntries(Object.entries(LOG_LOOKS).map(([name, otherwise]) => [name, kept[name] ?? otherwise]));
 }
 
 /**

@@ -61,7 +61,9 @@ function silentFolded(items) {
   if (silent.length <= EACH) return items;
   const [first] = silent;
   const together = {
-    ...{ ...first, parts: silent, since: silent.map((one) => one.since).sort()[0] },
+    ...first,
+    parts: silent,
+    since: silent.map((one) => one.since).sort()[0],
     workers: silent.flatMap(({ workers }) => workers),
     worker_count: silent.reduce((sum, one) => sum + one.worker_count, 0),
     job_count: Math.max(...silent.map((one) => one.job_count)),

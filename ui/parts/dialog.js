@@ -139,7 +139,8 @@ export function copying(label, textOf, attributes = {}) {
       setTimeout(() => copy.replaceChildren(...was), COPIED_MS);
     };
     try {
-      await copyText(await textOf(), done);
+      const text = await textOf();
+      if (text !== "") await copyText(text, done);
     } catch (error) {
       toast(error.message, { error: true });
     }
@@ -147,9 +148,9 @@ export function copying(label, textOf, attributes = {}) {
   return button(label, act, attributes);
 }
 
-/** A command to type, and a button that copies it. */
-export function command(text) {
-  const copy = copying(icon("copy"), () => text, { class: "small quiet", "aria-label": "Copy this command" });
+/** A command to type, or another text of that form, and a button that copies it. */
+export function command(text, what = "command") {
+  const copy = copying(icon("copy"), () => text, { class: "small quiet", "aria-label": `Copy this ${what}` });
   return el("div.command", el("code", text), copy);
 }
 

@@ -37,8 +37,15 @@ const phone = matchMedia("(width < 700px)");
  */
 export function jobMap(page, options) {
   const look = {
-    ...{ map: null, jobs: [], order: [], reached: new Map(), isLive: false },
-    ...{ by: preference("map by", "name"), isUnfolded: false, chosen: new Set(), opened: null },
+    map: null,
+    jobs: [],
+    order: [],
+    reached: new Map(),
+    isLive: false,
+    by: preference("map by", "name"),
+    isUnfolded: false,
+    chosen: new Set(),
+    opened: null,
   };
   const openOne = (job, worker) => open({ job, worker });
   const grid = gridOf("Jobs on workers");
@@ -46,6 +53,7 @@ export function jobMap(page, options) {
     caption: "Allocations",
     name: "map",
     columns: ["job", "worker", "state", "version"],
+    stateColumn: "",
     cells: { worker: ({ job, worker }) => button(said(worker), () => openOne(job, worker), { class: "plain" }) },
     keyOf: ({ job, worker }) => `${job}@${worker}`,
   });

@@ -22,7 +22,7 @@ import { icon } from "./state.js";
  * @property {string} [title] the question
  * @property {string} [action] the word on its button
  * @property {any} [example] the body for curl, where the body holds a secret
- * @property {number} [limitMs] how long the answer may take
+ * @property {number} [limitMs] how long the answer may take, in milliseconds
  */
 
 /** The run in the way of starts: `{ bucketId, runId, kind, created_at }`, or null. */

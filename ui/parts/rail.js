@@ -59,10 +59,8 @@ function driftOfBucket(page, drift) {
   const { in_sync: same = 0, drifted = 0, ...others } = drift.workers ?? {};
   const unknown = Object.values(others).reduce((sum, one) => sum + Number(one), 0);
   const end = drift.status === "running" ? "checking" : ["checked ", ago(drift.finished_at ?? drift.created_at)];
-  const inAll =
-    drifted > 0
-      ? el("p", mark("hand"), " ", a(href, `Files were changed on ${count(drifted, "worker")}`))
-      : same > 0 && el("p.meta", mark("ok"), " No file was changed by hand");
+  const changed = el("p", mark("hand"), " ", a(href, `Files were changed on ${count(drifted, "worker")}`));
+  const inAll = drifted > 0 ? changed : same > 0 && el("p.meta", mark("ok"), " No file was changed by hand");
   return section(
     "Drift",
     end,

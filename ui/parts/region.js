@@ -19,7 +19,8 @@ export function region(read, draw, { name = "section", rows = 6 } = {}) {
     try {
       const data = await read();
       problem.hidden = true;
-      const text = JSON.stringify(data);
+      // That a list is cut stands beside its rows.
+      const text = JSON.stringify([data, data?.cut]);
       if (content === text) return;
       content = text;
       one.data = data;

@@ -4,11 +4,10 @@ import { ago, count, duration, number, plain, said, size, words } from "../base/
 import { shortId } from "./dialog.js";
 import { tellingLine } from "./map/reason.js";
 import { region } from "./region.js";
-import { byTrouble, chips, state } from "./state.js";
+import { byName, byTrouble, chips, state } from "./state.js";
 
 /** So many rows are on the page at first, and come with each `Show more`. */
 const ROWS_AT_ONCE = 200;
-const COLLATOR = new Intl.Collator("en", { numeric: true });
 const LABELS = {
   size_bytes: "Size",
   worker_ip: "Worker",
@@ -69,7 +68,8 @@ function isNested(value) {
 export function dataOf(value, title = "Result") {
   if (!isNested(value)) return el("p", cellText("", value) || "nothing");
   if (Array.isArray(value)) {
-    if (value.some(isNested)) return dataTable({ caption: title, name: title, columns: columnsOf(value) }).with(value);
+    if (value.some(isNested))
+      return dataTable({ caption: title, name: title, columns: columnsOf(value), stateColumn: "" }).with(value);
     return el("ul", ...value.map((one) => el("li", said(one))));
   }
   const entries = Object.entries(value);
@@ -95,7 +95,7 @@ function columnsOf(rows) {
  * @param {Record<string, (row: any) => any>} [options.cells] how cells are shown, by column
  * @param {Record<string, string>} [options.labels] heads that differ from the column's name
  * @param {string} [options.name] of its part of the address, where a view has several tables
- * @param {string} [options.stateColumn] has chips: `state` by default
+ * @param {string} [options.stateColumn] has chips: `state` by default; none where it is empty
  * @param {any} [options.none] stands where there is no row
  * @param {any} [options.tools] stands beside the filter
  * @param {(row: any) => string} [options.keyOf] of a row, by default its id: rows that stay keep their elements
@@ -192,18 +192,22 @@ export function listing(read, options) {
 /**
  * A table of the newest rows, which reads as many more when it is asked.
  * @param {number} step how many
- * @param {(most: number) => Promise<any[]>} read at most so many; says whether it is `cut`
+ * @param {(most: number) => Promise<any>} read rows, at most so many; `cut` where there are more
  * @param {Parameters<typeof dataTable>[0]} options
  */
 export function newest(step, read, options) {
   const look = { most: step };
   const table = dataTable(options);
-  const draw = (rows) => {
+  const readMost = async () => {
+    const rows = await read(look.most);
+    return { rows: rows.slice(0, look.most), isCut: rows.cut || rows.length > look.most };
+  };
+  const draw = ({ rows, isCut }) => {
     const note = el("p.meta", `The ${number(rows.length)} newest are shown.`);
     const more = () => again(look.most + step);
-    return [table.with(rows), rows.cut && el("div.controls", { key: "more" }, note, button("Show more", more))];
+    return [table.with(rows), isCut && el("div.controls", { key: "more" }, note, button("Show more", more))];
   };
-  const list = region(() => read(look.most), draw);
+  const list = region(readMost, draw);
   const again = (most = step) => {
     look.most = most;
     list.refresh();
@@ -235,7 +239,7 @@ function sorted(rows, sort, stateColumn = "") {
   if (sort === "" && stateColumn === "") return rows;
   if (sort === "") return rows.toSorted((one, other) => byTrouble(String(one[stateColumn]), String(other[stateColumn])));
   const [by, key] = sort.startsWith("-") ? [-1, sort.slice(1)] : [1, sort];
-  const compare = STATE.test(key) ? byTrouble : COLLATOR.compare;
+  const compare = STATE.test(key) ? byTrouble : byName;
   return rows.toSorted((one, other) => by * compare(textOf(one[key]), textOf(other[key])));
 }
 

@@ -38,14 +38,15 @@ export function workerChoice(page, { chosen = null, troubled = () => [], onchang
 
   function draw() {
     const labels = [...new Set(look.workers.flatMap((one) => one.labels))].sort();
-    const failed = names().filter((worker) => troubled().includes(worker));
-    look.failed = troubled().join();
+    const last = troubled();
+    const failed = names().filter((worker) => last.includes(worker));
+    look.failed = last.join();
     const wanted = look.typed.toLowerCase();
     const shown = look.workers.filter(({ worker, hostname }) => `${worker} ${hostname}`.toLowerCase().includes(wanted));
     const all = count(look.workers.length, "worker");
     const search = el("input", { type: "search", placeholder: `Filter ${all}`, "aria-label": "Filter workers", oninput: filter });
-    const few = [["All", names()], ["None", []], ...(failed.length > 0 ? [["Failed last", failed]] : [])];
-    const buttons = few.map(([label, own]) => button(label, () => set(own), { class: "small" }));
+    const choices = [["All", names()], ["None", []], ...(failed.length > 0 ? [["Failed last", failed]] : [])];
+    const buttons = choices.map(([label, own]) => button(label, () => set(own), { class: "small" }));
     patch(
       element,
       el("p.spread", el("h2", "Where"), el("span", el("b", number(look.chosen.size)), ` of ${all}`)),
@@ -73,7 +74,8 @@ export function workerChoice(page, { chosen = null, troubled = () => [], onchang
 
   function tickOf({ worker, hostname }, failed) {
     const onchange = ({ target }) => {
-      look.chosen[target.checked ? "add" : "delete"](worker);
+      if (target.checked) look.chosen.add(worker);
+      else look.chosen.delete(worker);
       changed();
     };
     const hasFailed = failed.includes(worker) && mark("failed", { label: "failed last" });

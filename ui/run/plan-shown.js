@@ -112,7 +112,7 @@ function byHandFiles(view, { job }, hand) {
   });
 }
 
-/** Each file of a job once for each way in which it changes, most frequent first: `{ file, rows, first }`. */
+/** Each file of a job once for each way in which it changes, most frequent first: `{ file, rows, first, of }`. */
 function variantsOf({ changing }) {
   const files = changing.flatMap(({ worker, files: own }) => own.map((file) => ({ worker, file })));
   /** @param {any} one */

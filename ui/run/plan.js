@@ -100,21 +100,18 @@ export function planChips(run) {
   const { jobs, reconcile, unreachable } = planOf(run);
   const changing = jobs.flatMap((job) => job.changing);
   const { roll = [], skipped = [] } = Object.groupBy(jobs, (job) => (job.changing.length > 0 ? "roll" : "skipped"));
-  const actions = Object.entries(ACTIONS).map(([word, text]) => [
-    word,
-    text,
-    changing.filter((one) => one.action === word),
-    false,
-  ]);
+  const actions = Object.entries(ACTIONS).map(([word, text]) => {
+    return { word, text, sign: false, of: changing.filter(({ action }) => action === word) };
+  });
   const items = [
-    ["changed", "jobs roll out", roll],
+    { word: "changed", text: "jobs roll out", of: roll },
     ...actions,
-    ["stop", "stopped", reconcile],
-    ["skipped", "jobs skipped", skipped],
-    ["hand", "changed by hand", byHand(jobs)],
-    ["unreachable", "gave no answer", unreachable],
+    { word: "stop", text: "stopped", of: reconcile },
+    { word: "skipped", text: "jobs skipped", of: skipped },
+    { word: "hand", text: "changed by hand", of: byHand(jobs) },
+    { word: "unreachable", text: "gave no answer", of: unreachable },
   ];
-  return items.filter(([, , own]) => own.length > 0).map(([word, text, own, sign]) => ({ word, text, count: own.length, sign }));
+  return items.filter(({ of }) => of.length > 0).map(({ of, ...chip }) => ({ ...chip, count: of.length }));
 }
 
 /** Allocations whose files were changed by hand. */

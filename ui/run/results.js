@@ -54,8 +54,8 @@ export function answersOf(view) {
   const groups = Map.groupBy(workers, ({ outcome, exit_code, output_sha256, output, error }) =>
     JSON.stringify([outcome, exit_code, output_sha256 ?? output, error]),
   );
-  const sorted = [...groups].sort(([, [one, ...some]], [, [other, ...more]]) => {
-    return byTrouble(one.outcome, other.outcome) || some.length - more.length;
+  const sorted = [...groups].sort(([, one], [, other]) => {
+    return byTrouble(one[0].outcome, other[0].outcome) || one.length - other.length;
   });
   const bad = checks.filter(({ error }) => error);
   return [

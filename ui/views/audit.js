@@ -81,8 +81,8 @@ function auditEnd({ n, at, hash, public_key: key, fingerprint, trouble }) {
     el("summary", `Line ${number(n)} is the last one, `, ago(at), ". ", el("code", hash.slice(0, 16))),
     el("p", "Who notes this hash elsewhere can show later that nothing up to this line was cut off."),
     facts([
-      ["Head", command(hash)],
-      [`Public key (${fingerprint})`, command(key)],
+      ["Head", command(hash, "hash")],
+      [`Public key (${fingerprint})`, command(key, "key")],
       ["On any machine, with copies of the files", command(`ops audit verify FOLDER --public-key ${key} --head ${hash}`)],
     ]),
   );

@@ -89,8 +89,8 @@ function filtersOf(all, look, changed) {
     changed();
   };
   const about = { type: "search", placeholder: "Filter", "aria-label": "Filter buckets", value: look.typed, oninput };
-  const words = Object.entries(STATES_OF_BUCKETS);
-  const items = words.map(([word, [text]]) => ({ word, text, count: inState(all, word) }));
+  const states = Object.entries(STATES_OF_BUCKETS);
+  const items = states.map(([word, [text]]) => ({ word, text, count: inState(all, word) }));
   return el("div.filters.bare", el("input", about), chips(items, look.chosen, changed));
 }
 

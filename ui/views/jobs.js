@@ -38,7 +38,7 @@ function saidCounts({ new: fresh, update, disabled, allocations, ...counts }) {
 }
 
 /** The state of a job by the counts of its allocations: the worst of them. */
-export function stateOfJob(row) {
+function stateOfJob(row) {
   const counts = saidCounts(row);
   const word = Object.keys(COUNTS).find((name) => counts[name] > 0);
   if (word && word !== "disabled") return word;
@@ -47,14 +47,14 @@ export function stateOfJob(row) {
 }
 
 /** The trouble of a job in words, each with its mark. */
-export function troubleOfJob(row) {
+function troubleOfJob(row) {
   const counts = saidCounts(row);
   const found = Object.entries(COUNTS).filter(([name]) => counts[name] > 0);
   return found.map(([name, text]) => el("span.state.told", mark(name), `${number(counts[name])} ${text}`));
 }
 
 /** `38 of 39`: how many allocations are up to date. */
-export function doneOfJob(row) {
+function doneOfJob(row) {
   const { promoted, due } = saidCounts(row);
   return due > 0 ? `${number(promoted)} of ${number(due)}` : "none";
 }
@@ -225,7 +225,8 @@ function targetOrder(look) {
 function allocationsTable(page, look, changed) {
   const tick = (row) => {
     const onchange = ({ target }) => {
-      look.chosen[target.checked ? "add" : "delete"](row.worker);
+      if (target.checked) look.chosen.add(row.worker);
+      else look.chosen.delete(row.worker);
       changed();
     };
     const label = `Orders are for ${plain(row.worker)}`;

@@ -80,8 +80,8 @@ function newToken(page, namesOf) {
 function showOnce({ name, token, totp_secret: secret, totp_uri: uri }) {
   const says = ["This is the only time that it is shown."];
   const fields = facts([
-    ["The token", command(token)],
-    ["For the authenticator", secret && command(uri)],
+    ["The token", command(token, "token")],
+    ["For the authenticator", secret && command(uri, "address")],
   ]);
   return ask({ title: `The token of ${name}`, says, fields, action: "I have it", leave: "" });
 }

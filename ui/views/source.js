@@ -1,4 +1,4 @@
-import { encoded, queryOf, unless } from "../base/api.js";
+import { encoded, keepQuery, queryOf, unless } from "../base/api.js";
 import { a, el, facts, prose, scroller } from "../base/dom.js";
 import { ago, count, joined, localTime, said, size } from "../base/text.js";
 import { shortId, toast } from "../parts/dialog.js";
@@ -59,13 +59,17 @@ function revisions(page) {
 
 /** What a revision changes against another one. */
 function comparison(page, id) {
-  const against = page.query.get("against") ?? "";
-  const paths = [`/source/revisions/${encoded(id)}/diff?${queryOf({ against })}`, "/source/revisions?limit=500"];
+  let against = page.query.get("against") ?? "";
+  const diff = () => page.get(`/source/revisions/${encoded(id)}/diff?${queryOf({ against })}`);
+  const go = (value) => {
+    against = value;
+    keepQuery({ against });
+    part.refresh();
+  };
   const view = { folds: new Map(), draw: () => part.draw() };
   const draw = ([{ added, removed, changed }, { items }]) => {
     const others = items.filter((one) => one.id !== id);
     const options = others.map((one) => [one.id, `…${one.id.slice(-8)}, ${localTime(one.created_at)}`]);
-    const go = (value) => (location.hash = page.link("source", ["revisions", id], { against: value }));
     const told = Object.entries({ added, removed, changed }).map(([word, all]) => `${count(all.length, "file")} ${word}`);
     const files = [
       ...changed.map((file) => ({ ...file, change: "changed", note: noteOf(file) })),
@@ -79,7 +83,7 @@ function comparison(page, id) {
       folds.length > 0 && el("div.panel", folds),
     ];
   };
-  const part = region(() => Promise.all(paths.map((path) => page.get(path))), draw);
+  const part = region(() => Promise.all([diff(), page.get("/source/revisions?limit=500")]), draw);
   return part;
 }
 
@@ -170,7 +174,7 @@ function opening({ signer, own, seal, error }, says) {
   };
 }
 
-/** Reads the whole snapshot and compares its sums; nothing is changed. Only what opens it is asked for. */
+/** Reads the whole snapshot and compares its sums; nothing is changed. A sealed one asks for what opens it. */
 function checkButton(page, path, row) {
   const known = opening(row, ["Opens the snapshot and compares all of it. Nothing is changed."]);
   const order = { ...known, path: `${path}/verify`, action: "Check", limitMs: CHECK_MS };

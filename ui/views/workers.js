@@ -116,8 +116,15 @@ async function readWorkers(page) {
     const reach = reachOf(records, worker);
     const own = readings.get(worker) ?? [];
     return {
-      ...{ worker, hostname, jobs, behind, trust, since: reach?.at, well: reach?.good_percent ?? "" },
-      ...{ load: uptime?.uptime?.load1, uptime_s: uptime?.uptime?.uptime_s },
+      worker,
+      hostname,
+      jobs,
+      behind,
+      trust,
+      since: reach?.at,
+      well: reach?.good_percent ?? "",
+      load: uptime?.uptime?.load1,
+      uptime_s: uptime?.uptime?.uptime_s,
       state: stateOfWorker(removed, reach),
       drift: drift?.outcome ?? "",
       host_key: trust?.outcome ?? "",

@@ -44,7 +44,7 @@ const KEY_RUNS = {
 export function keysTab(page) {
   const read = async () => ({ changes: page.bucket()?.summary?.key_changes ?? [], ssh: await page.get("/secrets/ssh_key") });
   const draw = ({ changes, ssh }) => [
-    !has("admin") && el("p.meta", needsRole("To change a key", "admin")),
+    !has("admin") && el("p.meta", needsRole("Changing a key", "admin")),
     Object.entries(KEY_RUNS).map(([kind, about]) => {
       const begun = changes.find((one) => one.kind === kind);
       return keyPanel(page, about, begun, kind === "ssh_key_rotate" ? sshKeyPart(page, ssh) : null);

@@ -38,7 +38,7 @@ export function schedulesView(page) {
     return { rows: await Promise.all(rows), freezes: page.bucket()?.summary?.freezes ?? [] };
   };
   const list = region(read, ({ rows, freezes }) => [
-    !has("deploy") && el("p.meta", { key: "role" }, needsRole("To start, pause or resume one", "deploy")),
+    !has("deploy") && el("p.meta", { key: "role" }, needsRole("Starting, pausing or resuming one", "deploy")),
     table.with(rows),
     freezesShown(freezes),
   ]);

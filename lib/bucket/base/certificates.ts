@@ -1,4 +1,4 @@
-import { createHash, createPrivateKey, generateKeyPair, X509Certificate } from "node:crypto";
+import { createPrivateKey, generateKeyPair, hash, X509Certificate } from "node:crypto";
 import { promisify } from "node:util";
 import { issuerOf, selfSigned } from "../../codec/crypto/x509.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
@@ -123,7 +123,7 @@ export function authorityOf(
 
 /** SHA-256 of a certificate, in hexadecimal. */
 export function digestOfCertificate({ raw }: X509Certificate): string {
-  return createHash("sha256").update(raw).digest("hex");
+  return hash("sha256", raw);
 }
 
 function unusable(layout: Layout, why: string, cause?: unknown): Failure {

@@ -60,7 +60,7 @@ export const timezone = refined(string({ max: 100 }), (zone, path, report) => {
 });
 
 /** Reports each value of a list that is there a second time. */
-export function reportTwice(values: readonly unknown[], report: (index: number, value: unknown) => void): void {
+export function reportTwice<T>(values: readonly T[], report: (index: number, value: T) => void): void {
   for (const [index, value] of values.entries()) if (values.indexOf(value) < index) report(index, value);
 }
 

@@ -110,7 +110,7 @@ type PlanBasis = ReturnType<typeof planBasis>;
 
 /** What a plan made now would be made from. */
 export function planBasis(db: Database) {
-  /** The number of the build that made the catalog, and the one that every deploy raises which had work. */
+  /** The number of the build that made the catalog, and the number that each deploy with work raises. */
   const bucket = db.get<Record<"build_seq" | "update_seq", number>>("SELECT build_seq, update_seq FROM bucket");
   /** A digest of the newest version of every key in the KV store. */
   const keys = createHash("sha256");

@@ -42,7 +42,7 @@ export function keyOf(cursor: string | undefined): PageKey | undefined {
   throw wrongCursor();
 }
 
-/** The failure of a cursor that no answer can have had. */
+/** The failure for a cursor that is not from an answer. */
 export function wrongCursor(): Failure {
   return new Failure("invalid_request", "cursor: expected the next_cursor of an earlier answer");
 }

@@ -39,23 +39,24 @@ export function noteHealth(db: Database, runId: string, observations: readonly O
   const isNew = ({ job, worker, aspect, state }: Observation) =>
     db.get<{ state: string }>(LAST, job, worker, aspect)?.state !== state;
   const changed = observations.filter(isNew);
-  if (changed.length === 0) return;
-  db.transaction(() => {
-    for (const { job, worker, aspect, state, reason } of changed)
-      db.run(ADD, now, job, worker, aspect, state, reason.slice(0, KEPT_REASON).toWellFormed(), runId);
-    db.run(PRUNE, now - KEPT_MS, now - KEPT_MS);
-    db.run(FORGET);
-  });
+  if (changed.length > 0) db.transaction(() => addChanges(db, runId, changed, now));
 }
 
-/** Keeps that the files of a job's allocations are as promoted again, on those of the workers where they were not. */
+/**
+ * Notes that a job's files are as promoted again, on those of these workers where the history calls them drifted. To be
+ * called in the transaction that promotes them.
+ */
 export function noteInSync(db: Database, runId: string, job: string, workers: readonly string[]): void {
   const mended = workers.filter((worker) => db.get<{ state: string }>(LAST, job, worker, "files")?.state === "drifted");
-  noteHealth(
-    db,
-    runId,
-    mended.map((worker): Observation => ({ job, worker, aspect: "files", state: "in_sync", reason: "" })),
-  );
+  const inSync = mended.map((worker): Observation => ({ job, worker, aspect: "files", state: "in_sync", reason: "" }));
+  if (inSync.length > 0) addChanges(db, runId, inSync, Date.now());
+}
+
+function addChanges(db: Database, runId: string, changed: readonly Observation[], now: number): void {
+  for (const { job, worker, aspect, state, reason } of changed)
+    db.run(ADD, now, job, worker, aspect, state, reason.slice(0, KEPT_REASON).toWellFormed(), runId);
+  db.run(PRUNE, now - KEPT_MS, now - KEPT_MS);
+  db.run(FORGET);
 }
 
 /** One change. */
@@ -93,11 +94,17 @@ export function healthChanges(db: Database, wanted: HealthWanted, { before, limi
   return { items: shown.map(changeOf), next: rows.length > limit ? (shown.at(-1)?.[7] ?? null) : null };
 }
 
+/** A deploy that did not come to its end has changed these files itself, which is told as a problem and as no drift. */
+const IS_CUT_OFF = `aspect = 'files' AND EXISTS (SELECT 1 FROM allocations a
+  JOIN hash h ON h.namespace = a.job || '_allocation' AND h.key = a.alloc_id
+  WHERE a.job = health_change.job AND a.worker_ip = health_change.worker_ip AND h.unfinished)`;
+
 /** What is in no good state now, the longest first. */
 export function notWellNow(db: Database): HealthChange[] {
   const newest = "SELECT MAX(id) FROM health_change GROUP BY job, worker_ip, aspect";
   const good = Object.values(ASPECTS).map(([state]) => `'${state}'`);
-  const sql = `SELECT ${COLUMNS} FROM health_change WHERE id IN (${newest}) AND state NOT IN (${good}) ORDER BY at, id`;
+  const isNotWell = `id IN (${newest}) AND state NOT IN (${good}) AND NOT (${IS_CUT_OFF})`;
+  const sql = `SELECT ${COLUMNS} FROM health_change WHERE ${isNotWell} ORDER BY at, id`;
   return db.tuples<Stored>(sql).map(changeOf);
 }
 

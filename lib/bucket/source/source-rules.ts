@@ -261,8 +261,8 @@ export function scanSource(layout: Layout, problems: Problems, readOnTheirOwn: r
     return isOfOne;
   });
   const states = new Map(found.map(({ path, state }) => [path, state]));
-  // The files by folder of `workspace/jobs/`, in order of name, with paths below that folder; the state of each file by path
-  // below `workspace/`.
+  // `jobs`: the files by folder of `workspace/jobs/`, in order of name, with paths below that folder. `states`: the state of
+  // each file by its path below `workspace/`.
   return { jobs: byJob(taken), states };
 }
 

@@ -177,8 +177,9 @@ function checkedCron(text: string, path: string, report: Report): string {
 function parameters(): Shape<Record<string, unknown>> {
   const shape = anything({ type: "object" }) as Shape<Record<string, unknown>>;
   return refined(shape, (value, path, report) => {
-    if (!isObject(value)) report(path, "expected an object");
-    return isObject(value) ? value : {};
+    if (isObject(value)) return value;
+    report(path, "expected an object");
+    return {};
   });
 }
 
@@ -221,7 +222,7 @@ function wallTime(): Shape<number> {
 function namedOnce(shape: Shape<Schedule[]>): Shape<Schedule[]> {
   return refined(shape, (schedules, path, report) => {
     const names = schedules.map(({ name }) => name);
-    reportTwice(names, (at, one) => report(`${join(path, at)}/name`, `the schedule ${quote(String(one))} is there twice`));
+    reportTwice(names, (at, one) => report(`${join(path, at)}/name`, `the schedule ${quote(one)} is there twice`));
     return schedules;
   });
 }

@@ -142,7 +142,7 @@ function workerOf(given: Infer<typeof WORKER_SHAPE>, index: number, settings: Op
 function labels(): Shape<string[]> {
   const all = list(name);
   return refined({ ...all, schema: { ...all.schema, uniqueItems: true } }, (labels, path, report) => {
-    reportTwice(labels, (at, label) => report(join(path, at), `the label ${quote(String(label))} is there twice`));
+    reportTwice(labels, (at, label) => report(join(path, at), `the label ${quote(label)} is there twice`));
     return labels;
   });
 }
@@ -165,7 +165,7 @@ function tags(): Shape<Map<string, string>> {
 export async function readDisabled(layout: Layout, problems: Problems) {
   const found = problems.in(relative(layout, layout.disabledJson), "ErrInvalidDisabledJSON");
   const given = found.take(check(DISABLED, (await readSource(parseSourceJson, layout, found)) ?? {}));
-  /** The hosts, or all of them. */
+  /** By job: the hosts, or all of them. */
   const jobs = new Map<string, ReadonlySet<string> | "all">();
   for (const [written, { allocations }] of Object.entries(given?.jobs ?? {})) {
     const job = written.trim().toLowerCase();

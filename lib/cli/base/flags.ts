@@ -79,10 +79,10 @@ export interface Parsed {
 /** The flag of every command that works in a bucket. */
 export const BUCKET_DIR: Flag = { name: "bucket-dir", value: "DIR", help: "The bucket (default: the current folder)" };
 
-/** Prints JSON in place of text for people: of every command that has no `--json` of its own, and is not without one. */
+/** Prints JSON in place of text for people. {@link commandOf} gives it to every command but those with `--json` of their own, or `noJson`. */
 const AS_JSON: Flag = { name: "json", help: "Print JSON" };
 
-/** Goes past what holds a start back; of every command that changes a bucket. */
+/** Goes past what holds a start back. Every command that changes a bucket has it. */
 export const BREAK_GLASS_FLAG: Flag = {
   name: "break-glass",
   value: "REASON",

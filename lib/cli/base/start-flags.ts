@@ -32,14 +32,17 @@ export function brokenGlass(runId: string, reason: string): string {
   return `BREAK GLASS: run ${shortId(runId)} went past what holds runs back: ${reason}\n`;
 }
 
+/** What the flags of {@link STARTING} say of a start. */
+export async function startOf(input: Parsed) {
+  return { waitMs: await waitOf(input), breakGlass: breakGlassOf(input), isDetached: input.switches.has(DETACH_FLAG.name) };
+}
+
+/** The result of a run as JSON on stdout, and its Activity on stderr. */
+export const JSON_VIEW = { show: jsonText, meanwhile: "aside" } as const;
+
 /** How a run on a server is started and shown, as the flags of {@link STARTING} say. */
 export async function startingOf(input: Parsed) {
-  return {
-    view: wantsJson(input) ? ({ show: jsonText, meanwhile: "aside" } as const) : undefined,
-    waitMs: await waitOf(input),
-    breakGlass: breakGlassOf(input),
-    isDetached: input.switches.has(DETACH_FLAG.name),
-  };
+  return { view: wantsJson(input) ? JSON_VIEW : undefined, ...(await startOf(input)) };
 }
 
 /** How long a run may wait for its bucket; undefined for not at all. */

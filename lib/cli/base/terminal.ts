@@ -1,6 +1,6 @@
 import { EXIT, type Parsed, wantsJson } from "./flags.ts";
 
-// No import, for the reason in flags.ts.
+// Not imported, for the reason in flags.ts.
 const { styleText } = process.getBuiltinModule("node:util");
 
 /**
@@ -29,10 +29,13 @@ export function printJson(value: unknown): void {
   toStdout(jsonText(value));
 }
 
-/** Ends a command with its answer: a value as JSON with `--json`, else a text. Answers the exit code. */
-export function printAnswer(input: Pick<Parsed, "switches">, value: unknown, text: string): number {
+/**
+ * Prints the answer of a command: with `--json` a value as JSON, else a text, which is made only where it is printed. Answers
+ * the exit code of success.
+ */
+export function printAnswer(input: Pick<Parsed, "switches">, value: unknown, text: string | (() => string)): number {
   if (wantsJson(input)) printJson(value);
-  else toStdout(text);
+  else toStdout(typeof text === "string" ? text : text());
   return EXIT.done;
 }
 
@@ -41,7 +44,7 @@ export type Columns<T> = Readonly<Record<string, (item: T) => Cell>>;
 
 /** {@link printAnswer} of a list: all items as JSON, else as a table; `none` where there are none. */
 export function printList<T>(input: Pick<Parsed, "switches">, items: readonly T[], none: string, columns: Columns<T>): number {
-  return printAnswer(input, items, items.length === 0 ? `${none}\n` : tableOf(items, columns));
+  return printAnswer(input, items, () => (items.length === 0 ? `${none}\n` : tableOf(items, columns)));
 }
 
 /** Items as a {@link textTable}; on a terminal no line is wider than the terminal. */

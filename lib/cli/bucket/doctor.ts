@@ -29,7 +29,7 @@ export async function doctorCommand(input: Parsed): Promise<number> {
 /** Shows what was found. Answers the exit code: 0, or 1 where there is a problem. */
 export function showFindings(findings: readonly Finding[], input: Parsed): number {
   const worst = Math.max(...findings.map(({ grade }) => FINDING_GRADES.indexOf(grade)));
-  printAnswer(input, { grade: FINDING_GRADES[worst], findings }, doctorReport(findings));
+  printAnswer(input, { grade: FINDING_GRADES[worst], findings }, () => doctorReport(findings));
   return FINDING_GRADES[worst] === "problem" ? EXIT.failed : EXIT.done;
 }
 

@@ -1,7 +1,7 @@
 import path from "node:path";
 import { type Layout, layoutOf } from "../../bucket/base/layout.ts";
 import { type Opening, ofSnapshot, readFace, requireTrusted, trustAt } from "../../bucket/snapshots/envelope.ts";
-import { restoreBucket, verifySnapshot } from "../../bucket/snapshots/restore.ts";
+import type { verifySnapshot } from "../../bucket/snapshots/restore.ts";
 import { findSnapshot, snapshotNames, withoutSuffix } from "../../bucket/snapshots/snapshots.ts";
 import { newIdentity, type Seal, sealKey } from "../../codec/crypto/seal-key.ts";
 import { idNamed } from "../../codec/uuid.ts";
@@ -17,7 +17,8 @@ export async function verifySnapshotCommand(input: Parsed): Promise<number> {
   using stop = stopRequest();
   const file = await snapshotFile(bucketDir(input), input.operands[0] ?? "");
   const opening = await openingFor(bucketDir(input), file, input, stop.signal);
-  return showVerdict(withoutSuffix(path.basename(file)), await verifySnapshot(file, opening), input);
+  const { verifySnapshot: verify } = await import("../../bucket/snapshots/restore.ts");
+  return showVerdict(withoutSuffix(path.basename(file)), await verify(file, opening), input);
 }
 
 /** What the command line says about the signer of a snapshot. */
@@ -49,6 +50,7 @@ export async function restoreCommand(input: Parsed): Promise<number> {
   using stop = stopRequest();
   const dir = bucketDir(input);
   const file = await snapshotFile(dir, input.operands[0] ?? "");
+  const { restoreBucket } = await import("../../bucket/snapshots/restore.ts");
   const { bucket_id, created_at } = await restoreBucket(dir, file, await openingFor(dir, file, input, stop.signal));
   // A shell that stands in the folder is still in the one that was replaced.
   const hint = dir === realPlace(".") ? `; enter it again: cd ${dir}` : "";

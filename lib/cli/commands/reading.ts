@@ -159,8 +159,8 @@ export const READING_COMMANDS: readonly CommandRow[] = [
       { name: "json", help: "Print one JSON object a line" },
     ],
     async run(input) {
-      if (input.operands.length > 0) return (await import("../bucket/logs.ts")).jobLogsCommand(input);
-      return (await import("../bucket/logs.ts")).logsCommand(input);
+      const logs = await import("../bucket/logs.ts");
+      return input.operands.length > 0 ? logs.jobLogsCommand(input) : logs.logsCommand(input);
     },
     async remote(input, target) {
       const logs = await import("../remote/logs.ts");

@@ -15,8 +15,7 @@ import {
   type Parsed,
   wantsJson,
 } from "../base/flags.ts";
-import { breakGlassOf, DETACH_FLAG, STARTING, WAIT_FLAG, waitOf } from "../base/start-flags.ts";
-import { jsonText } from "../base/terminal.ts";
+import { DETACH_FLAG, JSON_VIEW, STARTING, startOf, WAIT_FLAG } from "../base/start-flags.ts";
 import type { RunView } from "../bucket/output.ts";
 import type { RemoteBucket } from "../remote/remote-bucket.ts";
 
@@ -78,8 +77,7 @@ export function runCommand(kind: RunKind, command: RunCommand): Command {
       ...named.map(([parameter, schema]) => flagOf(parameter, schema, short[parameter])),
       ...(isRepeatable(kind) ? [RETRY_FLAG] : []),
       ...flags,
-      ...("wait" in properties ? [] : [WAIT_FLAG]),
-      ...STARTING.filter(({ name }) => name !== WAIT_FLAG.name),
+      ...STARTING.filter(({ name }) => !(name in properties)),
     ],
     run: (input) => runHere(kind, command, input),
     async remote(input, target) {
@@ -180,13 +178,12 @@ async function runThere(kind: RunKind, command: RunCommand, input: Parsed, bucke
   const { runOnServer } = await import("../remote/run.ts");
   const { params, secrets, retryOf } = await requestOf(kind, command, input, bucket);
   const asked = retryOf === undefined ? params : { retry_of: retryOf };
-  const isDetached = input.switches.has(DETACH_FLAG.name);
-  return await runOnServer(bucket, kind, asked, { ...(await optionsOf(input, command)), isDetached, secrets });
+  return await runOnServer(bucket, kind, asked, { ...(await optionsOf(input, command)), secrets });
 }
 
 /** How a run is carried out, here or on a server. */
 async function optionsOf(input: Parsed, command: RunCommand) {
-  return { view: await runView(input, command), waitMs: await waitOf(input), breakGlass: breakGlassOf(input) };
+  return { view: await runView(input, command), ...(await startOf(input)) };
 }
 
 /** What a command line asks for: the checked parameters of a run, or the id of the run that is repeated. */
@@ -239,7 +236,7 @@ async function namesOf(dir: string): Promise<Names> {
 async function runView(input: Parsed, { view, summarise }: RunCommand): Promise<RunView | undefined> {
   // Called first, because it also refuses flags that do not go together.
   const show = await view?.(input);
-  if (wantsJson(input)) return { show: jsonText, meanwhile: "aside" };
+  if (wantsJson(input)) return JSON_VIEW;
   if (show) return { show, meanwhile: "quiet" };
   return summarise && process.stdout.isTTY ? { show: summarise, meanwhile: "before" } : undefined;
 }

@@ -214,7 +214,7 @@ export const SERVER_COMMANDS: readonly CommandRow[] = [
     name: "logout",
     summary: "End the session with a server, and forget it",
     operands: [BASE_URL],
-    flags: [...OF_SERVER.filter(({ name }) => name === "server" || name === "ca-file")],
+    flags: OF_SERVER.filter(({ name }) => name === "server" || name === "ca-file"),
     run: async (input) => (await import("../remote/login.ts")).logoutCommand(input),
   },
   ...BUCKET_COMMANDS,

@@ -35,7 +35,7 @@ export async function showProposal(input: Parsed, target: Target): Promise<numbe
   const bucket = await openRemoteBucket(target);
   const { id } = await namedProposal(bucket, input);
   const proposal = await shownProposal(await bucket.get(`${PROPOSALS_PATH}/${id}`));
-  return printAnswer(input, proposal, factsOf(proposal));
+  return printAnswer(input, proposal, () => factsOf(proposal));
 }
 
 /** `ops approve <proposal>`: shows what was approved. */
@@ -82,12 +82,12 @@ export async function startProposal(input: Parsed, target: Target): Promise<numb
 }
 
 /** An answer that is a proposal. */
-export async function shownProposal(body: unknown): Promise<ShownProposal> {
+async function shownProposal(body: unknown): Promise<ShownProposal> {
   return await namedAnswer("Proposal", body);
 }
 
 /** Says what became of a proposal, and what to type next. */
-export async function sayProposal(proposal: ShownProposal, input: Parsed, done?: string): Promise<void> {
+async function sayProposal(proposal: ShownProposal, input: Parsed, done?: string): Promise<void> {
   printAnswer(input, proposal, done === undefined ? `${proposal.id}\n` : `proposal ${shortId(proposal.id)} is ${done}\n`);
   const next = nextStep(proposal);
   if (next !== undefined) toStderr(`${next}\n`);
@@ -186,7 +186,7 @@ export async function proposeRollback(input: Parsed, target: Target): Promise<nu
 }
 
 async function proposed(bucket: RemoteBucket, wish: Wish, reason: string | undefined, input: Parsed): Promise<number> {
-  const made = await bucket.client.call("POST", bucket.path("/proposals"), { json: { ...wish, reason } });
+  const made = await bucket.client.call("POST", bucket.path(PROPOSALS_PATH), { json: { ...wish, reason } });
   await sayProposal(await shownProposal(made), input);
   return EXIT.done;
 }

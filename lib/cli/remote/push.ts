@@ -8,7 +8,7 @@ import { isNote } from "../../core/shape.ts";
 import { Launcher } from "../../core/spawn.ts";
 import { START_ROUTES } from "../../server/routes/start-paths.ts";
 import { EXIT, type Parsed, type Target, wantsJson } from "../base/flags.ts";
-import { breakGlassOf, brokenGlass, DETACH_FLAG, waitOf } from "../base/start-flags.ts";
+import { brokenGlass, startOf } from "../base/start-flags.ts";
 import { printJson, stopRequest, tableOf, toStderr, toStdout } from "../base/terminal.ts";
 import { EXIT_OF } from "../bucket/output.ts";
 import { REVISION_COLUMNS } from "../state/revisions.ts";
@@ -49,8 +49,7 @@ export async function rollbackCommand(input: Parsed): Promise<number> {
 }
 
 async function changeOf(input: Parsed): Promise<Change> {
-  const isDetached = input.switches.has(DETACH_FLAG.name);
-  return { waitMs: await waitOf(input), breakGlass: breakGlassOf(input), isDetached, isJson: wantsJson(input) };
+  return { ...(await startOf(input)), isJson: wantsJson(input) };
 }
 
 /** `ops revisions rollback [revision]`. */

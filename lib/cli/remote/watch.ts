@@ -1,23 +1,11 @@
 import type { Answer } from "../../server/routes/shapes.ts";
 import { EXIT, type Parsed, type Target, wantsJson } from "../base/flags.ts";
 import { startingOf } from "../base/start-flags.ts";
-import {
-  ago,
-  type Columns,
-  printAnswer,
-  printJson,
-  printList,
-  shortId,
-  shownTime,
-  spanOf,
-  tableOf,
-  toStderr,
-  toStdout,
-} from "../base/terminal.ts";
+import { ago, type Columns, printAnswer, printList, shortId, shownTime, spanOf, tableOf, toStderr } from "../base/terminal.ts";
 import { type Item, namedAnswer, namedAnswers, openRemoteBucket, type RemoteBucket } from "./remote-bucket.ts";
 import { runOnServer } from "./run.ts";
 
-type Shown = Answer<"Schedule">;
+type ShownSchedule = Answer<"Schedule">;
 
 /** `ops schedules list`. */
 export async function listSchedules(input: Parsed, target: Target): Promise<number> {
@@ -33,12 +21,13 @@ export async function listSchedules(input: Parsed, target: Target): Promise<numb
 
 /** `ops schedules run <name>`: the same output and exit code as of the command of its kind. */
 export async function runSchedule(input: Parsed, target: Target): Promise<number> {
+  const how = await startingOf(input);
   const bucket = await openRemoteBucket(target);
   const name = input.operands[0] ?? "";
   const found = (await schedulesOf(bucket)).find((one) => one.name === name.toLowerCase());
   const { kind = "build", parameters = {} } = found ?? {};
   const request = { path: `/schedules/${encodeURIComponent(name)}/run`, json: {} };
-  return await runOnServer(bucket, kind, parameters, { ...(await startingOf(input)), request });
+  return await runOnServer(bucket, kind, parameters, { ...how, request });
 }
 
 /** `ops schedules pause <name>` and `ops schedules resume <name>`. */
@@ -49,20 +38,20 @@ export async function changeSchedule(change: "pause" | "resume", input: Parsed, 
   return printAnswer(input, found, `${found.name}: ${nextDue(found)}\n`);
 }
 
-async function schedulesOf(bucket: RemoteBucket): Promise<Shown[]> {
+async function schedulesOf(bucket: RemoteBucket): Promise<ShownSchedule[]> {
   return await namedAnswers("Schedule", (await bucket.get("/schedules")).items);
 }
 
-function whenOf({ every_seconds, cron, timezone }: Shown): string {
+function whenOf({ every_seconds, cron, timezone }: ShownSchedule): string {
   return every_seconds === null ? `${cron} ${timezone}` : `every ${spanOf(every_seconds * 1_000)}`;
 }
 
-function nextDue({ next, paused }: Shown): string {
+function nextDue({ next, paused }: ShownSchedule): string {
   if (paused) return `paused ${ago(paused.at)} by ${paused.by}`;
   return next === null ? "never" : shownTime(next);
 }
 
-function lastOf({ last }: Shown): string {
+function lastOf({ last }: ShownSchedule): string {
   if (!last) return "-";
   const { due, outcome, reason, run_id, status } = last;
   const how = outcome === "started" ? (status ?? outcome) : `${outcome}: ${reason}`;
@@ -77,8 +66,11 @@ export async function listMessages(input: Parsed, target: Target): Promise<numbe
   const targets = await namedAnswers("MessageTarget", (await bucket.get("/messages/targets")).items);
   const messages = await namedAnswers("Message", await bucket.all("/messages"));
   const left = messages.filter(({ state }) => state !== "sent");
-  const told = targets.length === 0 ? "nobody is told; workspace/notify.json says who is\n" : tableOf(targets, TARGET_COLUMNS);
-  return printAnswer(input, { targets, messages }, told + (left.length > 0 ? `\n${tableOf(left, MESSAGE_COLUMNS)}` : ""));
+  return printAnswer(input, { targets, messages }, () => {
+    const nobody = "nobody is told; workspace/notify.json says who is\n";
+    const told = targets.length === 0 ? nobody : tableOf(targets, TARGET_COLUMNS);
+    return left.length === 0 ? told : `${told}\n${tableOf(left, MESSAGE_COLUMNS)}`;
+  });
 }
 
 const TARGET_COLUMNS: Columns<Answer<"MessageTarget">> = {
@@ -117,10 +109,10 @@ export async function testTarget(input: Parsed, target: Target): Promise<number>
   const bucket = await openRemoteBucket(target);
   const [name = ""] = input.operands;
   const found = (await bucket.client.call("POST", bucket.path("/messages/test"), { json: { target: name } })) as TestAnswer;
-  if (wantsJson(input)) printJson(found);
-  else if (found.error === null) toStdout(`${name} has taken message ${found.id}\n`);
+  const isTaken = found.error === null;
+  if (isTaken || wantsJson(input)) printAnswer(input, found, `${name} has taken message ${found.id}\n`);
   else toStderr(`${name} has not taken the test: ${found.error}\n`);
-  return found.error === null ? EXIT.done : EXIT.failed;
+  return isTaken ? EXIT.done : EXIT.failed;
 }
 
 type TestAnswer = Item & { id: string; error: string | null };

@@ -198,6 +198,7 @@ function catalogHere(layout: Layout) {
       using db = await openBucket(layout);
       return (await prometheus()).prometheusRows(db, jobs);
     },
+    /** A file that a job has for Prometheus; undefined where there is none. */
     async prometheusFile(job: string, file: string): Promise<Buffer | undefined> {
       using db = await openBucket(layout);
       const [{ name }] = jobsNamed(catalogJobs(db), [job]) as [CatalogJob];
@@ -205,9 +206,9 @@ function catalogHere(layout: Layout) {
       return found && bytesOf(found.content);
     },
     /** What Prometheus has to scrape. */
-    async scrape(jobs: readonly string[] | undefined, reveal: boolean): Promise<unknown> {
+    async scrape(jobs: readonly string[] | undefined, isRevealed: boolean): Promise<unknown> {
       using db = await openBucket(layout);
-      return (await prometheus()).scrapeConfigs(db, new KvStore(db, await loadKvKey(layout)), { jobs, reveal });
+      return (await prometheus()).scrapeConfigs(db, new KvStore(db, await loadKvKey(layout)), { jobs, reveal: isRevealed });
     },
     /** Stores a secret, or removes one without a value. */
     async changeSecret(secret: JobSecret) {

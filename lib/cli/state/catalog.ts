@@ -30,7 +30,7 @@ const SECRET_BYTES = 1024 * 1024;
 export async function showInfo(bucket: BucketAccess, input: Parsed): Promise<number> {
   const info = await bucket.info();
   const columns = { bucket: ([name]: [string, Cell]) => name.replaceAll("_", " "), value: ([, value]: [string, Cell]) => value };
-  return printAnswer(input, info, tableOf(Object.entries(info), columns));
+  return printAnswer(input, info, () => tableOf(Object.entries(info), columns));
 }
 
 /** `ops cat <resource>`. Throws `ErrNotFound` when there is nothing to show. */
@@ -51,7 +51,7 @@ export async function showView(name: ViewName, bucket: BucketAccess, input: Pars
   // A column that says nothing in any row is left out.
   const isTold = (column: string) => rows.some((row) => ![0, "", false, null, undefined].includes(row[column]));
   const shown = columns.filter((column) => !LEFT_OUT[name]?.includes(column) && isTold(column));
-  return printAnswer(input, items, cellTable(rows, shown));
+  return printAnswer(input, items, () => cellTable(rows, shown));
 }
 
 /** `ops cat kv get <namespace> <key>`. */
@@ -67,7 +67,7 @@ export async function showKey(bucket: BucketAccess, input: Parsed): Promise<numb
 export async function showPrometheus(bucket: BucketAccess, input: Parsed): Promise<number> {
   const rows = await bucket.prometheus(flagList(input, "jobs"));
   if (rows.length === 0 && !wantsJson(input)) throw new Failure("ErrNotFound", "no job has anything below _prometheus/");
-  return printAnswer(input, rows, cellTable(rows, Object.keys(rows[0] ?? {})));
+  return printAnswer(input, rows, () => cellTable(rows, Object.keys(rows[0] ?? {})));
 }
 
 /** `ops cat prometheus get <job> <path>`: a file as it was built. Throws `ErrNotFound`. */

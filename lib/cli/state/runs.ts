@@ -106,8 +106,10 @@ export async function showRun(bucket: BucketAccess, input: Parsed): Promise<numb
     ["revision", revision],
     ["log", `${byteSize(run.log_size_bytes)}, ops runs log ${shortId(id)}`],
   ]);
-  const text = resultText(run);
-  return printAnswer(input, run, text === "" ? facts : `${facts}\n${text}`);
+  return printAnswer(input, run, () => {
+    const text = resultText(run);
+    return text === "" ? facts : `${facts}\n${text}`;
+  });
 }
 
 /** The parameters that say something, one a line. */

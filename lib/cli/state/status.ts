@@ -12,20 +12,22 @@ const COUNTED = ["promoted", "new", "update", "disabled"] as const;
 /** `ops status`: one screen about a bucket, what is wrong first. The exit code is 0 whatever it shows. */
 export async function statusCommand(bucket: BucketAccess, input: Parsed): Promise<number> {
   const [summary, { waiting, holder }] = await Promise.all([bucket.summary(), bucket.line()]);
-  const facts = factLines([
-    ["bucket", wantsJson(input) ? null : await bucket.place()],
-    ["fleet", fleetText(summary)],
-    ["running", activeText(summary, holder)],
-    ["in line", lineText(waiting)],
-    ["freeze", freezeText(summary)],
-    ["key change", keysText(summary)],
-    ["last deploy", runText(summary.last_deploy) || "none yet"],
-    ["drift", driftText(summary)],
-    ["not well", unwellText(summary)],
-    ["messages", messageText(summary)],
-    ["certificates", certText(summary)],
-  ]);
-  return printAnswer(input, { ...summary, waiting, holder }, problemsText(summary) + facts);
+  const place = wantsJson(input) ? null : await bucket.place();
+  const facts = () =>
+    factLines([
+      ["bucket", place],
+      ["fleet", fleetText(summary)],
+      ["running", activeText(summary, holder)],
+      ["in line", lineText(waiting)],
+      ["freeze", freezeText(summary)],
+      ["key change", keysText(summary)],
+      ["last deploy", runText(summary.last_deploy) || "none yet"],
+      ["drift", driftText(summary)],
+      ["not well", unwellText(summary)],
+      ["messages", messageText(summary)],
+      ["certificates", certText(summary)],
+    ]);
+  return printAnswer(input, { ...summary, waiting, holder }, () => problemsText(summary) + facts());
 }
 
 /** A line for each problem, with the command that shows more. */

@@ -68,11 +68,12 @@ export class Zone {
   }
 }
 
-/** By the name of the timezone, of which there are some hundreds: to make one takes ten times as long as to use it. */
+/** By the name of the timezone in lower case; there are some hundreds. A format takes ten times as long to make as to use. */
 const formats = new Map<string, Intl.DateTimeFormat>();
 
 function formatOf(timeZone: string): Intl.DateTimeFormat {
-  const known = formats.get(timeZone);
+  const key = timeZone.toLowerCase();
+  const known = formats.get(key);
   if (known) return known;
   const digits = {
     year: "numeric",
@@ -83,6 +84,6 @@ function formatOf(timeZone: string): Intl.DateTimeFormat {
     second: "numeric",
   } as const;
   const made = new Intl.DateTimeFormat("en-US", { ...digits, timeZone, hourCycle: "h23", calendar: "gregory" });
-  formats.set(timeZone, made);
+  formats.set(key, made);
   return made;
 }

@@ -28,10 +28,10 @@ const VERBS = "v s q d x X f t T %";
 const DIRECTIVE = new RegExp(`%([-+0]*)(\\d+)?(?:\\.(\\d*))?([${VERBS.replaceAll(" ", "")}])?`, "g");
 
 /**
- * Go's Sprintf, as far as files of settings need it: the verbs `v s q d x X f t T %`, the flags `-`, `0` and, for numbers,
- * `+`, width and precision. An argument of a wrong type, missing or too many shows in the result: `%!d(string=a)`,
- * `%!s(MISSING)`, `%!(EXTRA int=2)`. Throws an Error for anything else behind `%`, for a width or precision over 1,000,000 (of
- * a float over 100) and for a result over {@link TEXT_LIMIT}.
+ * Go's Sprintf, as far as files of settings need it: the verbs `v s q d x X f t T %`, the flags `-`, `0` and, with `d x X f`,
+ * `+`, width, and precision (of a float with `f` only). An argument of a wrong type, missing or too many shows in the result:
+ * `%!d(string=a)`, `%!s(MISSING)`, `%!(EXTRA int=2)`. Throws an Error for anything else behind `%`, for a width or precision
+ * over 1,000,000 (of a float over 100) and for a result over {@link TEXT_LIMIT}.
  */
 export function sprintf(format: string, values: readonly TemplateValue[]): string {
   const printer = new Printer();
@@ -41,7 +41,9 @@ export function sprintf(format: string, values: readonly TemplateValue[]): strin
     printer.write(format.slice(done, match.index));
     done = match.index + directive.length;
     if (verb === undefined || (marks.includes("+") && !"dxXf".includes(verb)))
-      throw new Error(`printf does not know ${goQuote(format.slice(match.index, done + 1))}: its verbs are ${VERBS}`);
+      throw new Error(
+        `printf does not know ${goQuote(format.slice(match.index, verb === undefined ? done + 1 : done))}: its verbs are ${VERBS}`,
+      );
     printer.flags = { marks, width: amountOf(width), precision: amountOf(precision) };
     const value = values[next];
     if (verb === "%") printer.write("%");
@@ -184,7 +186,7 @@ class Printer {
     return this.#has("+") ? "+" : "";
   }
 
-  /** Fills up to the width, at the end where the flag `-` or a negative width says so. */
+  /** Fills up to the width, at the end where the flag `-` says so. */
   #pad(text: string, filling = this.#isZeroed ? "0" : " "): void {
     const { width = 0 } = this.flags;
     const missing = filling.repeat(Math.max(0, width - (width === 0 ? 0 : [...text].length)));

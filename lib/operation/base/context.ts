@@ -78,7 +78,7 @@ export class ProgressBoard {
     else this.#changed();
   }
 
-  /** Reports a phase of so many parts, none of which is done. The answer reports one more each time. */
+  /** Reports a phase of so many parts, none of which is done. Answers a function that reports one more part as done. */
   counting(phase: string, total: number): () => void {
     let done = 0;
     this.report({ phase, done, total });

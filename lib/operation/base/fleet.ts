@@ -131,7 +131,7 @@ export class Fleet {
     const unconfirmed = workers.filter(({ receipt }) => !CONFIRMED.has(receipt)).length;
     if (workers.length > 0)
       this.#context.log.info(`cancelled on ${counted(workers.length, "worker")}, ${unconfirmed} of them unconfirmed`);
-    // On so many workers something may still run.
+    // `unconfirmed`: on how many workers something may still run.
     return { workers, unconfirmed };
   }
 

@@ -167,7 +167,7 @@ function workerOf({ allocation }: ControlState): string {
   return allocation.worker;
 }
 
-/** Grades allocations by what kept their worker or their target from its end. */
+/** Gives allocations the outcome of an error. Answers the sentence of the error. */
 export function blameStates(states: readonly ControlState[], error: unknown): string {
   const { grade, message } = troubleOf(error);
   for (const state of states) Object.assign(state, { outcome: grade, error: message });

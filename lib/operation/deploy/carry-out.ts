@@ -236,12 +236,12 @@ function promoteAll(
         kv.put(`ops/job/${job}/worker/${worker}`, "version", newVersion);
       }
       kv.flush(name);
+      noteInSync(db, run.id, name, workersOf(states));
     });
   } catch (error) {
     kv.discard(name);
     throw error;
   }
-  noteInSync(db, run.id, name, workersOf(states));
   for (const state of states) state.done = true;
 }
 

@@ -92,8 +92,8 @@ async function putBatchBack(by: Restoring, job: CatalogJob, states: readonly All
       kv.put(`ops/job/${job.name}/worker/${plan.allocation.worker}`, "version", version);
     }
     kv.flush(job.name);
+    noteInSync(db, run.id, job.name, workersOf(states));
   });
-  noteInSync(db, run.id, job.name, workersOf(states));
 }
 
 async function runAgain(
@@ -133,7 +133,10 @@ async function settleWaiting(by: Restoring, job: CatalogJob, waiting: readonly A
       const back = { tree: promotedTree(by.context, promoted), updateSeq: promoted.updateSeq };
       await bringFiles(by, allocation, back, tree.digests);
       // After an earlier deploy was cut off, the service may run with other files than the promoted ones.
-      if (!promoted.unfinished) promote(db, allocation, promoted.version);
+      db.transaction(() => {
+        if (!promoted.unfinished) promote(db, allocation, promoted.version);
+        noteInSync(db, run.id, allocation.job, [allocation.worker]);
+      });
       state.isBack = true;
     } catch (error) {
       throwIfCancelled(signal);
@@ -142,13 +145,10 @@ async function settleWaiting(by: Restoring, job: CatalogJob, waiting: readonly A
     }
   };
   await mapAll(states, WORKERS_AT_ONCE, work, signal);
-  const back = states.filter(isSound);
+  const back = states.filter(isSound).length;
   const lost = states.filter(({ trouble }) => trouble);
-  noteInSync(db, run.id, job.name, workersOf(back));
   return [
-    ...(back.length > 0
-      ? [`the promoted files are back on ${counted(back.length, "worker")} where the rollout had not begun`]
-      : []),
+    ...(back > 0 ? [`the promoted files are back on ${counted(back, "worker")} where the rollout had not begun`] : []),
     ...(lost.length > 0 ? [`the promoted files could not be put back on ${hostsOf(lost)}`] : []),
   ];
 }

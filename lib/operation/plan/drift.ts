@@ -65,7 +65,10 @@ export const drift: Operation = async (context, params) => {
   return concludeWorkers(context, fleet, { workers: results }, { wanted, isTold: true });
 };
 
-/** Where a deploy did not come to its end, files differ because of that deploy, which `problems` tell of. */
+/**
+ * How the files were found, for the history. Drift is left out where a deploy did not come to its end: the files differ
+ * because of that deploy, and `problems` tell of it.
+ */
 function filesOf(worker: string, { job, outcome, files, is_unfinished }: WorkerAllocation): Observation[] {
   const about = { job, worker, aspect: "files" } as const;
   if (outcome !== "drifted") return [{ ...about, state: "in_sync", reason: "" }];

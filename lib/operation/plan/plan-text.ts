@@ -52,9 +52,10 @@ function adoptable(jobs: readonly PlannedJob[]): string {
 /** What an adoption does to the allocations of a job and why, and the differences of the files that are in its way. */
 export function describeAdoption(plan: JobPlan): string[] {
   const { name: job, version } = plan.job;
-  const nothing = { hooks: [], phases: [] };
-  const [outcome, reason] = [plan.needsWork ? "roll_out" : "skip", reasonFor(plan, { adopt: true })] as const;
-  const planned: PlannedJob = { job, version, outcome, reason, ...nothing, allocations: plan.allocations.map(plannedFrom) };
+  const outcome = plan.needsWork ? "roll_out" : "skip";
+  const reason = reasonFor(plan, { adopt: true });
+  const allocations = plan.allocations.map(plannedFrom);
+  const planned: PlannedJob = { job, version, outcome, reason, hooks: [], phases: [], allocations };
   return [...describeJob(planned, true), ...describeFiles(planned, { lines: MOST_DIFF_LINES, adopt: true })];
 }
 

@@ -90,12 +90,13 @@ async function cleanWorker(gc: Gc, host: string, due: readonly CatalogAllocation
   const waiting = due.filter((one) => !ready.includes(one));
   const clean = hasLeft ? vacateWorker : discardJobs;
   const cleaned = ready.length === 0 ? [] : await cleanAndNote(context, ready, () => clean(gc, host, ready));
-  const [own, others] = [
+  const [notStopped, workerLeft] = [
     "no deploy has stopped it since it was removed",
     "the worker has left the bucket, and no deploy has stopped all that ran there",
   ];
-  const left = waiting.map((one) => collected(one, "not_stopped", `${running.has(one) ? own : others}: deploy first`));
-  const outcomes = [...left, ...cleaned];
+  const reasonOf = (one: CatalogAllocation) => (running.has(one) ? notStopped : workerLeft);
+  const kept = waiting.map((one) => collected(one, "not_stopped", `${reasonOf(one)}: deploy first`));
+  const outcomes = [...kept, ...cleaned];
   const isDone = (one: CatalogAllocation) =>
     cleaned.some(({ job, outcome }) => job === one.job && (outcome === "removed" || outcome === "abandoned"));
   forgetAllocations(context, host, ready.filter(isDone));

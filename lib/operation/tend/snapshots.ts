@@ -104,7 +104,7 @@ async function savePresent(
   return null;
 }
 
-/** Of a restore without its source. */
+/** What a restore that left the source alone says about the source. */
 function sentenceAboutSource(revisions: Record<"source_revision" | "current_revision", string | null>): string {
   const { source_revision, current_revision } = revisions;
   if (source_revision === null) return "the source was not touched; the snapshot names no revision of it";

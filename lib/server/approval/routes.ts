@@ -34,7 +34,7 @@ export const PROPOSAL_ROUTES = [
     answer: { status: 200, description: "A page of proposals", shape: page("Proposal") },
     failures: READ_FAILURES,
     async handle({ query, bucket }, context) {
-      const { items, next_cursor } = pageById(await context.approvals.all(bucket), query);
+      const { items, next_cursor } = await pageById(() => context.approvals.all(bucket), query);
       return json(200, { items: items.map((one) => shown(one, bucket, context)), next_cursor });
     },
   }),

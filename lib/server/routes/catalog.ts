@@ -65,7 +65,7 @@ export const CATALOG_ROUTES: readonly ServerRoute[] = [
     summary: "Show how each job is on each worker: one letter each",
     description:
       "At most 1,000 jobs, by name, and 1,000 workers, by position; `cut` says how many are left out. A letter in upper " +
-      "case: the last drift run of all jobs and workers found files that were changed by hand.",
+      "case: the last drift run of all jobs and workers found files that were changed by hand, and still are.",
     answer: { status: 200, description: "The map", shape: component("JobMap") },
     failures: READ_FAILURES,
     handle: async ({ bucket: { layout } }, { beside }) => beside.answer("map", layout, undefined),

@@ -91,12 +91,15 @@ const CERT_STATUS = oneOf("expired", "expiring");
 
 const DRIFT = object({
   ...SHORT_RUN,
-  workers: described(record(COUNT), "How many workers have each outcome, without drift that has ended since"),
+  workers: described(
+    record(COUNT),
+    "How many workers have each outcome, without drift that has ended since or that a deploy left which did not end",
+  ),
   allocations: described(
     list(object({ job: string(), worker: string(), files: integer({ min: 1 }) })),
     "The first 50 whose files are still changed, and how many files",
   ),
-  total: described(COUNT, "How many that are"),
+  total: described(COUNT, "How many allocations these are in all"),
 });
 
 const KEY_CHANGE = object({
@@ -159,7 +162,10 @@ export const BUCKET_GLANCES = object({
       unwell_count: described(COUNT, "What was found in no good state when it was last looked at"),
       certs_soon: described(COUNT, "Certificates that have ended or are near their end"),
       next_cert: nullable(object({ ...CERT, status: oneOf("expired", "expiring", "ok") })),
-      drifted: described(COUNT, "Allocations with changed files in the last drift run of all jobs and workers"),
+      drifted: described(
+        COUNT,
+        "Allocations with files that the last drift run of all jobs and workers found changed, and that still are",
+      ),
       freezes: FREEZES,
       last_run: RUN,
       ...RUNS,
@@ -208,6 +214,6 @@ export const MAP_CELL = object({
   wave: COUNT,
   drift_files: described(
     list(object({ path: string(), state: string() })),
-    "The first 20 files that the last drift run of all jobs and workers found changed by hand",
+    "The first 20 files that the last drift run of all jobs and workers found changed by hand, and that still are",
   ),
 });

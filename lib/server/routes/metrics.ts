@@ -104,7 +104,7 @@ const OF_BUCKET: readonly (readonly [name: string, help: string, told: Told])[] 
   ["ops_allocations_in_trouble", "Allocations by the outcome of the last action", ({ outcomes }) => counts("outcome", outcomes)],
   [
     "ops_drifted_allocations",
-    "Allocations whose files the last drift run of all jobs and workers found changed",
+    "Allocations whose files the last drift run of all jobs and workers found changed, and nothing has put right since",
     ({ drifted }) => (drifted === null ? [] : [[drifted]]),
   ],
   [

@@ -71,12 +71,12 @@ export function pageOf<T>(list: readonly T[], offset: number, limit: number) {
 }
 
 /** A page of a list, the newest first; its cursor is the id of the last item before. Throws `invalid_request`. */
-export function pageById<T extends { id: string }>(
-  list: readonly T[],
+export async function pageById<T extends { id: string }>(
+  read: () => Promise<readonly T[]>,
   { cursor, limit }: { cursor: string | undefined; limit: number },
 ) {
   if (cursor !== undefined && !isUuid(cursor)) throw wrongCursor();
-  const left = list.filter(({ id }) => cursor === undefined || id < cursor);
+  const left = (await read()).filter(({ id }) => cursor === undefined || id < cursor);
   const items = left.slice(0, limit);
   return { items, next_cursor: left.length > limit ? items.at(-1)?.id : null };
 }

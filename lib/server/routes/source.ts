@@ -66,7 +66,7 @@ export const SOURCE_ROUTES = [
     summary: "List the revisions of the source, newest first",
     query: PAGE,
     answer: { status: 200, description: "A page of revisions", shape: page("Revision") },
-    handle: async ({ query, bucket: { layout } }) => json(200, pageById(await listRevisions(layout), query)),
+    handle: async ({ query, bucket: { layout } }) => json(200, await pageById(() => listRevisions(layout), query)),
   }),
   bucketRoute("GET /source/revisions/{revision_id}/diff", "read", {
     summary: "Show what differs in a revision from another one",

@@ -3,10 +3,10 @@ import type { Needs } from "../people/permission.ts";
 
 type StartRole = Needs<{ body: unknown }, unknown>;
 
-/** A change of a key is for administrators; what it would do may be asked by who may look at workers. */
+/** A change of a key is for administrators. Whoever may look at workers may ask for its dry run. */
 const CHANGE_OF_KEY: StartRole = { role: "admin", or: { role: "operate", says: "for a dry run", when: isPlainDryRun } };
 
-/** A dry run that runs nothing of the bucket's is a reading. */
+/** A deploy. A dry run that runs nothing of the bucket's only reads. */
 const DEPLOY_OR_PLAN: StartRole = {
   role: "deploy",
   or: { role: "operate", says: "for a dry run without build and with_hooks", when: isPlainDryRun },

@@ -52,14 +52,15 @@ function factAddresses(answer: ScriptAnswer): string[] {
 }
 
 function factDisks(answer: ScriptAnswer) {
-  const bytes = (kilobytes: string | undefined) => Number(kilobytes) * 1024;
-  const disks = answer.all("disk").flatMap((line) => {
+  const disks = new Map<string, Record<`${"size" | "used" | "available"}_bytes`, number> & { mount: string; device: string }>();
+  for (const line of answer.all("disk")) {
     const [, device = "", blocks, used, available, mount = ""] =
       /^(\S{1,253}) +(\d{1,15}) +(\d{1,15}) +(\d{1,15}) +\S+ +(.{1,1024})$/.exec(line) ?? [];
-    const sizes = { size_bytes: bytes(blocks), used_bytes: bytes(used), available_bytes: bytes(available) };
-    return mount === "" ? [] : [{ mount, device, ...sizes }];
-  });
-  return [...Map.groupBy(disks, ({ device }) => device).values()].flatMap(([first]) => first ?? []);
+    if (mount === "" || disks.has(device)) continue;
+    const [size_bytes = 0, used_bytes = 0, available_bytes = 0] = [blocks, used, available].map((one) => Number(one) * 1024);
+    disks.set(device, { mount, device, size_bytes, used_bytes, available_bytes });
+  }
+  return [...disks.values()];
 }
 
 /** /proc/diskstats counts sectors of this size, whatever the device has. */

@@ -378,8 +378,7 @@ test("killed at any moment, a restore is after the recovery wholly the old or wh
   files.push(await snapshotFile(layout));
   const program = path.join(import.meta.dirname, "../../fixtures/snapshot-restorer.ts");
   const random = seeded();
-  const seen = new Set<string>();
-  for (let round = 0; round < 6; round++) {
+  for (let round = 0; round < 16; round++) {
     const afterMs = 150 * random();
     await runUntilKilled([process.execPath, program, layout.root, BUCKET, ...files], afterMs);
     // Before the recovery too there is a database: nobody may take the folder for no bucket.
@@ -387,11 +386,9 @@ test("killed at any moment, a restore is after the recovery wholly the old or wh
     await recoverSource(layout);
     const now = await marksOf(layout);
     const which = now.database as string;
-    seen.add(which);
     assert.deepEqual(now, marks(which, which), `round ${round}`);
     assertClean(layout);
   }
-  assert.ok([...seen].every((which) => which === "one" || which === "two"));
 });
 
 test("into an empty folder a snapshot makes a whole bucket that stands alone", async (t) => {

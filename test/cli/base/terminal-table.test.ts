@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { jsonText, textTable, visible, visibleLines } from "../../../lib/cli/base/terminal.ts";
+import { jsonText, printAnswer, textTable, visible, visibleLines } from "../../../lib/cli/base/terminal.ts";
 
 test("columns are aligned, numbers to the right, and nothing is cut in a pipe", () => {
   const table = textTable(
@@ -93,4 +93,13 @@ test("JSON holds nothing that a terminal would obey, and reads back as it was", 
   assert.deepEqual(JSON.parse(text), value);
   assert.match(text, /^[^\p{C}]*$/mu);
   assert.equal(jsonText(undefined), "null\n");
+});
+
+test("the text of an answer is made only where it is printed", (t) => {
+  const write = t.mock.method(process.stdout, "write", () => true);
+  const text = () => assert.fail("nobody asked for the text");
+  assert.equal(printAnswer({ switches: new Set(["json"]) }, { a: 1 }, text), 0);
+  const printed = write.mock.calls.map(({ arguments: [first] }) => String(first)).join("");
+  write.mock.restore();
+  assert.deepEqual(JSON.parse(printed), { a: 1 });
 });

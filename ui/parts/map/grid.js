@@ -25,7 +25,7 @@ const MOVES = {
  * @typedef {{ key: string, head: any, cells: any[], spoken: (column: number) => string, open: (column: number) => void }} Row
  */
 
-/** A grid with a label: one stop for Tab, cells by arrows; a click or Enter on a cell calls the row's `open`. */
+/** A grid with a label: one stop for Tab, cells by arrows; a click, Enter or Space on a cell calls the row's `open`. */
 export function gridOf(label) {
   const element = el("div.grid", { role: "grid", "aria-label": label });
   element.own = true;
@@ -171,7 +171,8 @@ function paint(cell, counts, spoken, isMany) {
   if (!isMany) return;
   const { hand: _, f: failed = 0, ...others } = counts;
   const all = Object.values(others).reduce((sum, many) => sum + many, failed);
-  cell.textContent = failed > 0 ? `× ${number(failed)}` : COUNTED.includes(letter) ? number(counts[letter]) : "";
+  const told = COUNTED.includes(letter) ? number(counts[letter]) : "";
+  cell.textContent = failed > 0 ? `× ${number(failed)}` : told;
   cell.style.setProperty("--share", `${(100 * failed) / Math.max(1, all)}%`);
 }
 

@@ -124,7 +124,7 @@ function suffixOf(names) {
   return isDomain && names.every((name) => name.endsWith(suffix)) ? suffix : "";
 }
 
-/** What of a beginning ends a part of a name: `ams-b-00` → `ams-b-`. */
+/** A beginning of names, cut behind its last `-`, `.`, `_` or `:`: `ams-b-00` → `ams-b-`. */
 export function stemOf(start) {
   return start.replace(/[^-._:]*$/, "");
 }
