@@ -9,7 +9,7 @@ import { LocalServer } from "../../scripts/local-server.ts";
 // @ts-expect-error: the console is JavaScript.
 import * as model from "../../ui/parts/map/model.js";
 import { ConsolePage } from "../helpers/browser.ts";
-import { temporaryFolder } from "../helpers/temporary.ts";
+import { temporaryFolder, until } from "../helpers/temporary.ts";
 import { makeWorkspace } from "../helpers/workspace.ts";
 
 const [JOBS, WORKERS] = [10, 1_000];
@@ -177,14 +177,41 @@ test("CP-384 the console shows 10,000 allocations with right counts, and no view
   await main.getByText("1,000 rows").waitFor();
   await ui.view(bucket, "workers");
   await main.getByRole("row", { name: new RegExp(`^${hostOf(5)} `.replaceAll(".", "\\.")) }).waitFor();
+  // The rows come over several frames: a place far down is there again all the same.
+  const last = main.getByRole("row", { name: new RegExp(`^${hostOf(199)} `.replaceAll(".", "\\.")) });
+  await last.scrollIntoViewIfNeeded();
+  const place = () => ui.page.evaluate<number>("document.getElementById('view').scrollTop");
+  const left = await place();
+  assert.ok((await styledWithRow(ui)) < 500, "a new row styles the whole page again");
   await ui.view(bucket, "catalog/deployments");
   await main
     .getByText(/^[\d,]+ rows|rows, cut/)
     .first()
     .waitFor();
   assert.ok((await main.getByRole("row").count()) <= 2_400);
+  await ui.page.goBack();
+  await last.waitFor();
+  await until("the place in the list", async () => (await place()) === left);
   await ui.view(bucket, "");
   await first.click();
   await ui.checkBarriers("a map of 1,000 workers");
   ui.checkPeace();
 });
+
+/** The most elements that the browser styles at once because a row comes: a `:has` in a sheet can make it all of them. */
+async function styledWithRow({ page }: ConsolePage): Promise<number> {
+  const browser = page.context().browser();
+  await browser?.startTracing(page, { categories: ["devtools.timeline"] });
+  await page.evaluate(`(() => {
+    const rows = document.querySelector("main tbody");
+    rows.append(rows.lastElementChild.cloneNode(true));
+    getComputedStyle(rows.lastElementChild).color;
+    rows.lastElementChild.remove();
+  })()`);
+  const { traceEvents } = JSON.parse(String(await browser?.stopTracing())) as {
+    traceEvents: { name: string; args: { elementCount?: number } }[];
+  };
+  const counts = traceEvents.filter(({ name }) => name === "UpdateLayoutTree").map(({ args }) => args.elementCount ?? 0);
+  assert.ok(counts.length > 0, "the trace has no styling");
+  return Math.max(...counts);
+}

@@ -86,9 +86,11 @@ function nearest(...levels) {
 
 const [SECOND, MINUTE, HOUR, DAY] = [1e3, 6e4, 36e5, 864e5];
 
+const digits = new Intl.NumberFormat("en-US");
+
 /** A number as people write it: `1,284`. */
 export function number(value) {
-  return Number(value).toLocaleString("en-US");
+  return digits.format(Number(value));
 }
 
 /** `1 job`, `2 jobs`, `1,284 jobs`. */

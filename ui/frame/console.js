@@ -13,6 +13,7 @@ import { startPalette } from "./palette.js";
 import { startSession } from "./session.js";
 
 const [TICK_MS, POLL_MS, FAST_MS] = [1_000, 10_000, 1_000];
+const MOST_FRAMES = 10;
 
 const main = document.getElementById("view");
 
@@ -91,9 +92,19 @@ async function openView() {
   shownNow.view = viewAt(place)(page);
   main.replaceChildren(shownNow.view.element);
   if (before.path !== place.path) main.focus({ preventScroll: true });
+  const left = shownNow.scrolls.get(location.hash) ?? 0;
   main.scrollTop = 0;
   await refresh();
-  main.scrollTop = shownNow.scrolls.get(location.hash) ?? 0;
+  await scrollBack(left, signal);
+}
+
+/** Scrolls the view; waits a moment for the rows of a long list, which come over several frames. */
+async function scrollBack(place, signal) {
+  for (let frames = 0; frames < MOST_FRAMES && !signal.aborted; frames++) {
+    main.scrollTop = place;
+    if (main.scrollTop >= place - 1) return;
+    await new Promise(requestAnimationFrame);
+  }
 }
 
 /** Reads again what the page shows. */

@@ -38,6 +38,7 @@ export function region(read, draw, { name = "section", rows = 6 } = {}) {
     if (one.data === undefined) return;
     body.removeAttribute("aria-busy");
     patch(body, draw(one.data));
+    one.element.classList.toggle("headed", body.querySelector(":scope > .head") !== null);
   }
   return one;
 }

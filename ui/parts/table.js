@@ -8,6 +8,8 @@ import { byName, byTrouble, chips, state } from "./state.js";
 
 /** So many rows are on the page at first, and come with each `Show more`. */
 const ROWS_AT_ONCE = 200;
+/** So many of them are drawn in one frame: the page answers between the frames. */
+const ROWS_A_FRAME = 40;
 const LABELS = {
   size_bytes: "Size",
   worker_ip: "Worker",
@@ -120,6 +122,8 @@ export function dataTable({
     chosen: new Set(given("state").split(",").filter(Boolean)),
     sort: given("sort"),
     visible: ROWS_AT_ONCE,
+    drawn: ROWS_A_FRAME,
+    frame: 0,
   };
   const search = el("input", { type: "search", placeholder: "Filter", "aria-label": `Filter ${caption}`, oninput: typed });
   search.value = look.typed;
@@ -154,13 +158,27 @@ export function dataTable({
     if (look.rows.length === 0) return patch(body, el("div.notice", none));
     if (found.length === 0) return patch(body, el("p.notice", "Nothing matches the filter."));
     const heads = keys.map((key) => columnHead(key, labels[key] ?? labelOf(key), look, sortBy));
-    const rows = found.slice(0, look.visible).map((row) => tableRow(row, keys, { cells, labels, keyOf }));
+    const visible = found.slice(0, look.visible);
+    const rowOf = (row) => tableRow(row, keys, { cells, labels, keyOf });
+    const rows = visible.slice(0, look.drawn).map(rowOf);
     const more = found.length - look.visible;
     patch(
       body,
       el("div.table", el("table", el("caption.unseen", caption), el("thead", el("tr", heads)), el("tbody", rows))),
       more > 0 && button(`Show ${number(Math.min(ROWS_AT_ONCE, more))} more of ${number(more)}`, showMore, { class: "quiet" }),
     );
+    drawRest(visible, rowOf);
+  }
+
+  function drawRest(visible, rowOf) {
+    cancelAnimationFrame(look.frame);
+    if (look.drawn >= visible.length) return;
+    look.frame = requestAnimationFrame(() => {
+      const from = look.drawn;
+      look.drawn += ROWS_A_FRAME;
+      body.querySelector("tbody").append(...visible.slice(from, look.drawn).map(rowOf));
+      drawRest(visible, rowOf);
+    });
   }
 
   function showMore() {
@@ -223,6 +241,7 @@ function statesIn(rows, column) {
 
 function matches(row, keys, { typed, chosen }, stateColumn) {
   if (chosen.size > 0 && !chosen.has(String(row[stateColumn] ?? ""))) return false;
+  if (typed === "") return true;
   const text = keys.map((key) => textOf(row[key]).toLowerCase()).join(" ");
   return typed
     .toLowerCase()
