@@ -49,7 +49,8 @@ export const activity = {
     addEventListener("hashchange", followAddress);
     WIDE.addEventListener("change", place);
     // A page that is left takes its place for the log with it.
-    new MutationObserver(place).observe(viewElement, { childList: true, subtree: true });
+    const leave = () => showing.host?.isConnected === false && place();
+    new MutationObserver(leave).observe(viewElement, { childList: true, subtree: true });
     addEventListener("keydown", closeByKey);
     panel.append(edge);
     draw();

@@ -9,7 +9,7 @@ import { byName, byTrouble, chips, state } from "./state.js";
 /** So many rows are on the page at first, and come with each `Show more`. */
 const ROWS_AT_ONCE = 200;
 /** So many of them are drawn in one frame: the page answers between the frames. */
-const ROWS_A_FRAME = 40;
+const ROWS_A_FRAME = 30;
 const LABELS = {
   size_bytes: "Size",
   worker_ip: "Worker",
