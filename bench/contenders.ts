@@ -91,6 +91,16 @@ export class Contenders {
     return this.#loop(["ssh", "-F", this.#path("cold.conf"), "{}", command]);
   }
 
+  /** The same with connections that stay for the next command, as ops keeps them; they are ended and counted. */
+  async keptLoop(command: string): Promise<Measured> {
+    const folder = this.#path("kept");
+    mkdirSync(folder, { mode: 0o700 });
+    const options = ["ControlMaster=auto", `ControlPath=${folder}/%C`, "ControlPersist=60"].flatMap((one) => ["-o", one]);
+    const cost = await this.#loop(["ssh", "-F", this.#path("cold.conf"), ...options, "{}", command], "end");
+    rmSync(folder, { recursive: true });
+    return cost;
+  }
+
   /** `clush`, over connections that are open when `warmUp` came before. */
   clush(command: string): Promise<Measured> {
     const options = `-F ${this.#path("warm.conf")}`;
@@ -178,8 +188,8 @@ export class Contenders {
     };
   }
 
-  #loop(command: string[]): Promise<Measured> {
-    return this.#measured(["xargs", "-a", this.#path("inventory"), "-P", WIDTH, "-I", "{}", ...command], { leftovers: "keep" });
+  #loop(command: string[], leftovers: "end" | "keep" = "keep"): Promise<Measured> {
+    return this.#measured(["xargs", "-a", this.#path("inventory"), "-P", WIDTH, "-I", "{}", ...command], { leftovers });
   }
 
   #measured(argv: readonly string[], how: Partial<Measuring>): Promise<Measured> {

@@ -130,7 +130,10 @@ class Measurement {
     const found = await compare(`uptime on ${HOSTS.length} workers, cold: a connection to each, ${what}`, 3, {
       "ops worker uptime": () => bucket.measured("worker", "uptime"),
       "ops run_command": () => bucket.measured("run_command", "uptime", "--concurrency", "32"),
-      ...this.#with("xargs", { "xargs -P 32 ssh": () => others.bareLoop("uptime") }),
+      ...this.#with("xargs", {
+        "xargs -P 32 ssh": () => others.bareLoop("uptime"),
+        "… with connections kept": () => others.keptLoop("uptime"),
+      }),
       ...this.#with("ansible", { "ansible -m raw -f 50": () => others.ansibleRaw("uptime") }),
     });
     for (const command of ["ops worker uptime", "ops run_command"]) {
