@@ -40,6 +40,9 @@ export interface TlsPair {
  */
 export const TLS_RULES = { minVersion: "TLSv1.2", ciphers: "ECDHE+AESGCM:ECDHE+CHACHA20" } as const;
 
+/** Node takes 2,000, also where they are far below {@link Limits.headerBytes}; without a limit half a second goes by. */
+const MOST_HEADERS = 10_000;
+
 /**
  * Node's server with these limits on it; `close` and the timeouts work once it listens.
  * Only a process that serves HTTP pays for loading it (decisions: Runtime 3).
@@ -54,8 +57,11 @@ export function nodeServer(tls: TlsPair | undefined, limits: Limits): Server {
     // Node's own refusal of a request without Host would lack the security headers.
     requireHostHeader: false,
   };
-  if (!tls) return process.getBuiltinModule("node:http").createServer(options);
-  return process
-    .getBuiltinModule("node:https")
-    .createServer({ ...options, ...tls, ...TLS_RULES, handshakeTimeout: limits.headersMs });
+  const server = tls
+    ? process
+        .getBuiltinModule("node:https")
+        .createServer({ ...options, ...tls, ...TLS_RULES, handshakeTimeout: limits.headersMs })
+    : process.getBuiltinModule("node:http").createServer(options);
+  server.maxHeadersCount = MOST_HEADERS;
+  return server;
 }
