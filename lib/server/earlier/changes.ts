@@ -52,10 +52,7 @@ export const CHANGE_ROUTES: readonly ServerRoute[] = [
     body: WORKER_ENTRY,
     answer: { status: 201, ...WORKER_ANSWER },
     failures: FAILURES,
-    async handle(call, context) {
-      await changed(call, context, undefined, call.body);
-      return json(201, await workerNamed(call, call.body.host));
-    },
+    handle: (call, context) => changed(call, context, undefined, call.body),
   }),
   bucketRoute("GET /workers/{host}", "read", {
     summary: "Show a worker as workspace/workers.json defines it",
@@ -70,20 +67,17 @@ export const CHANGE_ROUTES: readonly ServerRoute[] = [
       body: WORKER_ENTRY,
       answer: { status: 200, ...WORKER_ANSWER },
       failures: [...FAILURES, "not_found"],
-      async handle(call, context) {
-        await changed(call, context, call.params.host ?? String(call.body.host), call.body);
-        return json(200, await workerNamed(call, call.body.host));
-      },
+      handle: (call, context) => changed(call, context, call.params.host ?? String(call.body.host), call.body),
     }),
   ),
   bucketRoute("DELETE /workers", "deploy", {
     ...REMOVAL,
     body: object({ host: withExample(string(), "10.0.0.4") }),
-    handle: (call, context) => removed(call, context, call.body.host),
+    handle: (call, context) => changed(call, context, call.body.host),
   }),
   bucketRoute("DELETE /workers/{host}", "deploy", {
     ...REMOVAL,
-    handle: (call, context) => removed(call, context, call.params.host),
+    handle: (call, context) => changed(call, context, call.params.host),
   }),
   bucketRoute("POST /jobs", "deploy", {
     summary: "Make a job of a template",
@@ -98,14 +92,11 @@ export const CHANGE_ROUTES: readonly ServerRoute[] = [
   }),
 ];
 
-async function changed(call: BucketCall, context: Context, host?: string, entry?: Record<string, unknown>): Promise<void> {
+/** Adds the entry where there is no host, else puts the entry in the place of the host's or, without one, removes that. */
+async function changed(call: BucketCall, context: Context, host?: string, entry?: Record<string, unknown>): Promise<Answer> {
   const { layout } = call.bucket;
   await context.supervisor.exclusively(layout, "workers", () => changeWorker(layout, host, entry));
-}
-
-async function removed(call: BucketCall, context: Context, host?: string): Promise<Answer> {
-  await changed(call, context, host);
-  return { status: 204 };
+  return entry ? json(host === undefined ? 201 : 200, await workerNamed(call, entry.host)) : { status: 204 };
 }
 
 async function workerNamed({ bucket: { layout } }: Pick<BucketCall, "bucket">, host: unknown) {
