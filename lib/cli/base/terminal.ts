@@ -105,14 +105,8 @@ function terminalSafe(json: string): string {
 export function textTable(columns: readonly string[], rows: readonly (readonly Cell[])[], width?: number): string {
   const cells = [columns, ...rows].map((row) => row.map((cell) => cellText(cell, width !== undefined)));
   const natural = columns.map((_, column) => cells.reduce((most, row) => Math.max(most, row[column]?.length ?? 0), 0));
-  const widths =
-    width === undefined
-      ? natural
-      : fitting(
-          natural,
-          width,
-          columns.map((_, column) => areHashes(rows, column)),
-        );
+  const isHash = columns.map((_, column) => areHashes(rows, column));
+  const widths = width === undefined ? natural : fitting(natural, width, isHash);
   const isNumber = columns.map(
     (_, column) =>
       rows.some((row) => typeof row[column] === "number") &&

@@ -47,8 +47,7 @@ function whenOf({ every_seconds, cron, timezone }: ShownSchedule): string {
 }
 
 function nextDue({ next, paused }: ShownSchedule): string {
-  if (paused) return `paused ${ago(paused.at)} by ${paused.by}`;
-  return next ?? "never";
+  return paused ? `paused ${ago(paused.at)} by ${paused.by}` : (next ?? "never");
 }
 
 function lastOf({ last }: ShownSchedule): string {
