@@ -15,6 +15,8 @@ const AT_BOTTOM = `(() => {
   const middle = document.elementFromPoint(orders.left + 20, orders.bottom - 20);
   return [Math.round(main.bottom - orders.bottom), middle?.closest(".controls") !== null];
 })()`;
+/** Views with orders in their head, which a phone has at the bottom. */
+const WITH_ORDERS = ["", "jobs", "jobs/base", "deployments", "deployments/rollout", "workers", `workers/${WORKERS[0]}`];
 const HIDDEN = "\u202e";
 
 const base = temporaryFolder();
@@ -222,12 +224,12 @@ test("on a phone nothing scrolls sideways, in both schemes", async () => {
   const runs = (await server.call<{ items: { id: string }[] }>("GET", `/api/buckets/${bucket}/runs?limit=15`)).body.items;
   for (const colorScheme of ["dark", "light"] as const) {
     await ui.page.emulateMedia({ colorScheme });
-    for (const view of ["runs", "audit", "deployments", "deployments/rollout", ...runs.map(({ id }) => `runs/${id}`)]) {
+    for (const view of [...WITH_ORDERS, "runs", "audit", ...runs.map(({ id }) => `runs/${id}`)]) {
       await ui.view(bucket, view);
       await main().locator("h1").first().waitFor();
       await ui.settled();
       assert.equal(await ui.page.evaluate(wide), false, `${view} scrolls sideways`);
-      if (view === "deployments") assert.deepEqual(await ui.page.evaluate(AT_BOTTOM), [0, true], "orders are at the bottom");
+      if (WITH_ORDERS.includes(view)) assert.deepEqual(await ui.page.evaluate(AT_BOTTOM), [0, true], `orders of ${view}`);
     }
     await ui.checkBarriers(`a run on a phone, ${colorScheme}`);
   }

@@ -1,6 +1,6 @@
 // The head of a run: what it is and how it is, who asked and when, waves, one bar, chips, tabs and what to press.
 import { a, button, el } from "../base/dom.js";
-import { ago, clockTime, count, duration, elapsed, joined, listed, number, plain, said } from "../base/text.js";
+import { ago, clockTime, count, duration, elapsed, joined, listed, nameOf, number, plain, said } from "../base/text.js";
 import { shortId } from "../parts/dialog.js";
 import { cancelButton, moreMenu, orderButton } from "../parts/order.js";
 import { tabs } from "../parts/region.js";
@@ -8,7 +8,7 @@ import { byTrouble, chips, mark, progressBar } from "../parts/state.js";
 import { canRetry, retryButton, rollbackOrder, runItems } from "./orders.js";
 import { isPlan, planBadge, planChips, planControls, planTitle } from "./plan.js";
 import { stepper } from "./strip.js";
-import { byOf, nameOf, outcomesOf, repeatsOf, wavesOf } from "./words.js";
+import { byOf, outcomesOf, repeatsOf, wavesOf } from "./words.js";
 
 const CANCEL_WAIT_MS = 10_000;
 

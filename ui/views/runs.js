@@ -1,12 +1,12 @@
 import { address, keepQuery, queryOf } from "../base/api.js";
 import { a, el } from "../base/dom.js";
-import { duration, elapsed, number, plain, said, words } from "../base/text.js";
+import { duration, elapsed, nameOf, number, plain, said, words } from "../base/text.js";
 import { choice } from "../parts/form.js";
 import { cancelButton } from "../parts/order.js";
 import { empty, head, region, viewOf } from "../parts/region.js";
 import { badge, tag } from "../parts/state.js";
 import { newest } from "../parts/table.js";
-import { aboutOf, byOf, nameOf, repeatsOf } from "../run/words.js";
+import { aboutOf, byOf, repeatsOf } from "../run/words.js";
 
 const PAGE_RUNS = 50;
 const RUN_KINDS = (

@@ -1,13 +1,13 @@
 import { unless } from "../base/api.js";
 import { a, el } from "../base/dom.js";
 import { has, lackedRole, needsRole } from "../base/person.js";
-import { ago, clockTime, said, words } from "../base/text.js";
+import { ago, clockTime, nameOf, said, words } from "../base/text.js";
 import { freezeList, isHeldBack } from "../parts/freeze.js";
 import { curlItem, moreMenu, orderButton, startPathOf } from "../parts/order.js";
 import { head, region, viewOf } from "../parts/region.js";
 import { mark, state } from "../parts/state.js";
 import { dataTable } from "../parts/table.js";
-import { aboutOf, nameOf, repeatsOf } from "../run/words.js";
+import { aboutOf, repeatsOf } from "../run/words.js";
 import { rhythmText } from "./rhythm.js";
 
 /** How a due time that started nothing is marked. */
