@@ -69,17 +69,23 @@ export interface Prepared {
 
 /** Makes a revision the source of the bucket, as described at {@link swap}. */
 export function install(layout: Layout, revision: StoredRevision, prepared?: Prepared): Promise<void> {
-  const tree = `revisions/${revision.id}`;
   // So that the journal stays small, and because each path costs several steps.
-  if (!prepared || prepared.paths.length > MOST_PATHS) return swap(layout, { tree, paths: [...SOURCE_PATHS], revision });
-  return swap(layout, { tree, paths: [...prepared.paths], revision }, prepared.copied);
+  const isWhole = prepared !== undefined && prepared.paths.length <= MOST_PATHS;
+  const paths = isWhole ? [...prepared.paths] : [...SOURCE_PATHS];
+  return swap(layout, { tree: `revisions/${revision.id}`, paths, revision }, prepared && { folder: prepared.copied, isWhole });
+}
+
+/** A copy of what lies at the paths of a change, or of a part of that, flushed. */
+interface Copied {
+  folder: string;
+  isWhole: boolean;
 }
 
 /**
  * Puts a tree in `.ops/`, whose files are on the disk, in the place of parts of the bucket. In order:
  *
- * 1. what it has at these paths is copied to `.ops/staging/new/` and the copy flushed; `copied` is such a copy that was
- *    made and flushed before. Files of the source that stay as they are become files of the copy too
+ * 1. what it has at these paths is copied to `.ops/staging/new/` and the copy flushed; what `copied` has was copied
+ *    before. Files of the source that stay as they are become files of the copy too
  * 2. `.ops/journal.json` is written: the moment from which the new state wins
  * 3. each of the paths: the live one is renamed to `.ops/staging/old/` and the new one, if the tree has it, to its
  *    place; a file is replaced in one step
@@ -92,7 +98,7 @@ export function install(layout: Layout, revision: StoredRevision, prepared?: Pre
  * the same result however often, and however far, it was done before. So after recovery the bucket is wholly as before
  * or wholly as wanted.
  */
-export async function swap(layout: Layout, change: Change, copied?: string): Promise<void> {
+export async function swap(layout: Layout, change: Change, copied?: Copied): Promise<void> {
   await stage(layout, change, copied);
   faultPoint("swap: staged");
   await writeAtomic(layout.journal, `${JSON.stringify(change)}\n`);
@@ -144,34 +150,33 @@ function stagingOf(layout: Layout): string {
   return path.join(layout.internal, "staging");
 }
 
-async function stage(layout: Layout, { tree, paths }: Change, copied?: string): Promise<void> {
+async function stage(layout: Layout, { tree, paths }: Change, copied?: Copied): Promise<void> {
   const staging = stagingOf(layout);
   await remove(staging);
   await makePrivateFolder(path.join(staging, "old"));
-  if (copied !== undefined) {
-    await rename(copied, path.join(staging, "new"));
-    return flushFolder(path.join(staging, "new"));
-  }
+  if (copied) await rename(copied.folder, path.join(staging, "new"));
+  if (copied?.isWhole) return flushFolder(path.join(staging, "new"));
   const present = new Present(layout.root, 0o755);
   for (const name of paths) {
     const source = path.join(layout.internal, tree, name);
     await makePrivateFolder(path.dirname(path.join(staging, "new", name)));
     const isSource = SOURCES.has(name.split("/", 1)[0] ?? "");
     const to = { target: path.join(staging, "new", name), name, present: isSource ? present : undefined };
-    if (await exists(source)) await copy(source, to, PRIVATE.has(name) ? PRIVATE_FOLDER : 0o755);
+    const isThere = (await unlessMissing(lstat(to.target)))?.isFile() ?? false;
+    if (!isThere && (await exists(source))) await copy(source, to, PRIVATE.has(name) ? PRIVATE_FOLDER : 0o755);
   }
   await flushTree(staging);
 }
 
 /** Where a copy is to be, and its name in the source, if it belongs to the source: a file that is there already is shared. */
-interface Copied {
+interface Wanted {
   target: string;
   name: string;
   present: Present | undefined;
 }
 
-/** Copies a file, or a folder with all below it; the copies can be written by their owner. */
-async function copy(source: string, { target, name, present }: Copied, folderMode: number): Promise<void> {
+/** Copies a file, or a folder with all below it that its copy does not have; the copies can be written by their owner. */
+async function copy(source: string, { target, name, present }: Wanted, folderMode: number): Promise<void> {
   const found = await lstat(source);
   if (!found.isDirectory()) {
     if (!found.isFile()) throw new Failure("failed", `Cannot take ${source}: it is no regular file`);
@@ -179,10 +184,13 @@ async function copy(source: string, { target, name, present }: Copied, folderMod
     const like = present?.kindOf(name) === "file" ? present.placeOf(name) : undefined;
     return place({ target, like, content, mode: (found.mode & 0o777) | 0o200 });
   }
-  await mkdir(target);
+  const isNew = (await mkdir(target, { recursive: true })) !== undefined;
+  const there = new Set(isNew ? [] : await readdir(target));
   await chmod(target, folderMode);
-  for (const one of await readdir(source))
-    await copy(path.join(source, one), { target: path.join(target, one), name: `${name}/${one}`, present }, folderMode);
+  for (const one of await readdir(source, { withFileTypes: true })) {
+    const to = { target: path.join(target, one.name), name: `${name}/${one.name}`, present };
+    if (one.isDirectory() || !there.has(one.name)) await copy(path.join(source, one.name), to, folderMode);
+  }
 }
 
 async function exchange(layout: Layout, { paths, revision }: Change): Promise<void> {

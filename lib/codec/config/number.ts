@@ -29,13 +29,7 @@ function parseAmount(what: string, text: string, units: Readonly<Record<string, 
 
 /** A number as the fewest plain decimals that read back to it, never with an exponent: `2097152`, `0.5`. */
 export function plainDecimal(value: number): string {
-  const [sign, size] = value < 0 ? ["-", -value] : ["", value];
-  const [figures = "", exponent] = size.toExponential().split("e");
-  if (exponent === undefined) return String(value);
-  const digits = figures.replace(".", "");
-  const point = Number(exponent) + 1;
-  if (point <= 0) return `${sign}0.${"0".repeat(-point)}${digits}`;
-  return sign + (point >= digits.length ? digits.padEnd(point, "0") : `${digits.slice(0, point)}.${digits.slice(point)}`);
+  return (value || 0).toLocaleString("en", { useGrouping: false, maximumSignificantDigits: 17 });
 }
 
 const DURATION_MS: Readonly<Record<string, number>> = { h: 3_600_000, m: 60_000, s: 1000, ms: 1 };
@@ -85,24 +79,33 @@ export function parseFloatText(text: string): number | undefined {
 /** The most digits that Node's own conversions give. */
 const MOST_FLOAT_DIGITS = 100;
 
-/** A double with so many decimals, rounded half to even on its exact value. Throws an Error for more than 100. */
-export function fixedDecimals(value: number, decimals: number): string {
+/**
+ * A double as Go's printf shows it: `f` plain decimals, `e` d.ddde±dd, `g` with so many digits in all, or without a precision
+ * the fewest that read back, and an exponent where the number is very small or has more digits before its point. A tie is
+ * rounded half to even by `f`, up by the others. Throws an Error for a precision of more than 100.
+ */
+export function formatFloat(value: number, form: "e" | "f" | "g", precision?: number): string {
   if (!Number.isFinite(value)) return String(value);
-  if (decimals > MOST_FLOAT_DIGITS) throw new Error(`a float has at most ${MOST_FLOAT_DIGITS} digits`);
-  const size = Math.abs(value);
+  if ((precision ?? 0) > MOST_FLOAT_DIGITS) throw new Error(`a float has at most ${MOST_FLOAT_DIGITS} digits`);
   const sign = value < 0 || Object.is(value, -0) ? "-" : "";
-  if (size >= 1e21) return `${sign}${BigInt(size)}${decimals > 0 ? `.${"0".repeat(decimals)}` : ""}`;
+  const size = Math.abs(value);
+  if (form === "f") return sign + fixedDecimals(size, precision ?? 6);
+  if (form === "e") return sign + withExponent(size, precision ?? 6);
+  const digits = precision === undefined ? 6 : Math.max(precision, 1);
+  const rounded = precision === undefined ? size : Number(size.toPrecision(digits));
+  const power = Number(rounded.toExponential().split("e")[1]);
+  return sign + (power < -4 || power >= digits ? withExponent(rounded) : plainDecimal(rounded));
+}
+
+function withExponent(size: number, decimals?: number): string {
+  return size.toExponential(decimals).replace(/(?<=e[+-])(?=\d$)/, "0");
+}
+
+function fixedDecimals(size: number, decimals: number): string {
+  if (size >= 1e21) return `${BigInt(size)}${decimals > 0 ? `.${"0".repeat(decimals)}` : ""}`;
   // Node rounds half up: where the value lies in the middle, an odd last digit goes down to the even one.
   const isHalf = Number.isInteger(size * 2 ** (decimals + 1)) && !Number.isInteger(size * 2 ** decimals);
   const text = size.toFixed(decimals);
   const last = Number(text.at(-1));
-  return sign + (isHalf && last % 2 === 1 ? text.slice(0, -1) + (last - 1) : text);
-}
-
-/** A double as Go shows it: with the fewest digits that read back, and an exponent below 0.0001 and from 1,000,000 on. */
-export function shortestFloat(value: number): string {
-  const size = Math.abs(value);
-  if (!Number.isFinite(value) || size === 0 || (size >= 1e-4 && size < 1e6))
-    return Object.is(value, -0) ? "-0" : plainDecimal(value);
-  return value.toExponential().replace(/(?<=e[+-])(?=\d$)/, "0");
+  return isHalf && last % 2 === 1 ? text.slice(0, -1) + (last - 1) : text;
 }

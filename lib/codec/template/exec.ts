@@ -6,8 +6,7 @@ import {
   goTypeName,
   miscount,
   type Parameter,
-  stepsToMake,
-  stepsToTake,
+  sizeOfValue,
   TEXT_LIMIT,
   type TemplateFunction,
   type TemplateStruct,
@@ -27,6 +26,8 @@ const BLOCK_LIMIT = 1000;
  * one; a function takes more for long texts and lists.
  */
 const STEP_LIMIT = 5_000_000;
+/** So many characters or items a function makes, or is given, in one step. */
+const [STEP_MAKES, STEP_TAKES] = [32, 1024];
 
 /** What an operand yields; undefined is Go's "no value", which a missing key of a map gives. */
 type Value = TemplateValue | undefined;
@@ -286,7 +287,7 @@ class TemplateExecution {
     const parameter = (at: number) => body?.parameters[at] ?? "any";
     const values = words.map((argument, at) => this.#argument(dot, argument, parameter(at)));
     for (const value of piped) values.push(this.#checked(value, parameter(words.length), node));
-    for (const value of values) this.#step(node, stepsToTake(value));
+    for (const value of values) this.#step(node, sizeOfValue(value) / STEP_TAKES);
     const refuse = () => refuseCall(sourceOf(words[0] ?? node), values[0] ?? null);
     return this.#invoke(node, name, () => (body ? body.call(...values) : refuse()));
   }
@@ -308,7 +309,7 @@ class TemplateExecution {
     } catch (error) {
       throw this.#failure(node, `error calling ${name}: ${messageOf(error)}`, error);
     }
-    this.#step(node, stepsToMake(value));
+    this.#step(node, sizeOfValue(value) / STEP_MAKES);
     if (typeof value !== "string" || value.length <= TEXT_LIMIT) return value;
     throw this.#failure(node, `error calling ${name}: the result has more than ${TEXT_LIMIT} bytes`);
   }

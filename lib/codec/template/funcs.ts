@@ -78,17 +78,8 @@ export function goTypeName(value: TemplateValue | undefined): string {
   return value.every((item) => typeof item === "string") ? "[]string" : "[]interface {}";
 }
 
-/** The steps that making this value counts: one for 32 characters or items. */
-export function stepsToMake(value: TemplateValue): number {
-  return sizeOfValue(value) / 32;
-}
-
-/** The steps that a function takes to read this argument: one for 1,024 characters or items. */
-export function stepsToTake(value: TemplateValue): number {
-  return sizeOfValue(value) / 1024;
-}
-
-function sizeOfValue(value: TemplateValue): number {
+/** The characters of a text, the items of a list: what a call of a function costs. */
+export function sizeOfValue(value: TemplateValue): number {
   return typeof value === "string" || Array.isArray(value) ? value.length : 0;
 }
 

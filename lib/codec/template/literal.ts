@@ -68,14 +68,14 @@ function bytesOfPiece(match: RegExpExecArray, mark: string): Buffer | undefined 
   return Buffer.from(String.fromCodePoint(code));
 }
 
-/** A text as a Go string literal. */
-export function goQuote(text: string): string {
+/** A text as a Go string literal. With `ascii` all other characters are escaped. */
+export function goQuote(text: string, ascii = false, mark = '"'): string {
   const characters = Array.from(text.toWellFormed(), (character) => {
-    if (character === '"' || character === "\\") return `\\${character}`;
-    if (isPrintable(character)) return character;
-    return CONTROL_NAMES.get(character) ?? escapeOf(character.codePointAt(0) as number);
+    if (character === mark || character === "\\") return `\\${character}`;
+    const isPlain = ascii ? /[ -~]/.test(character) : isPrintable(character);
+    return isPlain ? character : (CONTROL_NAMES.get(character) ?? escapeOf(character.codePointAt(0) as number));
   });
-  return `"${characters.join("")}"`;
+  return mark + characters.join("") + mark;
 }
 
 /** Go's printable characters: letters, marks, numbers, punctuation, symbols and the ASCII blank. */

@@ -64,6 +64,23 @@ test("CP-154 CP-155 CP-156 a push replaces ops.conf, workspace/ and templates/ a
   }
 });
 
+test("CP-374 a push that changes very many paths exchanges the source as a whole and copies no file twice", async (t) => {
+  const layout = bucket(t);
+  const jobs = (from: number, to: number, text: string): Source =>
+    Object.fromEntries(Array.from({ length: to - from }, (_, index) => [`workspace/jobs/job_${from + index}/file`, text]));
+  await push(layout, { ...EXAMPLE, ...jobs(0, 1_200, "first") });
+  const inode = (index: number) => statSync(path.join(layout.workspace, `jobs/job_${index}/file`)).ino;
+  const before = inode(700);
+  const wanted = { ...OTHER, ...jobs(0, 600, "second"), ...jobs(600, 1_100, "first"), "workspace/new/": "" };
+  const received = await receiveSource(layout, writeTar(entriesOf(wanted)), false, never);
+  assert.ok(received.paths.length > 600);
+  const made = statSync(path.join(received.folder, "live/workspace/jobs/job_0/file")).ino;
+  await acceptSource(layout, received, uuidV7());
+  assert.deepEqual(readTree(layout.root), onDisk(t, wanted));
+  assert.deepEqual([inode(0), inode(700)], [made, before]);
+  await assertClean(layout);
+});
+
 test("CP-090 CP-157 CP-158 CP-159 CP-160 CP-161 T-53 a push clears tmp/ and keeps everything else", async (t) => {
   const layout = bucket(t);
   const kept = ["data/ops.db", "logs/ops.log", "secrets/kv.key", ".ssh/known_hosts", "bucket.json"];

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { fixedDecimals, parseFloatText, parseInteger, shortestFloat } from "../../../lib/codec/config/number.ts";
+import { formatFloat, parseFloatText, parseInteger, plainDecimal } from "../../../lib/codec/config/number.ts";
 
 test("integer literals in four bases, with underscores between digits", () => {
   const literals: [text: string, value: bigint | undefined][] = [
@@ -33,34 +33,45 @@ test("decimal floating point texts", () => {
     assert.equal(parseFloatText(text), undefined, text);
 });
 
-/** Each line was checked against Go's strconv.FormatFloat with the format f. */
-const FIXED: [value: number, decimals: number, text: string][] = [
-  [2.5, 0, "2"],
-  [3.5, 0, "4"],
-  [0.5, 0, "0"],
-  [-0, 1, "-0.0"],
-  [9.995, 2, "9.99"],
-  [99.99, 1, "100.0"],
-  [0.06, 1, "0.1"],
-  [0.04, 1, "0.0"],
-  [1e21, 1, "1000000000000000000000.0"],
+/** Each line was checked against Go's strconv.FormatFloat. */
+const FORMATS: [value: number, form: "e" | "f" | "g", precision: number | undefined, text: string][] = [
+  [0, "g", undefined, "0"],
+  [-0, "g", undefined, "-0"],
+  [-0, "f", 1, "-0.0"],
+  [123456789, "g", undefined, "1.23456789e+08"],
+  [100000, "g", undefined, "100000"],
+  [0.0001, "g", undefined, "0.0001"],
+  [0.00001, "g", undefined, "1e-05"],
+  [-1e100, "g", undefined, "-1e+100"],
+  [2.5, "f", 0, "2"],
+  [3.5, "f", 0, "4"],
+  [0.5, "f", 0, "0"],
+  [9.995, "f", 2, "9.99"],
+  [99.99, "f", 1, "100.0"],
+  [0.06, "f", 1, "0.1"],
+  [0.04, "f", 1, "0.0"],
+  [1e21, "f", 1, "1000000000000000000000.0"],
+  [999999, "g", 3, "1e+06"],
+  [123456, "g", 6, "123456"],
+  [15, "e", 0, "2e+01"],
+  [1 / 3, "e", 20, "3.33333333333333314830e-01"],
+  [5e-324, "e", 3, "4.941e-324"],
 ];
 
-test("floats are rounded half to even on their exact value", () => {
-  for (const [value, decimals, text] of FIXED) assert.equal(fixedDecimals(value, decimals), text, `${value} ${decimals}`);
+test("floats look as in Go, those in plain decimals rounded half to even on their exact value", () => {
+  for (const [value, form, precision, text] of FORMATS)
+    assert.equal(formatFloat(value, form, precision), text, `${value} ${form} ${precision}`);
 });
 
-/** Each line was checked against Go's strconv.FormatFloat with the format g. */
-const SHORTEST: [value: number, text: string][] = [
-  [0, "0"],
-  [-0, "-0"],
-  [123456789, "1.23456789e+08"],
-  [100000, "100000"],
-  [0.0001, "0.0001"],
-  [0.00001, "1e-05"],
-  [-1e100, "-1e+100"],
-];
-
-test("floats have the fewest digits that read back", () => {
-  for (const [value, text] of SHORTEST) assert.equal(shortestFloat(value), text);
+test("a plain decimal has the fewest digits that read back, and never an exponent", () => {
+  const decimals: [value: number, text: string][] = [
+    [0, "0"],
+    [-0, "0"],
+    [2097152, "2097152"],
+    [0.5, "0.5"],
+    [0.30000000000000004, "0.30000000000000004"],
+    [1e21, "1000000000000000000000"],
+    [-2.5e-9, "-0.0000000025"],
+  ];
+  for (const [value, text] of decimals) assert.equal(plainDecimal(value), text);
 });
