@@ -218,7 +218,16 @@ test("what was done to a job is done again only by its name", async () => {
   assert.deepEqual(request.postDataJSON(), { allocations: [WORKERS[0]], health_check: false, forget: false });
 });
 
-test("on a phone nothing scrolls sideways, in both schemes", async () => {
+test("a long command leaves room for the columns beside it", async () => {
+  await server.run(bucket, "run_command", { command: `echo ${"a long command ".repeat(20)}` });
+  await ui.page.setViewportSize({ width: 1024, height: 768 });
+  await ui.view(bucket, "runs");
+  await rows().first().getByText("a long command").waitFor();
+  const height = (await rows().first().boundingBox())?.height ?? 0;
+  assert.equal(height < 100, true, `a row is ${height} pixels high`);
+});
+
+test("on a phone nothing scrolls sideways, and orders are at the bottom, in both schemes", async () => {
   await ui.page.setViewportSize({ width: 390, height: 844 });
   const wide = "document.querySelector('main').scrollWidth > document.querySelector('main').clientWidth";
   const runs = (await server.call<{ items: { id: string }[] }>("GET", `/api/buckets/${bucket}/runs?limit=15`)).body.items;

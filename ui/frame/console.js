@@ -103,8 +103,7 @@ async function openView() {
  * over several frames.
  */
 async function scrollBack(place, signal) {
-  let reached = 0;
-  for (let frames = 0; frames < MOST_FRAMES && !signal.aborted; frames++) {
+  for (let frames = 0, reached = 0; frames < MOST_FRAMES && !signal.aborted; frames++) {
     if (main.scrollTop !== reached || reached >= place - 1) return;
     main.scrollTop = place;
     reached = main.scrollTop;

@@ -132,10 +132,8 @@ async function readEntries({ place: { bucketId }, buckets }) {
   const [jobs, workers, runs] = await Promise.all([read("/cat/jobs"), read("/cat/workers"), read("/runs?limit=500", 500)]);
   const workerOf = ({ worker_ip: worker, hostname: more = "" }) =>
     paletteEntry("worker", worker, link(bucketId, "workers", [worker]), { more });
-  const runOf = (run) => {
-    const { id, status } = run;
-    return paletteEntry("run", `${nameOf(run)} …${id.slice(-8)}`, link(bucketId, "runs", [id]), { more: id, state: status });
-  };
+  const runOf = ({ id, status: state, ...run }) =>
+    paletteEntry("run", `${nameOf(run)} …${id.slice(-8)}`, link(bucketId, "runs", [id]), { more: id, state });
   const jobOf = ({ job }) => paletteEntry("job", job, link(bucketId, "jobs", [job]));
   return [...known, ...jobs.map(jobOf), ...workers.map(workerOf), ...runs.map(runOf)];
 }

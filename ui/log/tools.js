@@ -41,7 +41,8 @@ export function keptLooks() {
 export function toolsOf(pane) {
   const narrow = () => pane.narrow({ job: job.field.value.trim(), worker: worker.field.value.trim() });
   const [job, worker] = ["job", "worker"].map((name) => placeField(pane, name, narrow));
-  const drawn = { title: logTitle, only: onlyOf, kinds: kindsOf, ways: waysOf, state: logState, orders: logOrders };
+  const only = () => toggle(pane, "only", "Only these lines");
+  const drawn = { title: logTitle, only, kinds: kindsOf, ways: waysOf, state: logState, orders: logOrders };
   const places = Object.fromEntries(Object.keys(drawn).map((name) => [name, el(`div.log-${name}`)]));
   const copy = copying("Copy", () => pane.text(), { class: "plain" });
   const copyLink = copying("Copy link", () => new URL(pane.href(...pane.view.chosen), location.href).href, { class: "plain" });
@@ -68,10 +69,6 @@ function placeField(pane, name, narrow) {
     typing = window.setTimeout(narrow, TYPING_MS);
   };
   return Object.assign(el("span.log-place", field, list), { field });
-}
-
-function onlyOf(pane) {
-  return toggle(pane, "only", "Only these lines");
 }
 
 function kindsOf(pane) {

@@ -149,7 +149,9 @@ function controlsOf(view) {
   if (isPlan(run)) return [planControls(view), more];
   const hasFailed = run.status === "failed" && !run.params.dry_run;
   const line = hasFailed && read(`/runs/${run.id}/evidence`)?.items?.find((one) => one.line)?.line;
-  const earlier = hasFailed && run.kind === "deploy" && earlierThan(run, read("/source/revisions?limit=50"));
+  const revisions = hasFailed && run.kind === "deploy" && read("/source/revisions?limit=50");
+  // The one before that of the run that was built.
+  const earlier = revisions?.items?.find((one) => one.id < (run.revision ?? "") && one.build_status === "succeeded");
   const showLog = () => page.showRun(run.id, { line: line || undefined });
   const log = button(line ? `Open log at line ${number(line)}` : "Open log", showLog);
   return [
@@ -158,9 +160,4 @@ function controlsOf(view) {
     log,
     more,
   ];
-}
-
-/** The revision to go back to from that of a run: the one before it that was built. */
-function earlierThan({ revision }, revisions) {
-  return revisions?.items.find((one) => one.id < (revision ?? "") && one.build_status === "succeeded");
 }

@@ -65,13 +65,10 @@ function jobRow({ job, state, reason, duration_ms: ms }, { rollouts, waiting }) 
   );
   const took = state === "running" ? since && elapsed(since) : ms > 0 && duration(ms);
   const about = [mark(state, { label: state }), el("b", job), rollout ? batchStrip(hosts) : el("span")];
-  const why = state === "failed" && reason && el("code.reason.bad", { tabindex: 0 }, said(ownWords(reason)));
+  // What the worker said, where it is told.
+  const ownWords = /exit code \d+: (.+)$/s.exec(reason)?.[1] ?? reason;
+  const why = state === "failed" && reason && el("code.reason.bad", { tabindex: 0 }, said(ownWords));
   return el("li", { key: job }, el("div.job", about, el("span.meta", { title: phase }, phase), el("span.end", took)), why);
-}
-
-/** What the worker said of a reason, where it is told. */
-function ownWords(reason) {
-  return /exit code \d+: (.+)$/s.exec(reason)?.[1] ?? reason;
 }
 
 /** How many wait: of very many waits those of a job are one, which ends in `, and 38 more`. */

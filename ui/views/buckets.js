@@ -41,11 +41,11 @@ export function bucketsView(page) {
 /** The buckets, and how far the runs are that go on in them. */
 async function readBuckets() {
   const summary = await get("/api/summary");
-  const running = summary.items.filter(({ active_run: run }) => run).slice(0, MOST_RUNNING);
   const readRun = async (bucket) => {
     bucket.run = await get(bucketPath(bucket.id, `/runs/${bucket.active_run.id}`)).catch(() => null);
   };
-  await Promise.all(running.map(readRun));
+  const running = summary.items.filter(({ active_run: run }) => run);
+  await Promise.all(running.slice(0, MOST_RUNNING).map(readRun));
   return summary;
 }
 
@@ -189,8 +189,8 @@ function problemText({ kind, job, workers, worker_count: workerCount, job_count:
 }
 
 function runningLine({ active_run: active, mean_deploy_ms: mean, run }) {
-  const { kind, created_at: begun, dry_run: isPlan } = active;
-  const isKnown = kind === "deploy" && !isPlan && mean > 0;
+  const { kind, created_at: begun, dry_run: isDry } = active;
+  const isKnown = kind === "deploy" && !isDry && mean > 0;
   const isLate = isKnown && Date.now() - Date.parse(begun) > mean;
   const time = el("span", { class: isLate ? "soon late" : "meta" }, elapsed(begun), isKnown && ` of about ${duration(mean)}`);
   return el("span.going-on", run && progressBar(barOf(run, countsOf(run))), el("span", nameOf(active)), time);

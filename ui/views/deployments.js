@@ -103,7 +103,9 @@ function titleOfDeploys(running, { allocations = 0, new: fresh = 0, update = 0 }
 
 function rowOfRun(page, run, [word, name, told], ...more) {
   const link = a(page.link("runs", [run.id]), el("b", name));
-  return el("div.row-line", { key: name }, mark(word, { label: word }), link, el("span.meta.one-line", told), more);
+  const about = el("span.meta.one-line", told);
+  about.title = about.textContent;
+  return el("div.row-line", { key: name }, mark(word, { label: word }), link, about, more);
 }
 
 function runningRow(page, run) {

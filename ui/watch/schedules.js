@@ -96,14 +96,11 @@ function scheduleOrders(page, { name, kind, parameters, paused }) {
   const toggle = orderButton(page, label, order, { style: "small", free: true });
   if (!toggle) return null;
   // Some kinds need a greater role.
-  const isAllowed = !lackedRole({ path: pathOfKind(kind), body: parameters });
+  const startPath = `/${kind.replace("worker_", "workers/").replace("snapshot_create", "snapshots")}`;
+  const isAllowed = !lackedRole({ path: startPath, body: parameters });
   const start = isAllowed && orderButton(page, isReal ? "Run now …" : "Run now", run, { style: "small" });
   const more = moreMenu(() => [curlItem(page, run)], `More orders of ${name}`);
   return el("span.controls", start, toggle, more);
-}
-
-function pathOfKind(kind) {
-  return `/${kind.replace("worker_", "workers/").replace("snapshot_create", "snapshots")}`;
 }
 
 /** The freezes of the next seven days. */
