@@ -84,6 +84,7 @@ export function throwIfCancelled(signal: AbortSignal | undefined): void {
 
 /** What common errors of the operating system mean and what to do; by errno, or by system call and errno. */
 const SYSTEM_SENTENCES: Readonly<Record<string, [why: string, advice: string]>> = {
+  EACCES: ["permission denied", "run ops as the owner, or change the rights"],
   EROFS: ["the file system is read-only", "mount it writable"],
   ENOSPC: ["the disk is full", "make room there"],
   EDQUOT: ["the disk quota is used up", "make room there"],
@@ -92,7 +93,8 @@ const SYSTEM_SENTENCES: Readonly<Record<string, [why: string, advice: string]>> 
   "link EPERM": ["no hard link can be made there", "use a file system that has them"],
 };
 /** Result codes of SQLite with the same meaning. */
-const [BUSY, LOCKED, FULL] = [5, 6, 13];
+const [BUSY, LOCKED] = [5, 6];
+const ERRNO_OF: Readonly<Record<number, string>> = { 8: "EACCES", 13: "ENOSPC" };
 
 /**
  * The sentence for an error of the operating system or of SQLite: the cause, the file as far as the system tells it,
@@ -102,8 +104,7 @@ export function systemSentence(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
   if (isLocked(error)) return "the bucket's database is busy; try again";
   const { code = "", syscall = "", path } = error as NodeJS.ErrnoException;
-  const isFull = sqliteCode(error) === FULL;
-  const [why, advice] = SYSTEM_SENTENCES[isFull ? "ENOSPC" : code] ?? SYSTEM_SENTENCES[`${syscall} ${code}`] ?? [];
+  const [why, advice] = SYSTEM_SENTENCES[ERRNO_OF[sqliteCode(error)] ?? code] ?? SYSTEM_SENTENCES[`${syscall} ${code}`] ?? [];
   if (why === undefined) return undefined;
   const where = path ?? syscall;
   return `${why}${where === "" ? "" : ` (${where})`}: ${advice}`;

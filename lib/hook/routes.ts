@@ -20,6 +20,8 @@ export interface RunningScript {
   job: string;
   worker: string;
   event: HookEvent;
+  /** `DEPLOY_PHASE`. */
+  phase?: string;
   hook: string;
 }
 

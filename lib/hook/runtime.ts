@@ -1,7 +1,15 @@
 import { explain, Failure, type FailureCode, type Problem } from "../core/errors.ts";
 import { check, isObject, object, quote, type Shape } from "../core/shape.ts";
 import { type Connection, type Listener, type ListenOptions, listen } from "../http/listen.ts";
-import { type Answer, HTTP_STATUS, type HttpRequest, invalidRequest, readJsonBody } from "../http/message.ts";
+import {
+  type Answer,
+  failureHeaders,
+  HTTP_STATUS,
+  type HttpRequest,
+  invalidRequest,
+  json,
+  readJsonBody,
+} from "../http/message.ts";
 import { LIMITS } from "../http/node-server.ts";
 import { findRoute } from "../http/router.ts";
 import { isOwnHost, PeerCheck } from "./peer.ts";
@@ -50,9 +58,9 @@ export async function startHookRuntime(options: HookRuntimeOptions) {
   const api: Api = { options, semaphores: new Semaphores(), peers, running: new Set() };
   const { host, listener } = await listenSomewhere((request, connection) =>
     answerScript(api, request, connection).catch((error: unknown) => {
-      const status = error instanceof Failure ? HTTP_STATUS[error.code] : undefined;
-      if (error instanceof Failure && error.code === "cancelled") return errorAnswer(503, "The session ends");
-      return errorAnswer(status ?? 500, explain(error));
+      if (!(error instanceof Failure)) return errorAnswer(500, explain(error));
+      if (error.code === "cancelled") return errorAnswer(503, "The session ends");
+      return json(HTTP_STATUS[error.code] ?? 500, { error: explain(error) }, failureHeaders(error));
     }),
   );
   /**

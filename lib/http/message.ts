@@ -116,7 +116,7 @@ export function failureAnswer(error: unknown, requestId: string): Answer {
       ...(failure.details !== undefined && { details: failure.details }),
       ...(typeof details.run_id === "string" && { run_id: details.run_id }),
     },
-    failureHeaders(failure.code, details),
+    failureHeaders(failure),
   );
 }
 
@@ -130,7 +130,9 @@ function asFailure(error: unknown, requestId: string): Failure {
   return error.code === "cancelled" ? new Failure("shutting_down", "the server is shutting down") : error;
 }
 
-function failureHeaders(code: FailureCode, details: Record<string, unknown>): Record<string, string> {
+/** The headers that belong to the answer to a failure. */
+export function failureHeaders({ code, ...failure }: Failure): Record<string, string> {
+  const details = isObject(failure.details) ? failure.details : {};
   if (code === "unauthorized") return { "WWW-Authenticate": "Bearer" };
   if (code === "method_not_allowed") return { Allow: String(details.allow) };
   if (code === "rate_limited") return { "Retry-After": String(details.retry_after_s) };

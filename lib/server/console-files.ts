@@ -23,14 +23,17 @@ const JOINED = { "console.js": "main.js", "console.css": "style/console.css" };
 
 /**
  * Reads the console below a folder (ui/ by default) into a fixed list, by the path of its URL: pages and drawings as they
- * are, the scripts as one and the styles as one. An `index.html` also stands for its folder, with and without the slash. A
- * path that is not in the list does not exist.
+ * are, the scripts as one and the styles as one, these two below /docs too: what the reference loads is no more public than
+ * the reference. An `index.html` also stands for its folder, with and without the slash. A path that is not in the list
+ * does not exist.
  */
 export async function readConsole(folder: string = path.join(PROGRAM_ROOT, "ui")): Promise<ReadonlyMap<string, Asset>> {
   const texts = await textsIn(folder);
   const sent = new Map([...texts].filter(([name]) => !/\.(?:js|css)$/.test(name)));
   for (const [name, first] of Object.entries(JOINED)) sent.set(name, joined(texts, first));
-  return assetsOf(folder, sent);
+  const assets = assetsOf(folder, sent);
+  for (const name of Object.keys(JOINED)) assets.set(`/docs/${name}`, assets.get(`/${name}`) as Asset);
+  return assets;
 }
 
 /** The same of files that are sent as they are, scripts and styles too. */
@@ -44,7 +47,7 @@ async function textsIn(folder: string): Promise<Map<string, string>> {
   return texts;
 }
 
-function assetsOf(folder: string, texts: ReadonlyMap<string, string>): ReadonlyMap<string, Asset> {
+function assetsOf(folder: string, texts: ReadonlyMap<string, string>): Map<string, Asset> {
   const assets = new Map<string, Asset>();
   for (const [name, text] of texts) {
     const type = MEDIA_TYPES[path.extname(name)];

@@ -155,7 +155,7 @@ test("the caller's signal has no listeners left, however the command ended", asy
 
 const notStarted: [string, string[], object, RegExp][] = [
   ["is not installed", ["/does/not/exist"], {}, /^Cannot start \/does\/not\/exist: it is not installed/],
-  ["may not be executed", [folder], {}, /^Cannot start .*EACCES/],
+  ["may not be executed", [folder], {}, /^Cannot start .*permission denied/],
   ["gets a missing folder", ["true"], { cwd: "/does/not/exist" }, /^Cannot start true: .*folder .* is missing/],
   ["has too long an argument", ["true", "x".repeat(3_000_000)], {}, /^Cannot start true: .*E2BIG/],
   ["has a zero byte in an argument", ["true", "a\0b"], {}, /^Cannot start true: .*null bytes/],

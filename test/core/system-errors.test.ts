@@ -8,6 +8,7 @@ function failed(fields: Record<string, unknown>): Error {
 
 test("an error of the system that people meet says what is the matter, where, and what to do", () => {
   const cases: [Record<string, unknown>, string | undefined][] = [
+    [{ code: "EACCES", syscall: "mkdir", path: "/b" }, "permission denied (/b): run ops as the owner, or change the rights"],
     [{ code: "EROFS", syscall: "mkdir", path: "/b" }, "the file system is read-only (/b): mount it writable"],
     [{ code: "ENOSPC", syscall: "write" }, "the disk is full (write): make room there"],
     [{ code: "EDQUOT" }, "the disk quota is used up: make room there"],
@@ -15,6 +16,7 @@ test("an error of the system that people meet says what is the matter, where, an
     [{ code: "ENFILE" }, "the machine has reached its limit of open files: raise fs.file-max"],
     [{ code: "EPERM", syscall: "link", path: "/b" }, "no hard link can be made there (/b): use a file system that has them"],
     [{ code: "EPERM", syscall: "open", path: "/b" }, undefined],
+    [{ errcode: 8 }, "permission denied: run ops as the owner, or change the rights"],
     [{ errcode: 13 }, "the disk is full: make room there"],
     [{ errcode: 12 }, undefined],
     [{}, undefined],

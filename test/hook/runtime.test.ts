@@ -146,6 +146,14 @@ for (const [method, path, status] of [
     assert.equal(typeof answer.body.error, "string");
   });
 
+test("HR-266 a method that a path does not take is told which ones it takes", async (t) => {
+  const { runtime, script } = await testRuntime(t);
+  const { id } = script();
+  const headers = { "X-ALLOCATION-ID": id, EVENT: "pre_deploy", COMMAND: "setup" };
+  const answer = await fetch(`http://${runtime.host}:${runtime.port}/semaphore/status`, { method: "POST", headers });
+  assert.deepEqual([answer.status, answer.headers.get("allow")], [405, "GET, HEAD"]);
+});
+
 test("headers and bodies are bounded", async (t) => {
   const { runtime, script } = await testRuntime(t);
   const { ask } = script();

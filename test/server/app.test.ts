@@ -57,6 +57,7 @@ test("CP-015 CP-016 CP-017 CP-018 CP-322 everything else needs it, known or not,
   const known = ROUTES.map(({ method, path: pattern }) => [method, pattern.replace(/\{\w+\}/g, "x")] as const);
   const others = [
     ...["/api", "/api/", "/api/nothing", "/docs", "/docs/", "/docs/x.js", "/docs/x.css", "/openapi.yaml?x=.css"],
+    ...["/docs/console.js", "/docs/console.css"],
     ...["//api/buckets", "/%61pi/buckets", "/docs/../api/buckets", "/API/buckets", "/../index.html", "/app.js/../api"],
     ...["/index.html/", "//", "/./index.html", "/INDEX.HTML", "/%69ndex.html", "*", "http://x/index.html"],
   ].map((target) => ["GET", target] as const);

@@ -26,6 +26,8 @@ test("all pages and drawings are listed by the path they are served at, with the
     ["/console.js", "text/javascript", ""],
     ["/docs", "text/html", "second"],
     ["/docs/", "text/html", "second"],
+    ["/docs/console.css", "text/css", ""],
+    ["/docs/console.js", "text/javascript", ""],
     ["/docs/index.html", "text/html", "second"],
     ["/icon.svg", "image/svg+xml", "drawn"],
     ["/index.html", "text/html", "first"],

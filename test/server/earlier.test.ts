@@ -211,6 +211,12 @@ test("CP-918 CP-919 CP-920 CP-921 workers are listed, added, replaced and remove
   assert.deepEqual(workers(), [first, { host: "10.0.0.2", ssh_port: 2222 }]);
   assert.equal((await call("DELETE", "workers/10.0.0.1")).status, 204);
   assert.deepEqual(workers(), [{ host: "10.0.0.2", ssh_port: 2222 }]);
+  const third = { host: "10.0.0.3", labels: ["db"] };
+  assert.equal((await call("POST", "workers", { host: third.host })).status, 201);
+  assert.deepEqual((await call("PUT", "workers", third)).body, (await call("GET", "workers/10.0.0.3")).body);
+  assert.deepEqual(workers()[1], third);
+  assert.equal((await call("DELETE", "workers", { host: third.host })).status, 204);
+  assert.deepEqual(workers(), [{ host: "10.0.0.2", ssh_port: 2222 }]);
   for (const [method, rest, body, status, error] of [
     ["POST", "workers", { host: "10.0.0.2" }, 400, "invalid_source"],
     ["POST", "workers", { host: "10.0.0.3", colour: "red" }, 400, "invalid_request"],
@@ -218,6 +224,10 @@ test("CP-918 CP-919 CP-920 CP-921 workers are listed, added, replaced and remove
     ["GET", "workers/10.0.0.9", undefined, 404, "not_found"],
     ["PUT", "workers/10.0.0.9", first, 404, "not_found"],
     ["DELETE", "workers/10.0.0.9", undefined, 404, "not_found"],
+    ["PUT", "workers", first, 404, "not_found"],
+    ["PUT", "workers", { labels: [] }, 400, "invalid_request"],
+    ["DELETE", "workers", { host: "10.0.0.9" }, 404, "not_found"],
+    ["DELETE", "workers", undefined, 400, "invalid_request"],
   ] as const) {
     const reply = await call(method, rest, body);
     assert.deepEqual([reply.status, reply.body.error], [status, error], `${method} ${rest}`);
@@ -239,12 +249,13 @@ test("CP-922 CP-923 every folder of templates/ is a template, which a new job is
   const manifest = '{"version": "1.0.0", "selectors": ["worker"]}';
   for (const name of ["web", "cache"])
     writeFiles(env.folder, { [`templates/${name}/manifest.json`]: manifest, [`templates/${name}/Makefile`]: `# ${name}\n` });
+  writeFiles(env.folder, { "templates/bare/Makefile": "# bare\n" });
   const listed = (await call("GET", "templates")).body.items.map(({ name }: { name: string }) => name);
-  assert.deepEqual(listed, ["cache", "web"]);
+  assert.deepEqual(listed, ["bare", "cache", "web"]);
   for (const template of listed) {
     const { status, body } = await call("POST", "jobs", { name: `my-${template}`, template });
     assert.deepEqual([status, body.name], [201, `my-${template}`]);
-    const files = ["Makefile", "manifest.json"];
+    const files = template === "bare" ? ["Makefile"] : ["Makefile", "manifest.json"];
     assert.deepEqual(
       body.files.sort(),
       files.map((file) => `workspace/jobs/my-${template}/${file}`),

@@ -39,7 +39,7 @@ test("CP-020 CP-022 every operation of the server is there, with and without the
 });
 
 test("CP-017 CP-018 every path below /docs needs authentication, whether it exists or not", async () => {
-  for (const file of ["", "/", "/index.html", "/nothing.js"]) {
+  for (const file of ["", "/", "/index.html", "/console.js", "/console.css", "/nothing.js"]) {
     const response = await fetch(`${server.url}/docs${file}`);
     assert.equal(response.status, 401, file);
   }

@@ -101,7 +101,8 @@ export function authorityOf(
     try {
       return work();
     } catch (error) {
-      throw refuse(`${file} cannot be read: ${messageOf(error)}`, error);
+      const isOpenSsl = String((error as NodeJS.ErrnoException).code).startsWith("ERR_OSSL");
+      throw refuse(`${file} cannot be read: ${isOpenSsl ? "it is not in PEM form" : messageOf(error)}`, error);
     }
   };
   const certificate = parse(names.certificate, () => new X509Certificate(pem));

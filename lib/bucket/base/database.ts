@@ -19,7 +19,7 @@ const BUSY_TIMEOUT_MS = 5_000;
 /** How much of a database a writer keeps in memory at most: enough for the rows of 50,000 allocations. */
 const CACHE_KIB = 32_768;
 /** Result codes of SQLite. */
-const [IO_ERROR, DAMAGED, FULL, CANNOT_OPEN, NO_DATABASE] = [10, 11, 13, 14, 26] as const;
+const [READ_ONLY, IO_ERROR, DAMAGED, FULL, CANNOT_OPEN, NO_DATABASE] = [8, 10, 11, 13, 14, 26] as const;
 
 /** One open bucket database. Calls are synchronous: a server only reads, and only through `openForReading`. */
 export class Database {
@@ -133,7 +133,7 @@ export function databaseFailure(error: unknown, file: string): unknown {
   if (isLocked(error)) return new Failure("database_busy", messageOf(error));
   const code = sqliteCode(error);
   if (code === CANNOT_OPEN) return new Failure("bucket_not_initialized", `Cannot open ${file}: the bucket is not initialised`);
-  if (code === IO_ERROR || code === FULL) {
+  if (code === READ_ONLY || code === IO_ERROR || code === FULL) {
     const doubt = code === IO_ERROR ? "; is the disk full?" : "";
     return new Failure("failed", `Cannot use ${file}: ${messageOf(error)}${doubt}`, { cause: error });
   }

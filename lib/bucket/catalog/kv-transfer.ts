@@ -135,7 +135,9 @@ function entryOf(one: Line, sealKey: Buffer | undefined): LiveEntry {
 }
 
 function shaped<T>(shape: Shape<T>, { line, place }: Line): T {
-  const found = check(shape, parsedJson(line));
+  const value = parsedJson(line);
+  if (value === undefined) throw new Failure("usage", `stdin, ${place}: expected an object in JSON`);
+  const found = check(shape, value);
   if (found.ok) return found.value;
   const [{ path, message } = { path: "", message: "" }] = found.problems;
   throw new Failure("usage", `stdin, ${place}: ${path === "" ? "" : `${path}: `}${message}`);

@@ -169,14 +169,14 @@ async function stage(layout: Layout, { tree, paths }: Change, copied?: Copied): 
 }
 
 /** Where a copy is to be, and its name in the source, if it belongs to the source: a file that is there already is shared. */
-interface Wanted {
+interface CopyPlace {
   target: string;
   name: string;
   present: Present | undefined;
 }
 
 /** Copies a file, or a folder with all below it that its copy does not have; the copies can be written by their owner. */
-async function copy(source: string, { target, name, present }: Wanted, folderMode: number): Promise<void> {
+async function copy(source: string, { target, name, present }: CopyPlace, folderMode: number): Promise<void> {
   const found = await lstat(source);
   if (!found.isDirectory()) {
     if (!found.isFile()) throw new Failure("failed", `Cannot take ${source}: it is no regular file`);

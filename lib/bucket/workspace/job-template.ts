@@ -46,6 +46,8 @@ export async function createJob(layout: Layout, { name, selectors, template }: N
     if (!NAME.test(one)) throw new Failure("usage", `Cannot use ${quote(one)} as a name: it needs ${NAME_RULE}`);
   await refuseExisting(layout, name);
   const files = template === undefined ? ownFiles(FIRST_JOB, name) : await templateFiles(layout, name, template);
+  if (selectors && !files.some((file) => file.path === MANIFEST_NAME))
+    throw new Failure("usage", `Cannot set selectors: the template ${template} has no ${MANIFEST_NAME}`);
   const chosen = selectors ? files.map((file) => withSelectors(file, selectors)) : files;
   const folder = path.join(layout.jobs, name);
   const staging = path.join(layout.tmp, `job-${randomUUID()}`);
@@ -111,18 +113,15 @@ async function requireFolder(layout: Layout, folder: string): Promise<void> {
 async function templateFiles(layout: Layout, job: string, template: string): Promise<JobFile[]> {
   await requireFolder(layout, layout.templates);
   const names = (await namesIn(layout.templates)).sort();
-  if (names.includes(template)) return copiedFiles(path.join(layout.templates, template), template);
+  if (names.includes(template)) return copiedFiles(path.join(layout.templates, template));
   const own = (await namesIn(TEMPLATES)).sort();
   if (own.includes(template)) return ownFiles(path.join(TEMPLATES, template), job);
   const known = `ops has ${own.join(", ")}; templates/ has ${names.join(", ") || "none"}`;
   throw new Failure("usage", `there is no template ${quote(template)}; ${known}`);
 }
 
-function copiedFiles(folder: string, template: string): JobFile[] {
-  const files = walk(folder, SKIPPED_FOLDERS);
-  if (!files.some((file) => file.path === MANIFEST_NAME))
-    throw new Failure("usage", `Cannot use templates/${template}: it has no ${MANIFEST_NAME}`);
-  return files.map((file) => ({ ...file, content: readFound(folder, file) }));
+function copiedFiles(folder: string): JobFile[] {
+  return walk(folder, SKIPPED_FOLDERS).map((file) => ({ ...file, content: readFound(folder, file) }));
 }
 
 function ownFiles(folder: string, job: string): JobFile[] {

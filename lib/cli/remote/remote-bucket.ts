@@ -112,13 +112,15 @@ export async function openRemoteBucket(target: Target): Promise<RemoteBucket> {
   return new RemoteBucket(client, await bucketNamed(client, target.bucket));
 }
 
-/** The id of the bucket that an id, a name or `project/name` names; without one, of the only bucket. */
+/** The id of the bucket that a name, `project/name`, an id or an end of one names; without one, of the only bucket. */
 export async function bucketNamed(client: ApiClient, given: string | undefined): Promise<string> {
   const id = given?.toLowerCase() ?? "";
   if (isUuid(id)) return id;
   const buckets = await allItems(client, "/api/buckets");
   const label = ({ project, name }: Item) => `${project}/${name}`;
-  const found = given === undefined ? buckets : buckets.filter((one) => one.name === given || label(one) === given);
+  const byName = buckets.filter((one) => given === undefined || one.name === given || label(one) === given);
+  const isPart = (one: Item) => String(one.id).startsWith(id) || String(one.id).endsWith(id);
+  const found = byName.length > 0 || id.length < LEAST_LETTERS ? byName : buckets.filter(isPart);
   const [only, ...others] = found;
   if (only && others.length === 0) return String(only.id);
   const shown = found.map((one) => `\n  ${label(one)}  ${one.id}`).join("");
@@ -128,11 +130,8 @@ export async function bucketNamed(client: ApiClient, given: string | undefined):
       "usage",
       only ? `no bucket is named: ${help}:${shown}` : "the server has no bucket: make one with `ops buckets create`",
     );
-  if (only)
-    throw new Failure(
-      "usage",
-      `the name ${quote(given)} is that of ${found.length} buckets: name it by project/name or id:${shown}`,
-    );
+  const way = new Set(found.map(label)).size > 1 ? "project/name or id" : "id";
+  if (only) throw new Failure("usage", `the name ${quote(given)} is that of ${found.length} buckets: name it by ${way}:${shown}`);
   throw new Failure("bucket_not_found", `the server has no bucket ${quote(given)}; \`ops buckets list\` shows them`);
 }
 

@@ -8,6 +8,7 @@ import { secretTyped, stdinBytes } from "../base/ask.ts";
 import { EXIT, flagList, flagNumber, type Parsed, wantsJson } from "../base/flags.ts";
 import { type Cell, printAnswer, printJson, tableOf, toStderr, toStdout } from "../base/terminal.ts";
 import type { BucketAccess, Cells } from "./access.ts";
+import { shortReason } from "./status.ts";
 
 /** Columns with long text, and how many characters of it a table shows. */
 const LONG: readonly string[] = ["namespace", "key", "value", "last_reason"];
@@ -133,6 +134,7 @@ function inShort(row: Record<string, Cell>): Record<string, Cell> {
     current_version: current_version as Cell,
     new_version: "",
     last_action: `${action} ${outcome}`.trim(),
+    last_reason: shortReason(String(row.last_reason)),
     last_outcome: "",
   };
 }

@@ -35,14 +35,18 @@ function problemsText({ problems: { items, total } }: Summary): string {
   if (total === 0) return "";
   const rows = items.slice(0, LISTED_PROBLEMS).map(({ job, action, kind, workers, worker_count, reason, run_id }) => {
     const names = shortNames(workers) + (worker_count > workers.length ? ` and ${worker_count - workers.length} more` : "");
-    // What failed is told by the name already; the end of the sentence says why.
-    const why = reason.split("\n")[0]?.replace(/^.* failed: (?:exit code \d+: (?=.))?/, "") || action;
+    const why = shortReason(reason).split("\n")[0] || action;
     const more = run_id === "" ? "ops deploy" : `ops runs show ${shortId(run_id)}`;
     return [job === null ? names : `${job}@${names}`, kind === "failed" ? why : `${kind}: ${why}`, more];
   });
   const left = total - rows.length;
   const end = left === 0 ? "" : `and ${left} more: ops cat deployments --outcome failed,unreachable\n`;
   return `${textTable(["problem", "reason", "more"], rows, process.stdout.columns)}${end}\n`;
+}
+
+/** Why an action failed, without the words that tell what failed: that stands beside it. */
+export function shortReason(reason: string): string {
+  return reason.replace(/^.* failed: (?:exit code \d+:\s+(?=\S))?/, "");
 }
 
 function fleetText({ built_at, workers, jobs, counts }: Summary): string {
@@ -127,8 +131,10 @@ function moreLine(count: number): string[] {
 
 /** `ops health [job]`: how everything is, since when, and for how much of the time it was well. */
 export async function showHealth(bucket: BucketAccess, input: Parsed): Promise<number> {
-  const [job] = input.operands;
-  const items = await bucket.health(job?.toLowerCase());
+  const job = input.operands[0]?.toLowerCase();
+  const items = await bucket.health(job);
+  // Throws where the catalog has no such job.
+  if (items.length === 0 && job !== undefined) await bucket.view("jobs", { jobs: [job] });
   return printList(input, items, "no run has looked yet: ops health_check, ops drift", {
     place: ({ job, worker }) => (job === "" ? worker : `${job}@${worker}`),
     what: ({ aspect }) => aspect,

@@ -15,9 +15,10 @@ export function totpCode(secret: Uint8Array, step: number): string {
   return String(number % 10 ** TOTP_DIGITS).padStart(TOTP_DIGITS, "0");
 }
 
-/** What an authenticator app reads from a QR code. The labels may hold any text; a colon divides them. */
+/** What an authenticator app reads from a QR code. The labels may hold any text; a colon divides them, an @ stays. */
 export function otpauthUri(key: { issuer: string; account: string; secret: Uint8Array }): string {
-  const [issuer, account] = [encodeURIComponent(key.issuer), encodeURIComponent(key.account)];
+  const label = (text: string) => encodeURIComponent(text).replaceAll("%40", "@");
+  const [issuer, account] = [label(key.issuer), label(key.account)];
   const seconds = TOTP_STEP_MS / 1000;
   const kind = `algorithm=SHA1&digits=${TOTP_DIGITS}&period=${seconds}`;
   return `otpauth://totp/${issuer}:${account}?secret=${base32Encode(key.secret)}&issuer=${issuer}&${kind}`;

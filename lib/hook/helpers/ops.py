@@ -190,7 +190,7 @@ class CommandError(subprocess.CalledProcessError):
     """A command on a worker failed. Its text, which may hold a secret, is no part of this: `cmd` says where it ran."""
 
     def __str__(self) -> str:
-        last = self.stderr.strip().rpartition("\n")[2]
+        last = (self.stderr.strip() or self.stdout.strip()).rpartition("\n")[2]
         return f"{self.cmd} ended with exit code {self.returncode}{last and f': {last}'}"
 
 

@@ -53,7 +53,7 @@ export async function attemptScript(host: ScriptHost, script: Script): Promise<s
   const fields = { worker, job, phase, action: hook, cmd: `hook ${hook}` };
   log.record({ event: "command_begin", ...fields });
   const started = performance.now();
-  const running = host.runtime.begin({ allocationId, job, worker, event, hook });
+  const running = host.runtime.begin({ allocationId, job, worker, event, phase, hook });
   let error: string | null;
   try {
     error = await runProcess(host, script);

@@ -169,8 +169,8 @@ export class HookSession {
       signal,
       onSecret: (value) => log.redactor.add(value),
       waiting: (place, limitMs, work) => this.#context.progress.during({ reason: "semaphore", ...place }, limitMs, work),
-      warn({ job, worker, hook }, sentence) {
-        log.remark(job, worker, `warning: ${sentence}`, { action: hook, stream: "stderr" });
+      warn({ job, worker, phase, hook }, sentence) {
+        log.remark(job, worker, `warning: ${sentence}`, { phase, action: hook, stream: "stderr" });
       },
     });
     return { context: this.#context, fleet: this.#fleet, runtime, place };

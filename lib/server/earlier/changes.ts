@@ -10,7 +10,7 @@ import { createJob } from "../../bucket/workspace/job-template.ts";
 import { changeWorker, WORKER_ENTRY } from "../../bucket/workspace/workers.ts";
 import { Failure, type FailureCode } from "../../core/errors.ts";
 import { described, list, object, quote, string, withExample } from "../../core/shape.ts";
-import { json } from "../../http/message.ts";
+import { type Answer, json } from "../../http/message.ts";
 import { type BucketCall, bucketRoute, type Context, type ServerRoute } from "../context.ts";
 import { workerDefinitions } from "../routes/files.ts";
 import { component } from "../routes/shapes.ts";
@@ -34,6 +34,12 @@ function settingsRoute(path: string, summary: string, fileOf: (selector: string)
 }
 
 const WORKER_ANSWER = { description: "The worker", shape: component("WorkerDefinition") };
+const REMOVAL = {
+  summary: "Remove a worker from workspace/workers.json",
+  description: "Not while a run is active. Nothing is done on the worker.",
+  answer: { status: 204, description: "The file does not have it any more" },
+  failures: [...FAILURES, "not_found" as const],
+};
 
 /** What a server changes in the source where nobody can push (control-plane.md, Earlier variant 5). */
 export const CHANGE_ROUTES: readonly ServerRoute[] = [
@@ -57,30 +63,31 @@ export const CHANGE_ROUTES: readonly ServerRoute[] = [
     failures: ["not_found"],
     handle: async (call) => json(200, await workerNamed(call, call.params.host)),
   }),
-  bucketRoute("PUT /workers/{host}", "deploy", {
-    summary: "Replace a worker of workspace/workers.json",
-    description: `The body is its whole entry. ${CHECKED}`,
-    body: WORKER_ENTRY,
-    answer: { status: 200, ...WORKER_ANSWER },
-    failures: [...FAILURES, "not_found"],
-    async handle(call, context) {
-      await changed(call, context, call.params.host, call.body);
-      return json(200, await workerNamed(call, call.body.host));
-    },
+  ...(["/workers", "/workers/{host}"] as const).map((path) =>
+    bucketRoute(`PUT ${path}`, "deploy", {
+      summary: "Replace a worker of workspace/workers.json",
+      description: `The body is its whole entry. ${CHECKED}`,
+      body: WORKER_ENTRY,
+      answer: { status: 200, ...WORKER_ANSWER },
+      failures: [...FAILURES, "not_found"],
+      async handle(call, context) {
+        await changed(call, context, call.params.host ?? String(call.body.host), call.body);
+        return json(200, await workerNamed(call, call.body.host));
+      },
+    }),
+  ),
+  bucketRoute("DELETE /workers", "deploy", {
+    ...REMOVAL,
+    body: object({ host: withExample(string(), "10.0.0.4") }),
+    handle: (call, context) => removed(call, context, call.body.host),
   }),
   bucketRoute("DELETE /workers/{host}", "deploy", {
-    summary: "Remove a worker from workspace/workers.json",
-    description: "Not while a run is active. Nothing is done on the worker.",
-    answer: { status: 204, description: "The file does not have it any more" },
-    failures: [...FAILURES, "not_found"],
-    async handle(call, context) {
-      await changed(call, context, call.params.host);
-      return { status: 204 };
-    },
+    ...REMOVAL,
+    handle: (call, context) => removed(call, context, call.params.host),
   }),
   bucketRoute("POST /jobs", "deploy", {
     summary: "Make a job of a template",
-    description: "A template is a folder of templates/ with a manifest.json, or one of ops. Not while a run is active.",
+    description: "A template is a folder of templates/, or one of ops. Not while a run is active.",
     body: object({ name, template: described(withExample(string({ max: 200 }), "service"), "The name of the template") }),
     answer: { status: 201, description: "The job", shape: object({ name: string(), files: list(string()) }) },
     failures: FAILURES,
@@ -94,6 +101,11 @@ export const CHANGE_ROUTES: readonly ServerRoute[] = [
 async function changed(call: BucketCall, context: Context, host?: string, entry?: Record<string, unknown>): Promise<void> {
   const { layout } = call.bucket;
   await context.supervisor.exclusively(layout, "workers", () => changeWorker(layout, host, entry));
+}
+
+async function removed(call: BucketCall, context: Context, host?: string): Promise<Answer> {
+  await changed(call, context, host);
+  return { status: 204 };
 }
 
 async function workerNamed({ bucket: { layout } }: Pick<BucketCall, "bucket">, host: unknown) {

@@ -80,7 +80,7 @@ test("lines may be written by hand; what is wrong is told with its line and with
   const line = (more: object) => JSON.stringify({ namespace: "secrets/job/web", key: "k", value: "correct horse", ...more });
   assert.equal((await entriesOfLines(`\n${line({})}\n\n${line({ key: "l" })}`, undefined)).length, 2);
   const WRONG: [text: string, message: RegExp][] = [
-    [`${line({})}\n{`, /stdin, line 2: expected an object/],
+    [`${line({})}\n{`, /stdin, line 2: expected an object in JSON/],
     [line({ namespace: "ops/job/web" }), /line 1: namespace: expected vars\/job\/<job> or secrets\/job\/<job>/],
     [line({ namespace: "vars/job/Web" }), /line 1: namespace/],
     [line({ key: "\ud800" }), /line 1: key: expected well-formed text/],

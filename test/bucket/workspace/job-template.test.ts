@@ -163,9 +163,9 @@ const REFUSED: [string, Parameters<typeof createJob>[1], string, (layout: Layout
     (layout) => symlinkSync("/etc/passwd", path.join(writeTemplate(layout), "users")),
   ],
   [
-    "a template without a manifest",
-    { name: "web", template: "database" },
-    "Cannot use templates/database: it has no manifest.json",
+    "selectors for a template without a manifest",
+    { name: "web", template: "database", selectors: ["edge"] },
+    "Cannot set selectors: the template database has no manifest.json",
     (layout) => rmSync(path.join(writeTemplate(layout), "manifest.json")),
   ],
   [

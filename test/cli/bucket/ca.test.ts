@@ -113,9 +113,9 @@ test("ops ca import refuses what cannot sign, and leaves the CA as it was", asyn
     [[late, lateKey], /ended on 20/],
     [[early, earlyKey], /begins only on 20/],
     [[certificate, locked], /is protected by a passphrase; give the key without one/],
-    [[key, key], /cannot be read/],
+    [[key, key], /cannot be read: it is not in PEM form/],
     [[certificate, path.join(it.layout.root, "none")], /there is no file/],
-    [[certificate], /stdin cannot be read/],
+    [[certificate], /stdin cannot be read: it is not in PEM form/],
   ] as const) {
     const { code, stderr } = await it.ca(["import", ...words], "");
     assert.equal(code, 2, stderr);

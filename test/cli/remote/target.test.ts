@@ -113,6 +113,7 @@ test("a bucket is named by id, name or project/name; what is ambiguous lists the
     [await named(id), await named(id.toUpperCase()), await named("shop/live"), await named("blog/live"), await named("test")],
     [id, id, id, other, third],
   );
+  assert.deepEqual([await named(id.slice(0, 8)), await named(other.slice(-8).toUpperCase())], [id, other], "ends of ids");
   const candidates = (...all: [string, string][]) => all.map(([label, one]) => `\n  ${label}  ${one}`).sort();
   const sentences = async (given?: string) => {
     const error = await named(given).then(assert.fail, (refusal: Error & { code: string }) => refusal);
@@ -131,6 +132,12 @@ test("a bucket is named by id, name or project/name; what is ambiguous lists the
     "bucket_not_found",
     'the server has no bucket "shop/test"; `ops buckets list` shows them',
     [],
+  ]);
+  const { id: twin } = await server.createBucket({ project: "blog", name: "test" });
+  assert.deepEqual(await sentences("blog/test"), [
+    "usage",
+    'the name "blog/test" is that of 2 buckets: name it by id:',
+    candidates(["blog/test", third], ["blog/test", twin]),
   ]);
 });
 

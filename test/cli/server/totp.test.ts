@@ -29,7 +29,7 @@ test("CP-054 CP-056 CP-059 CP-060 CP-061 CP-064 CP-065 CP-066 CP-067 CP-068 CP-0
   const { uri = "", ...fields } = fieldsOf(stdout);
   assert.deepEqual(fields, { issuer: "acme & co", account: "a@b", secret });
   const { protocol, pathname, searchParams } = new URL(uri);
-  assert.deepEqual([protocol, pathname], ["otpauth:", "/acme%20%26%20co:a%40b"]);
+  assert.deepEqual([protocol, pathname], ["otpauth:", "/acme%20%26%20co:a@b"]);
   assert.deepEqual([searchParams.get("secret"), searchParams.get("issuer")], [secret, "acme & co"]);
   const drawing = stdout.slice(stdout.indexOf("\n\n") + 2);
   assert.equal(readQr(t, rowsOfAscii(drawing)), uri);

@@ -28,7 +28,7 @@ test("ops info and ops cat print tables, and with --json what the API answers", 
 test("ops cat deployments tells the last action on each allocation, and shows only some outcomes", async (t) => {
   const { run, db } = await built(t);
   const [one] = JSON.parse((await run("cat", "deployments", "--json")).stdout);
-  const reason = `first line\n${"x".repeat(100)}`;
+  const reason = `\`make restart\` of job web on 10.0.0.1 failed: exit code 2:\nfirst line\n${"x".repeat(100)}`;
   setLastOutcome(db, one.allocation_id, "0198f3a2", { action: "restart", outcome: "failed", reason });
   const shown = await run("cat", "deployments", "--outcome", "failed,unreachable");
   assert.match(

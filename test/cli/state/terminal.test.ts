@@ -81,6 +81,7 @@ test("the status begins with what is wrong, one line each, and tells what comes 
   const id = uuidV7();
   const problem = { kind: "failed", job: "web", action: "start", workers: ["10.0.0.1", "10.0.0.2"], worker_count: 2, run_id: id };
   const reasons = [`\`make start\` of job web on 10.0.0.1 failed: exit code 2: ${LONG}`, "no answer", ""];
+  reasons[3] = "`make start` of job web on 10.0.0.1 failed: exit code 2:\nOSError: Address already in use\nmore";
   const items = Array.from({ length: 12 }, (_, index) => ({
     ...problem,
     ...(index === 1 && { kind: "unreachable", job: null }),
@@ -125,6 +126,7 @@ test("the status begins with what is wrong, one line each, and tells what comes 
   );
   assert.match(lines[1] ?? "", new RegExp(`^web@10\\.0\\.0\\.\\[1-2\\]  x+…  ops runs show ${shortId(id)}$`));
   assert.match(lines[2] ?? "", /^10\.0\.0\.\[1-2\] +unreachable: no answer +ops runs show /);
+  assert.match(lines[4] ?? "", /^web@10\.0\.0\.\[1-2\] +OSError: Address already.* ops runs show /);
   assert.match(text, /\nand 2 more: ops cat deployments --outcome failed,unreachable\n\nbucket /);
   assert.match(text, /\nfleet +1 worker, 1 job, 1 allocation: 1 promoted\n/);
   assert.match(

@@ -329,6 +329,13 @@ sys.stderr.write("no newline")
   assert.match(log, /event=command_end .*phase=cli action=go cmd="hook go" exit=0 duration_ms=\d+/);
 });
 
+test("HR-024 a warning of the API is in the worker's log with the phase of its script", async (t) => {
+  const set = await setUp(t, web(`import ops\nops.get_kv_value("ops", "bucket_id")\n`), { hosts: [A] });
+  await set.run({ kind: "cli" });
+  const log = readFileSync(path.join(set.dir, "logs", `${A}.log`), "utf8");
+  assert.match(log, /job=web phase=cli action=go stream=stderr msg="warning: the namespace ops is an older name of ops\/bucket"/);
+});
+
 test("HR-005 HR-006 HR-008 the API answers the first line of a script, and nobody once the session is closed", async (t) => {
   const set = await setUp(t, web(`import ops\nprint("id", ops.get_kv_value("ops/bucket", "bucket_id"))\n`), { hosts: [A] });
   const listening = () => process.getActiveResourcesInfo().filter((one) => one === "TCPServerWrap").length;

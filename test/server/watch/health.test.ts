@@ -64,7 +64,9 @@ test("CP-984 ops health shows since when, how often and for how much of the time
   const bucket = await makeBucket(t, { workers: HOSTS, jobs: { web: { selectors: ["worker"] } } });
   await build(bucket.context(), {});
   const run = async (...words: string[]) => (await ops(words, { cwd: bucket.dir })).stdout;
-  assert.match(await run("health"), /^no run has looked yet/);
+  for (const words of [[], ["web"]]) assert.match(await run("health", ...words), /^no run has looked yet/);
+  const misspelt = await ops(["health", "wep"], { cwd: bucket.dir });
+  assert.deepEqual([misspelt.code, misspelt.stderr], [1, 'ops: in the catalog there is no job "wep"; did you mean "web"?\n']);
   noteHealth(bucket.db, uuidV7(), [found("10.0.0.1", "healthy")], Date.now() - 80 * DAY_MS);
   noteHealth(bucket.db, uuidV7(), [found("10.0.0.1", "unhealthy", "no answer")], Date.now() - 40 * DAY_MS);
   assert.match(await run("health", "web"), /web@10\.0\.0\.1 +health +unhealthy +.*1 +50 % +no answer/);
