@@ -162,6 +162,17 @@ test("CP-179 answers of a command are one where they are equal, what failed firs
   await ui.checkBarriers("answers");
 });
 
+test("a long command leaves room for the columns beside it", async () => {
+  await server.run(bucket, "run_command", { command: `echo ${"a long command ".repeat(20)}` });
+  await ui.page.setViewportSize({ width: 1024, height: 768 });
+  await ui.view(bucket, "runs");
+  await rows().first().getByText("a long command").waitFor();
+  const height = (await rows().first().boundingBox())?.height ?? 0;
+  await ui.page.setViewportSize({ width: 1280, height: 800 });
+  await ui.view(bucket, "audit");
+  assert.equal(height < 100, true, `a row is ${height} pixels high`);
+});
+
 test("a build that fails says each problem with its file and line", async () => {
   writeFileSync(path.join(source, "workspace", "jobs", "app", "manifest.json"), '{\n  "version": ');
   await server.push(bucket, source);
@@ -216,15 +227,6 @@ test("what was done to a job is done again only by its name", async () => {
   ]);
   assert.equal(new URL(request.url()).pathname.endsWith("/jobs/base/stop"), true);
   assert.deepEqual(request.postDataJSON(), { allocations: [WORKERS[0]], health_check: false, forget: false });
-});
-
-test("a long command leaves room for the columns beside it", async () => {
-  await server.run(bucket, "run_command", { command: `echo ${"a long command ".repeat(20)}` });
-  await ui.page.setViewportSize({ width: 1024, height: 768 });
-  await ui.view(bucket, "runs");
-  await rows().first().getByText("a long command").waitFor();
-  const height = (await rows().first().boundingBox())?.height ?? 0;
-  assert.equal(height < 100, true, `a row is ${height} pixels high`);
 });
 
 test("on a phone nothing scrolls sideways, and orders are at the bottom, in both schemes", async () => {
