@@ -124,8 +124,8 @@ function hookRoute<F extends RouteFields>(definition: HookRoute<F>): HookRoute {
 }
 
 /** The body of every error is its sentence (decisions: Hook runtime API). */
-export function errorAnswer(status: number, error: string): Answer {
-  return json(status, { error });
+export function errorAnswer(status: number, error: string, headers: Answer["headers"] = {}): Answer {
+  return json(status, { error }, headers);
 }
 
 const FORBIDDEN = errorAnswer(400, "Invalid or unauthorized namespace");

@@ -1,15 +1,7 @@
 import { explain, Failure, type FailureCode, type Problem } from "../core/errors.ts";
 import { check, isObject, object, quote, type Shape } from "../core/shape.ts";
 import { type Connection, type Listener, type ListenOptions, listen } from "../http/listen.ts";
-import {
-  type Answer,
-  failureHeaders,
-  HTTP_STATUS,
-  type HttpRequest,
-  invalidRequest,
-  json,
-  readJsonBody,
-} from "../http/message.ts";
+import { type Answer, failureHeaders, HTTP_STATUS, type HttpRequest, invalidRequest, readJsonBody } from "../http/message.ts";
 import { LIMITS } from "../http/node-server.ts";
 import { findRoute } from "../http/router.ts";
 import { isOwnHost, PeerCheck } from "./peer.ts";
@@ -60,7 +52,7 @@ export async function startHookRuntime(options: HookRuntimeOptions) {
     answerScript(api, request, connection).catch((error: unknown) => {
       if (!(error instanceof Failure)) return errorAnswer(500, explain(error));
       if (error.code === "cancelled") return errorAnswer(503, "The session ends");
-      return json(HTTP_STATUS[error.code] ?? 500, { error: explain(error) }, failureHeaders(error));
+      return errorAnswer(HTTP_STATUS[error.code] ?? 500, explain(error), failureHeaders(error));
     }),
   );
   /**

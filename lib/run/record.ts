@@ -243,7 +243,7 @@ const KEY_MS = 3_600_000;
 /** Of how many runs of a bucket, the newest ones, the keys are remembered. */
 export const MOST_KEYS = 1_000;
 /** How many records are read before other work gets its turn. */
-const READ_AT_ONCE = 100;
+export const READ_AT_ONCE = 100;
 
 /** Whether a run was started with a key that is still remembered. */
 export function hasFreshKey({ start_key, created_at }: RunRecord): boolean {

@@ -1,3 +1,4 @@
+import { setImmediate as nextRound } from "node:timers/promises";
 import { settleAuthority } from "../bucket/base/authority-change.ts";
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
 import { acquireLock, type BucketLock, isOwned, readLock, takeOver } from "../bucket/base/lock.ts";
@@ -13,6 +14,7 @@ import {
   COMMAND_ENDED,
   hasFreshKey,
   MOST_KEYS,
+  READ_AT_ONCE,
   type RunEnd,
   type RunRecord,
   readRecord,
@@ -130,15 +132,20 @@ export async function pruneHistory(layout: Layout): Promise<void> {
 
 /**
  * Removes completed runs beyond the newest `count` or older than `days` (0 = unlimited); never one that runs, the newest,
- * or one whose key is remembered (control-plane.md, Runs 6). Folders of runs whose record cannot be read count like completed ones.
+ * or one whose key is remembered (control-plane.md, Runs 6). Folders of runs whose record cannot be read count like completed
+ * ones. A run is as old as the earliest time in its id and its record.
  */
 export async function pruneRuns(layout: Layout, count: number, days: number): Promise<void> {
   const ids = (await runIds(layout)).reverse();
+  const limit = days > 0 ? Date.now() - days * 24 * 3_600_000 : Number.NEGATIVE_INFINITY;
   for (const [index, id] of ids.entries()) {
     const tooMany = count > 0 && index >= count;
-    const tooOld = days > 0 && timeOfUuid(id) < Date.now() - days * 24 * 3_600_000;
-    if (index === 0 || !(tooMany || tooOld)) continue;
+    if (index === 0 || (!tooMany && days === 0)) continue;
+    if (index % READ_AT_ONCE === 0) await nextRound();
     const record = readRecordHead(layout, id);
+    const times = [record?.created_at, record?.finished_at].map((time) => Date.parse(time ?? ""));
+    const tooOld = [timeOfUuid(id), ...times].some((time) => time < limit);
+    if (!tooMany && !tooOld) continue;
     const isKept = record !== undefined && (record.status === "running" || (index < MOST_KEYS && hasFreshKey(record)));
     if (!isKept) await remove(runLayout(layout, id).folder);
   }

@@ -86,3 +86,22 @@ test("CP-148 CP-149 CP-150 T-48 pruning keeps the newest, what runs, and what th
   assert.deepEqual(await remaining(1, 0, [40, 30, 20], [40]), [40, 20]);
   assert.deepEqual(await remaining(2, 0, [40, 10], [], [30, 20]), [20, 10]);
 });
+
+test("CP-149 a run is as old as its record says, whatever its id says", async (t) => {
+  const { layout, run } = setUp(t);
+  const aged: string[] = [];
+  for (const field of ["created_at", "finished_at"] as const) {
+    const record = await run(1);
+    record[field] = new Date(Date.now() - 3 * DAY_MS).toISOString();
+    await saveRecord(layout, record);
+    aged.push(record.id);
+  }
+  const { id } = await run(1);
+  await run();
+  await pruneRuns(layout, 0, 2);
+  assert.deepEqual(
+    readdirSync(layout.runs).filter((one) => aged.includes(one)),
+    [],
+  );
+  assert.ok(readdirSync(layout.runs).includes(id));
+});

@@ -77,7 +77,7 @@ function askedOf<T>(layout: Layout, ask: (db: Database) => T): T {
 }
 
 async function writeSource(layout: Layout): Promise<void> {
-  await mkdir(layout.jobs, { recursive: true, mode: SHARED_FOLDER });
+  for (const folder of [layout.jobs, layout.templates]) await mkdir(folder, { recursive: true, mode: SHARED_FOLDER });
   await createExclusive(layout.opsConf, DEFAULT_OPS_CONF, SHARED_FILE);
   await createExclusive(layout.workersJson, "[]\n", SHARED_FILE);
   await createExclusive(layout.bucketConf, DEFAULT_BUCKET_CONF, SHARED_FILE);

@@ -53,9 +53,9 @@ export function sprintf(format: string, values: readonly TemplateValue[]): strin
     const [directive, marks = "", width, precision, index, verb] = match;
     printer.write(format.slice(done, match.index));
     done = match.index + directive.length;
-    printer.flags = { marks, width: amountOf(width, "%!(BADWIDTH)"), precision: undefined };
-    const digits = amountOf(precision === "" ? "0" : precision, "%!(BADPREC)");
-    if (digits !== undefined && digits >= 0) printer.flags.precision = digits;
+    const columns = amountOf(width, "%!(BADWIDTH)");
+    const digits = amountOf(precision === "" ? "0" : precision, "%!(BADPREC)") ?? -1;
+    printer.flags = { marks, width: columns, precision: digits < 0 ? undefined : digits };
     isReordered ||= index !== undefined;
     const isKnown = index === undefined || (/^\d+$/.test(index) && Number(index) >= 1 && Number(index) <= values.length);
     if (index !== undefined && isKnown) next = Number(index) - 1;
@@ -76,17 +76,11 @@ export function sprintf(format: string, values: readonly TemplateValue[]): strin
 }
 
 /** What stands between `%` and the verb. `marks` are the flags as they are written. */
-interface Flags {
-  marks: string;
-  width: number | undefined;
-  precision: number | undefined;
-}
-
-const NO_FLAGS: Readonly<Flags> = { marks: "", width: undefined, precision: undefined };
+const NO_FLAGS: { marks: string; width?: number | undefined; precision?: number | undefined } = { marks: "" };
 
 /** Collects output of at most {@link TEXT_LIMIT} bytes, formatting values by the current flags. */
 class Printer {
-  flags: Flags = { ...NO_FLAGS };
+  flags = NO_FLAGS;
   readonly #parts: string[] = [];
   #size = 0;
 
@@ -114,7 +108,7 @@ class Printer {
 
   /** The arguments that no verb has taken. */
   extra(values: readonly TemplateValue[]): void {
-    this.flags = { ...NO_FLAGS };
+    this.flags = NO_FLAGS;
     this.write("%!(EXTRA ");
     for (const [at, value] of values.entries()) {
       if (at > 0) this.write(", ");

@@ -8,9 +8,11 @@ import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { SCHEMA_VERSION } from "../../../lib/bucket/base/schema.ts";
 import { KvStore } from "../../../lib/bucket/kv/kv.ts";
 import { loadKvKey } from "../../../lib/bucket/kv/kv-access.ts";
+import { packSource } from "../../../lib/bucket/source/source-rules.ts";
 import { initBucket } from "../../../lib/bucket/workspace/init.ts";
 import { schemaOf } from "../../../lib/bucket/workspace/schemas.ts";
 import { loadOpsConf } from "../../../lib/bucket/workspace/settings.ts";
+import { readTar } from "../../../lib/codec/archive/tar-read.ts";
 import { isUuid } from "../../../lib/codec/uuid.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 
@@ -62,6 +64,15 @@ test("the .gitignore of init keeps state and secrets out of Git, and no file of 
     ...["data", "logs", "secrets", "tmp"].map((folder) => `workspace/jobs/web/_hooks/${folder}/file`),
     "workspace/workers.json",
   ]);
+});
+
+test("CP-074 init makes the folders of the source, which a push takes along even where they are empty", async (t) => {
+  const dir = temporaryFolder(t);
+  await initBucket(dir, { source: true });
+  const { archive } = await packSource(dir);
+  const names = [];
+  for await (const entry of readTar(archive)) names.push(entry.path);
+  assert.ok(names.includes("templates") && names.includes("workspace/jobs"), names.join());
 });
 
 test("a .gitignore of the operator stays as it is", async (t) => {

@@ -152,7 +152,7 @@ const REFUSED: [string, Parameters<typeof createJob>[1], string, (layout: Layout
     { name: "web", template: "database" },
     "it is not a folder",
     (layout) => {
-      mkdirSync(layout.templates);
+      mkdirSync(layout.templates, { recursive: true });
       symlinkSync(layout.tmp, path.join(layout.templates, "database"));
     },
   ],
