@@ -306,6 +306,9 @@ test("axe finds no barrier in the panel, in the whole window and on a phone, in 
     await console.page.setViewportSize({ width: 390, height: 800 });
     await console.checkBarriers(`a phone, ${colorScheme}`);
     assert.equal(await console.page.evaluate("document.documentElement.scrollWidth"), 390);
+    await console.button("Log in the whole window").click();
+    await console.button("Close").click();
+    await console.button("Log in the whole window").waitFor();
     await console.page.setViewportSize({ width: 1100, height: 900 });
   }
   await console.page.emulateMedia({ colorScheme: null });

@@ -86,6 +86,7 @@ test("CP-182 a plan is made of what is ticked, and its page shows each differenc
   ]);
   assert.deepEqual(request.postDataJSON(), { jobs: ["base"], force: true, dry_run: true });
   await ui.heading("Plan: 2 changes on 2 workers").waitFor();
+  await ui.page.locator("#status").getByText("Dry run", { exact: true }).waitFor();
   await main()
     .getByRole("button", { name: /^2 first start/ })
     .waitFor();
@@ -169,10 +170,17 @@ test("a deploy that goes on shows its state, its workers batch by batch, and wha
   await main().getByRole("progressbar").waitFor();
   await ui.checkBarriers("a deploy that goes on");
   assert.equal(await main().getByRole("button", { name: "Retry what failed …" }).count(), 0);
+  await ui.goTo("#/");
+  await main().getByRole("row", { name: /shop/ }).getByRole("progressbar").waitFor();
   await ui.view(bucket, "deployments");
   await main().getByRole("link", { name: "Deploy", exact: true }).click();
   await main().locator(".tabs").getByText("Workers").click();
   await main().getByRole("grid", { name: "Jobs on workers" }).waitFor();
+  assert.equal(await main().locator(".run-log").count(), 0, "the map has the whole width");
+  await ui.page
+    .locator("#status")
+    .getByRole("button", { name: /Deploy.*Log/ })
+    .waitFor();
   await main().getByText("As a table").click();
   await main()
     .getByRole("row", { name: /127\.0\.0\.2/ })

@@ -8,6 +8,8 @@ import { beginChange, promote, recordSynced } from "../../lib/bucket/catalog/pro
 import { LocalServer } from "../../scripts/local-server.ts";
 // @ts-expect-error: the console is JavaScript.
 import * as model from "../../ui/parts/map/model.js";
+// @ts-expect-error: the console is JavaScript.
+import { manyIn } from "../../ui/run/progress.js";
 import { ConsolePage } from "../helpers/browser.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
 import { makeWorkspace } from "../helpers/workspace.ts";
@@ -110,6 +112,12 @@ test("what a run has reached stands over what was read, until its job has left t
   const next = model.reached(first, [{ job: "b", hosts: hosts(["one", "unreachable"]) }]);
   assert.equal(model.merged("cow", indexOf, next.get("a")), "coc");
   assert.equal(model.merged("o", new Map([["one", 0]]), next.get("b")), "u");
+  const off = model.reached(new Map(), [{ job: "a", hosts: hosts(["one", "skipped"], ["two", "unreachable"]) }]);
+  assert.equal(model.merged("dd", indexOf, off.get("a")), "du", "what is disabled and skipped stays disabled");
+});
+
+test("waits that are told as one count as many as they are", () => {
+  assert.equal(manyIn([{ on: "base: sync, and 38 more" }, { on: "app@one: sync" }]), 40);
 });
 
 /** All allocations of the first nine jobs are promoted; of them 3 have failed, 2 were unreachable; 4 changes are half-way. */

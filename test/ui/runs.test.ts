@@ -15,6 +15,8 @@ const AT_BOTTOM = `(() => {
   const middle = document.elementFromPoint(orders.left + 20, orders.bottom - 20);
   return [Math.round(main.bottom - orders.bottom), middle?.closest(".controls") !== null];
 })()`;
+/** Views with orders in their head, which a phone has at the bottom. */
+const WITH_ORDERS = ["", "jobs", "jobs/base", "deployments", "deployments/rollout", "workers", `workers/${WORKERS[0]}`];
 const HIDDEN = "\u202e";
 
 const base = temporaryFolder();
@@ -160,6 +162,17 @@ test("CP-179 answers of a command are one where they are equal, what failed firs
   await ui.checkBarriers("answers");
 });
 
+test("a long command leaves room for the columns beside it", async () => {
+  await server.run(bucket, "run_command", { command: `echo ${"a long command ".repeat(20)}` });
+  await ui.page.setViewportSize({ width: 1024, height: 768 });
+  await ui.view(bucket, "runs");
+  await rows().first().getByText("a long command").waitFor();
+  const height = (await rows().first().boundingBox())?.height ?? 0;
+  await ui.page.setViewportSize({ width: 1280, height: 800 });
+  await ui.view(bucket, "audit");
+  assert.equal(height < 100, true, `a row is ${height} pixels high`);
+});
+
 test("a build that fails says each problem with its file and line", async () => {
   writeFileSync(path.join(source, "workspace", "jobs", "app", "manifest.json"), '{\n  "version": ');
   await server.push(bucket, source);
@@ -216,18 +229,18 @@ test("what was done to a job is done again only by its name", async () => {
   assert.deepEqual(request.postDataJSON(), { allocations: [WORKERS[0]], health_check: false, forget: false });
 });
 
-test("on a phone nothing scrolls sideways, in both schemes", async () => {
+test("on a phone nothing scrolls sideways, and orders are at the bottom, in both schemes", async () => {
   await ui.page.setViewportSize({ width: 390, height: 844 });
   const wide = "document.querySelector('main').scrollWidth > document.querySelector('main').clientWidth";
   const runs = (await server.call<{ items: { id: string }[] }>("GET", `/api/buckets/${bucket}/runs?limit=15`)).body.items;
   for (const colorScheme of ["dark", "light"] as const) {
     await ui.page.emulateMedia({ colorScheme });
-    for (const view of ["runs", "audit", "deployments", "deployments/rollout", ...runs.map(({ id }) => `runs/${id}`)]) {
+    for (const view of [...WITH_ORDERS, "runs", "audit", ...runs.map(({ id }) => `runs/${id}`)]) {
       await ui.view(bucket, view);
       await main().locator("h1").first().waitFor();
       await ui.settled();
       assert.equal(await ui.page.evaluate(wide), false, `${view} scrolls sideways`);
-      if (view === "deployments") assert.deepEqual(await ui.page.evaluate(AT_BOTTOM), [0, true], "orders are at the bottom");
+      if (WITH_ORDERS.includes(view)) assert.deepEqual(await ui.page.evaluate(AT_BOTTOM), [0, true], `orders of ${view}`);
     }
     await ui.checkBarriers(`a run on a phone, ${colorScheme}`);
   }

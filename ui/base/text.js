@@ -142,6 +142,12 @@ export function words(name) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
+/** What a run is: `Deploy`, `Dry run`, `Dry run of ca rotate`, `Run command`. @param {any} run */
+export function nameOf({ kind, params, dry_run: isDry = params?.dry_run }) {
+  if (!isDry) return words(kind);
+  return kind === "deploy" ? "Dry run" : `Dry run of ${words(kind).toLowerCase()}`;
+}
+
 /** What there is of these, with commas between. */
 export function joined(...parts) {
   return parts.filter(Boolean).join(", ");

@@ -3,7 +3,7 @@
 import { address, bucketPath, get } from "../base/api.js";
 import { button, el, patch } from "../base/dom.js";
 import { prefer, preference } from "../base/preferences.js";
-import { count, said, words } from "../base/text.js";
+import { count, nameOf, said } from "../base/text.js";
 import { LogPane } from "../log/pane.js";
 import { LogSource } from "../log/source.js";
 import { cancelButton } from "../parts/order.js";
@@ -264,7 +264,7 @@ function statusBar() {
   if (!source || !run) return el("span.meta", { key: "none" }, source ? "" : "Nothing has run yet.");
   const matters = error ?? source.newest;
   const line = trouble || (matters ? said(matters.text) : "Nothing was written yet.");
-  const what = [mark(run.status, { label: run.status }), el("b", words(run.kind)), el("span.code", `…${run.id.slice(-8)}`)];
+  const what = [mark(run.status, { label: run.status }), el("b", nameOf(run)), el("span.code", `…${run.id.slice(-8)}`)];
   if (isHosted()) return el("span.what", { key: "what" }, what, "is shown on this page");
   const page = { bucketId: source.bucketId, path: (rest = "") => bucketPath(source.bucketId, rest) };
   const about = { class: "bar-line", key: "line", "aria-expanded": String(isOpen), "aria-controls": "activity" };

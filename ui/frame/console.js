@@ -98,11 +98,15 @@ async function openView() {
   await scrollBack(left, signal);
 }
 
-/** Scrolls the view; waits a moment for the rows of a long list, which come over several frames. */
+/**
+ * Scrolls the view back, unless a person has scrolled it meanwhile; waits a moment for the rows of a long list, which come
+ * over several frames.
+ */
 async function scrollBack(place, signal) {
-  for (let frames = 0; frames < MOST_FRAMES && !signal.aborted; frames++) {
+  for (let frames = 0, reached = 0; frames < MOST_FRAMES && !signal.aborted; frames++) {
+    if (main.scrollTop !== reached || reached >= place - 1) return;
     main.scrollTop = place;
-    if (main.scrollTop >= place - 1) return;
+    reached = main.scrollTop;
     await new Promise(requestAnimationFrame);
   }
 }
@@ -129,8 +133,9 @@ async function readBucket() {
 
 function showFrame() {
   const { place, bucket, buckets } = shownNow;
-  const { active_run: runId, last_run: last } = bucket ?? {};
-  const run = runId && { bucketId: bucket.id, runId, kind: last?.id === runId ? last.kind : "run", created_at: last?.created_at };
+  const { active_run: runId, last_run: last, summary } = bucket ?? {};
+  const about = [summary?.active_run, last].find((one) => one?.id === runId);
+  const run = runId && { kind: "run", ...about, bucketId: bucket.id, runId };
   drawNavigation({ place, bucket: place.bucketId ? bucket : null, buckets });
   blockStarts(run || null);
   if (bucket && last && place.bucketId === bucket.id) activity.offer(bucket.id, last.id);

@@ -2,7 +2,7 @@
 import { bucketPath, get, link, listOf, pageAt } from "../base/api.js";
 import { el, patch } from "../base/dom.js";
 import { has, lackedRole } from "../base/person.js";
-import { plain, words } from "../base/text.js";
+import { nameOf, plain } from "../base/text.js";
 import { give } from "../parts/order.js";
 import { mark, tag } from "../parts/state.js";
 import { SECTIONS } from "../routes.js";
@@ -132,8 +132,8 @@ async function readEntries({ place: { bucketId }, buckets }) {
   const [jobs, workers, runs] = await Promise.all([read("/cat/jobs"), read("/cat/workers"), read("/runs?limit=500", 500)]);
   const workerOf = ({ worker_ip: worker, hostname: more = "" }) =>
     paletteEntry("worker", worker, link(bucketId, "workers", [worker]), { more });
-  const runOf = ({ id, kind, status }) =>
-    paletteEntry("run", `${words(kind)} …${id.slice(-8)}`, link(bucketId, "runs", [id]), { more: id, state: status });
+  const runOf = ({ id, status: state, ...run }) =>
+    paletteEntry("run", `${nameOf(run)} …${id.slice(-8)}`, link(bucketId, "runs", [id]), { more: id, state });
   const jobOf = ({ job }) => paletteEntry("job", job, link(bucketId, "jobs", [job]));
   return [...known, ...jobs.map(jobOf), ...workers.map(workerOf), ...runs.map(runOf)];
 }

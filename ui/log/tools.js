@@ -2,7 +2,7 @@
 import { link } from "../base/api.js";
 import { button, el, patch } from "../base/dom.js";
 import { prefer, preference } from "../base/preferences.js";
-import { clockTime, count, number, size, words } from "../base/text.js";
+import { clockTime, count, nameOf, number, size } from "../base/text.js";
 import { copying, popupButton } from "../parts/dialog.js";
 import { choiceBar, tickBox } from "../parts/form.js";
 import { icon, mark } from "../parts/state.js";
@@ -41,7 +41,8 @@ export function keptLooks() {
 export function toolsOf(pane) {
   const narrow = () => pane.narrow({ job: job.field.value.trim(), worker: worker.field.value.trim() });
   const [job, worker] = ["job", "worker"].map((name) => placeField(pane, name, narrow));
-  const drawn = { title: logTitle, only: onlyOf, kinds: kindsOf, ways: waysOf, state: logState, orders: logOrders };
+  const only = () => toggle(pane, "only", "Only these lines");
+  const drawn = { title: logTitle, only, kinds: kindsOf, ways: waysOf, state: logState, orders: logOrders };
   const places = Object.fromEntries(Object.keys(drawn).map((name) => [name, el(`div.log-${name}`)]));
   const copy = copying("Copy", () => pane.text(), { class: "plain" });
   const copyLink = copying("Copy link", () => new URL(pane.href(...pane.view.chosen), location.href).href, { class: "plain" });
@@ -68,10 +69,6 @@ function placeField(pane, name, narrow) {
     typing = window.setTimeout(narrow, TYPING_MS);
   };
   return Object.assign(el("span.log-place", field, list), { field });
-}
-
-function onlyOf(pane) {
-  return toggle(pane, "only", "Only these lines");
 }
 
 function kindsOf(pane) {
@@ -103,14 +100,14 @@ function logTitle(pane) {
   const ends = [run.started_at, run.finished_at].filter(Boolean).map(clockTime).join(" to ");
   const facts = [count(source.total, "line"), size(source.size), ends].filter(Boolean).join(", ");
   return [
-    el("h2", { key: "run" }, mark(run.status), words(run.kind)),
+    el("h2", { key: "run" }, mark(run.status), nameOf(run)),
     el("a.code", { href: link(source.bucketId, "runs", [run.id]), onclick: around.onWhole }, `…${run.id.slice(-8)}`),
     el("span.meta", { key: "where" }, pane.where),
     el("span.small.facts-of", facts),
     el("a.button.small", { href: pane.download(), download: "", key: "download" }, "Download"),
     timesOf(pane),
     showButton(pane),
-    button([icon("close"), "Close ", el("kbd", "Esc")], around.onWhole, { class: "small", key: "close" }),
+    button([icon("close"), "Close ", el("kbd", "Esc")], around.onWhole, { class: "small close", key: "close" }),
   ];
 }
 

@@ -3,7 +3,7 @@
 import { bucketPath, call, curlOf, link, pause, request } from "../base/api.js";
 import { button, el } from "../base/dom.js";
 import { has, lackedRole, needsRole, person } from "../base/person.js";
-import { since, words } from "../base/text.js";
+import { nameOf, since } from "../base/text.js";
 import { ask, closeDialogs, copying, copyText, item, popupButton, toast } from "./dialog.js";
 import { fieldsOf } from "./form.js";
 import { freezeLine, isHeldBack } from "./freeze.js";
@@ -49,7 +49,7 @@ function blocking(bucketId) {
 function showBlocked(trigger) {
   const run = blocking(trigger.dataset.starts);
   trigger.ariaDisabled = run && "true";
-  trigger.title = run ? `Not now: ${words(run.kind)} runs in this bucket` : "";
+  trigger.title = run ? `Not now: ${nameOf(run)} runs in this bucket` : "";
 }
 
 /**
@@ -201,10 +201,10 @@ async function startOrOffer(page, label, given, start) {
 
 /** Says beside a button why its order cannot be given now. */
 function explain(trigger, page, queue) {
-  const { kind, created_at: begun, runId } = inTheWay;
+  const { created_at: begun, runId } = inTheWay;
   const show = el("a.button.small", { href: link(page.bucketId, "runs", [runId]) }, "Show that run");
   const says = () => [
-    el("p", `Not now: ${words(kind)} runs in this bucket `, since(begun), "."),
+    el("p", `Not now: ${nameOf(inTheWay)} runs in this bucket `, since(begun), "."),
     el("div.controls", show, button("Queue after it", queue, { class: "small item" })),
   ];
   const why = popupButton("", says, { "aria-label": "Why" });

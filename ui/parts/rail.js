@@ -1,6 +1,6 @@
 // The rail of an overview: the last runs, files changed by hand, certificates that end soon, the source.
 import { a, el } from "../base/dom.js";
-import { ago, count, duration, number, plain, said, words } from "../base/text.js";
+import { ago, count, duration, nameOf, number, plain, said } from "../base/text.js";
 import { shortId } from "./dialog.js";
 import { mark, runStrip } from "./state.js";
 
@@ -36,16 +36,13 @@ function lastRuns(page, runs, { recent = [], totals }) {
   const rows = runs.map(({ id, kind, status, params, created_at, duration_ms }) => {
     const isDry = params?.dry_run === true;
     const word = status === "succeeded" ? (CHANGING.test(kind) && !isDry ? "changed" : "ok") : status;
-    const name = isDry ? "Dry run" : words(kind.replace(/^worker_/, ""));
-    return row(page.link("runs", [id]), mark(word, { label: word }), name, ago(created_at), shortly(duration_ms));
+    const name = nameOf({ kind: kind.replace(/^worker_/, ""), params });
+    const took = duration(duration_ms).replace(" min ", " m ");
+    return row(page.link("runs", [id]), mark(word, { label: word }), name, ago(created_at), took);
   });
   const all = a(page.link("runs"), totals ? `All ${number(totals.runs)}` : "All");
   if (rows.length === 0) return section("Last runs", all, el("p.meta", "No run yet."));
   return section("Last runs", all, recent.length > 0 && runStrip(recent), el("ul.runs", rows));
-}
-
-function shortly(ms) {
-  return duration(ms).replace(" min ", " m ");
 }
 
 function driftOfBucket(page, drift) {

@@ -148,6 +148,7 @@ export function dataTable({
   }
 
   function draw() {
+    cancelAnimationFrame(look.frame);
     const keys = columns ?? columnsOf(look.rows);
     const matching = look.rows.filter((row) => matches(row, keys, look, stateColumn));
     const found = sorted(matching, look.sort, stateColumn);
@@ -171,7 +172,6 @@ export function dataTable({
   }
 
   function drawRest(visible, rowOf) {
-    cancelAnimationFrame(look.frame);
     if (look.drawn >= visible.length) return;
     look.frame = requestAnimationFrame(() => {
       const from = look.drawn;

@@ -7,9 +7,10 @@ import { mark } from "./state.js";
 /**
  * A choice of workers: by label, by name, or those that failed last. All are chosen at first.
  * @param {any} page
- * @param {{ chosen?: string[] | null, troubled?: () => string[], onchange?: () => void }} [options] `troubled`: who failed last
+ * @param {{ chosen?: string[] | null, troubled?: () => Map<string, string>, onchange?: () => void }} [options]
+ *   `troubled`: who failed last or could not be reached, with that word
  */
-export function workerChoice(page, { chosen = null, troubled = () => [], onchange = () => {} } = {}) {
+export function workerChoice(page, { chosen = null, troubled = () => new Map(), onchange = () => {} } = {}) {
   const look = { workers: [], chosen: new Set(chosen ?? []), isFirst: chosen === null, typed: "", failed: "" };
   const element = el("div.where");
   element.own = true;
@@ -39,8 +40,8 @@ export function workerChoice(page, { chosen = null, troubled = () => [], onchang
   function draw() {
     const labels = [...new Set(look.workers.flatMap((one) => one.labels))].sort();
     const last = troubled();
-    const failed = names().filter((worker) => last.includes(worker));
-    look.failed = last.join();
+    const failed = names().filter((worker) => last.has(worker));
+    look.failed = [...last].join();
     const wanted = look.typed.toLowerCase();
     const shown = look.workers.filter(({ worker, hostname }) => `${worker} ${hostname}`.toLowerCase().includes(wanted));
     const all = count(look.workers.length, "worker");
@@ -54,7 +55,7 @@ export function workerChoice(page, { chosen = null, troubled = () => [], onchang
       el("div.controls", search, buttons),
       scroller(
         "Workers",
-        shown.map((one) => tickOf(one, failed)),
+        shown.map((one) => tickOf(one, last.get(one.worker))),
         "div.ticks",
       ),
     );
@@ -72,14 +73,14 @@ export function workerChoice(page, { chosen = null, troubled = () => [], onchang
     return button([said(label), el("b", number(own.length))], () => set(own), about);
   }
 
-  function tickOf({ worker, hostname }, failed) {
+  function tickOf({ worker, hostname }, outcome) {
     const onchange = ({ target }) => {
       if (target.checked) look.chosen.add(worker);
       else look.chosen.delete(worker);
       changed();
     };
-    const hasFailed = failed.includes(worker) && mark("failed", { label: "failed last" });
-    const label = [said(worker), hostname && el("small", said(hostname)), hasFailed];
+    const sign = outcome && [" ", mark(outcome, { label: `${outcome} last` })];
+    const label = [said(worker), hostname && el("small", " ", said(hostname)), sign];
     const box = tickBox(label, { value: worker, onchange });
     box.key = `${worker} ${look.chosen.has(worker)}`;
     /** @type {any} */ (box).control.checked = look.chosen.has(worker);
@@ -91,7 +92,7 @@ export function workerChoice(page, { chosen = null, troubled = () => [], onchang
     refresh,
     /** Draws again where other workers have failed last. */
     update() {
-      if (look.failed !== troubled().join()) draw();
+      if (look.failed !== [...troubled()].join()) draw();
     },
     /** The names of the chosen workers, in the order of the catalog. */
     chosen: () => names().filter((worker) => look.chosen.has(worker)),

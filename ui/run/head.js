@@ -1,6 +1,6 @@
 // The head of a run: what it is and how it is, who asked and when, waves, one bar, chips, tabs and what to press.
 import { a, button, el } from "../base/dom.js";
-import { ago, clockTime, count, duration, elapsed, joined, listed, number, plain, said } from "../base/text.js";
+import { ago, clockTime, count, duration, elapsed, joined, listed, nameOf, number, plain, said } from "../base/text.js";
 import { shortId } from "../parts/dialog.js";
 import { cancelButton, moreMenu, orderButton } from "../parts/order.js";
 import { tabs } from "../parts/region.js";
@@ -8,7 +8,7 @@ import { byTrouble, chips, mark, progressBar } from "../parts/state.js";
 import { canRetry, retryButton, rollbackOrder, runItems } from "./orders.js";
 import { isPlan, planBadge, planChips, planControls, planTitle } from "./plan.js";
 import { stepper } from "./strip.js";
-import { byOf, nameOf, outcomesOf, repeatsOf, wavesOf } from "./words.js";
+import { byOf, outcomesOf, repeatsOf, wavesOf } from "./words.js";
 
 const CANCEL_WAIT_MS = 10_000;
 
@@ -149,7 +149,9 @@ function controlsOf(view) {
   if (isPlan(run)) return [planControls(view), more];
   const hasFailed = run.status === "failed" && !run.params.dry_run;
   const line = hasFailed && read(`/runs/${run.id}/evidence`)?.items?.find((one) => one.line)?.line;
-  const earlier = hasFailed && run.kind === "deploy" && earlierThan(run, read("/source/revisions?limit=50"));
+  const revisions = hasFailed && run.kind === "deploy" && read("/source/revisions?limit=50");
+  // The one before that of the run that was built.
+  const earlier = revisions?.items?.find((one) => one.id < (run.revision ?? "") && one.build_status === "succeeded");
   const showLog = () => page.showRun(run.id, { line: line || undefined });
   const log = button(line ? `Open log at line ${number(line)}` : "Open log", showLog);
   return [
@@ -158,9 +160,4 @@ function controlsOf(view) {
     log,
     more,
   ];
-}
-
-/** The revision to go back to from that of a run: the one before it that was built. */
-function earlierThan({ revision }, revisions) {
-  return revisions?.items.find((one) => one.id < (revision ?? "") && one.build_status === "succeeded");
 }

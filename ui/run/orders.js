@@ -1,10 +1,10 @@
 // Orders about runs and deploys, and what their questions say.
 import { el } from "../base/dom.js";
-import { count, listed, localTime, number, plain, said } from "../base/text.js";
+import { count, listed, localTime, nameOf, number, plain, said } from "../base/text.js";
 import { letterOf, tally } from "../parts/map/model.js";
 import { jobMap } from "../parts/map.js";
 import { curlItem, orderButton, orderItem } from "../parts/order.js";
-import { nameOf, outcomesOf, tallied } from "./words.js";
+import { outcomesOf, tallied } from "./words.js";
 
 const ELSEWHERE = /^(push|rollback|snapshot_\w+|unknown)$/;
 const REPEATED = /^(run_command|worker_\w+|health_check|deploy|job_\w+)$/;

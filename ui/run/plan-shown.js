@@ -90,19 +90,15 @@ function plannedFold(view, job, open) {
     el("span.end", told),
   ];
   const gates = changing.filter(({ is_gate_open: isOpen }) => isOpen);
+  const more = allocations.reduce((sum, one) => sum + (one.more_files ?? 0), 0);
   const body = () => [
     hooks.length > 0 && el("p.meta.row-line", hooks.map(({ event, names }) => `${event}: ${names.join(", ")}`).join("; ")),
     gates.length > 0 && el("p.meta.row-line", `An open health gate comes first ${onWorkers(gates)}.`),
     files.map((one) => variantFold(view, job, one, files.length > MANY_FILES)),
     byHandFiles(view, job, hand),
-    moreFiles(allocations),
+    more > 0 && el("p.meta.row-line", `${count(more, "more file")}: plan.json of the run names all.`),
   ];
   return fold(view, { key: `job ${job.job}`, summary, open, kind: isBad && "bad" }, body);
-}
-
-function moreFiles(allocations) {
-  const more = allocations.reduce((sum, one) => sum + (one.more_files ?? 0), 0);
-  return more > 0 && el("p.meta.row-line", `${count(more, "more file")}: plan.json of the run names all.`);
 }
 
 function byHandFiles(view, { job }, hand) {

@@ -24,6 +24,7 @@ export function isPlan({ params, result }) {
 
 /** The parts of a plan that all of the page uses. */
 export function planOf({ result }) {
+  const isChange = ({ action, is_gate_open: isOpen }) => action !== "skip" || isOpen;
   const jobs = result.waves.flatMap(({ seq, jobs: own }) =>
     own.map((job) => ({ ...job, wave: seq, changing: job.allocations.filter(isChange) })),
   );
@@ -31,10 +32,6 @@ export function planOf({ result }) {
   const { reconcile, unreachable } = result;
   const names = workersOf([...changing, ...reconcile]);
   return { jobs, changes: names.length, workers: new Set(names).size, reconcile, unreachable };
-}
-
-function isChange({ action, is_gate_open: isOpen }) {
-  return action !== "skip" || isOpen;
 }
 
 /** The title of a plan. */

@@ -65,13 +65,15 @@ function jobRow({ job, state, reason, duration_ms: ms }, { rollouts, waiting }) 
   );
   const took = state === "running" ? since && elapsed(since) : ms > 0 && duration(ms);
   const about = [mark(state, { label: state }), el("b", job), rollout ? batchStrip(hosts) : el("span")];
-  const why = state === "failed" && reason && el("code.reason.bad", { tabindex: 0 }, said(ownWords(reason)));
-  return el("li", { key: job }, el("div.job", about, el("span.meta", phase), el("span.end", took)), why);
+  // What the worker said, where it is told.
+  const ownWords = /exit code \d+: (.+)$/s.exec(reason)?.[1] ?? reason;
+  const why = state === "failed" && reason && el("code.reason.bad", { tabindex: 0 }, said(ownWords));
+  return el("li", { key: job }, el("div.job", about, el("span.meta", { title: phase }, phase), el("span.end", took)), why);
 }
 
-/** What the worker said of a reason, where it is told. */
-function ownWords(reason) {
-  return /exit code \d+: (.+)$/s.exec(reason)?.[1] ?? reason;
+/** How many wait: of very many waits those of a job are one, which ends in `, and 38 more`. */
+export function manyIn(waits) {
+  return waits.reduce((sum, { on }) => sum + 1 + Number(/, and (\d+) more$/.exec(on)?.[1] ?? 0), 0);
 }
 
 /** What the run waits for, by reason: who, how long, and how long at most. */
@@ -80,7 +82,10 @@ function waitsBox(waiting) {
   const reasonOf = ({ reason = "other", on, detail }) => (/^(other|make)$/.test(reason) ? (detail ?? on) : reason);
   const groups = [...Map.groupBy(waiting, reasonOf)];
   const workers = new Set(waiting.map(({ worker, on }) => worker ?? on)).size;
-  const text = `${count(workers, "worker")}, ${count(groups.length, "reason")}`;
+  const many = manyIn(waiting);
+  const thing = waiting.some(({ job }) => job) ? "allocation" : "worker";
+  const who = many > waiting.length ? count(many, thing) : count(workers, "worker");
+  const text = `${who}, ${count(groups.length, "reason")}`;
   const rows = groups.map(([reason, own]) => waitRow(reason, own));
   return el("section.panel.waits", { key: "waits" }, el("h2", "Waiting for ", el("span.meta", text)), el("dl", rows));
 }
@@ -91,7 +96,9 @@ function waitRow(reason, own) {
   const isLong = Date.now() - Date.parse(first.since) > (limit ? (2 * limit) / 3 : LONG_MS);
   const whos = [...Map.groupBy(own, ({ job }) => job ?? "")].map(([job, some]) => {
     const rows = [...Map.groupBy(some, ({ worker }) => worker).values()].map(([one]) => one).filter(({ worker }) => worker);
-    return [job, rows.length > 0 && onWorkers(rows)].filter(Boolean).join(" ");
+    const many = manyIn(some);
+    const where = many > some.length ? `on ${count(many, "worker")}` : rows.length > 0 && onWorkers(rows);
+    return [job, where].filter(Boolean).join(" ");
   });
   const who = listed(whos.filter(Boolean));
   const detail = first.detail === reason ? "" : first.detail;

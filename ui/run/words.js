@@ -1,12 +1,6 @@
 // What a run is called, is about, and came to: one form for lists, heads and tables.
-import { count, joined, listed, number, since, words } from "../base/text.js";
+import { count, joined, listed, number, since } from "../base/text.js";
 import { commonPrefix } from "../parts/map/model.js";
-
-/** What a run is: `Deploy`, `Dry run`, `Dry run of ca rotate`, `Run command`. */
-export function nameOf({ kind, params }) {
-  if (params.dry_run) return kind === "deploy" ? "Dry run" : `Dry run of ${words(kind).toLowerCase()}`;
-  return words(kind);
-}
 
 /** What a run is about, in a word. */
 export function aboutOf({ params: { command, hook, snapshot, note, jobs, workers, labels, plan, retry_of } }) {

@@ -61,7 +61,7 @@ function stateOf(page, { state: word, missing, ended }) {
   const lacks = word === "open" && `: ${count(missing, "approval")} missing`;
   const why = ended?.why && el("p.meta", said(ended.why));
   const run = ended?.run_id && el("a.code", { href: page.link("runs", [ended.run_id]) }, ` …${ended.run_id.slice(-8)}`);
-  return [state(word), lacks, run, ended?.by && ` by ${said(ended.by)}`, why];
+  return [state(word), lacks, run, ended?.by && [" by ", said(ended.by)], why];
 }
 
 function approvalsOf({ approvals }) {

@@ -1,11 +1,12 @@
-import { address, get, keepQuery, link, pageAt } from "../base/api.js";
+import { address, bucketPath, get, keepQuery, link, pageAt } from "../base/api.js";
 import { button, el } from "../base/dom.js";
-import { about, ago, count, duration, elapsed, listed, number, said, since, words } from "../base/text.js";
+import { about, ago, count, duration, elapsed, listed, nameOf, number, plain, said, since } from "../base/text.js";
 import { guide, newBucketButton } from "../parts/guide.js";
 import { tellingLine } from "../parts/map/reason.js";
 import { orderButton } from "../parts/order.js";
 import { head, region, viewOf } from "../parts/region.js";
 import { chips, mark, progressBar, runStrip } from "../parts/state.js";
+import { barOf, countsOf } from "../run/head.js";
 
 /** Each state with its chip and its group in the table. */
 const STATES_OF_BUCKETS = {
@@ -19,11 +20,13 @@ const STATES_OF_BUCKETS = {
 const HEADS = ["", "Bucket", "Health", "Jobs × workers", "Last deploy", "Last 20 runs", ""];
 /** A group with this many buckets or more, and nothing to do, is folded. */
 const FOLDED_FROM = 100;
+/** Of so many runs that go on it is read how far they are. */
+const MOST_RUNNING = 20;
 
 /** All buckets: first what is broken, since when and why. */
 export function bucketsView(page) {
   const look = { typed: address().query.get("q") ?? "", chosen: new Set(), unfolded: new Set() };
-  const buckets = region(() => get("/api/summary"), draw, { name: "div" });
+  const buckets = region(readBuckets, draw, { name: "div" });
 
   function draw({ items }) {
     const all = items.map((bucket) => ({ ...bucket, state: stateIn(bucket) }));
@@ -33,6 +36,17 @@ export function bucketsView(page) {
     return [bucketsHead(page, all), filtersOf(all, look, buckets.draw), tableOf(page, all, look, buckets.draw)];
   }
   return viewOf("Buckets", buckets);
+}
+
+/** The buckets, and how far the runs are that go on in them. */
+async function readBuckets() {
+  const summary = await get("/api/summary");
+  const readRun = async (bucket) => {
+    bucket.run = await get(bucketPath(bucket.id, `/runs/${bucket.active_run.id}`)).catch(() => null);
+  };
+  const running = summary.items.filter(({ active_run: run }) => run);
+  await Promise.all(running.slice(0, MOST_RUNNING).map(readRun));
+  return summary;
 }
 
 /** failed, unreachable, unwell, running, ok or waiting: worked out from the allocations, not from the last run. */
@@ -150,11 +164,13 @@ function healthOf(bucket) {
   const [worst] = own.length > 0 ? own : problems;
   if (worst) {
     const place = [worst.job, worst.workers[0]].filter(Boolean).join("@");
-    const others = problemCount > problems.length ? problemCount - 1 : own.length - 1;
-    const more = others > 0 && ` and ${count(others, "more problem")}`;
+    const reason = `${place} ${tellingLine(worst.reason)}`;
+    // Of more than are here nothing tells which belong together: the overview of the bucket counts them.
+    const others = own.length - 1;
+    const more = others > 0 && (problemCount > problems.length ? " and more" : ` and ${count(others, "more problem")}`);
     return [
       el("span", el("b", { class: worst.kind }, problemText(worst)), more, " ", el("span.meta", since(worst.since))),
-      el("span.reason", said(`${place} ${tellingLine(worst.reason)}`)),
+      el("span.reason", { title: plain(reason) }, said(reason)),
       active && runningLine(bucket),
     ];
   }
@@ -172,11 +188,12 @@ function problemText({ kind, job, workers, worker_count: workerCount, job_count:
   return `${what} ${kind === "failed" ? "failed" : "is unsettled"} on ${where}`;
 }
 
-function runningLine({ active_run: { kind, created_at: begun, dry_run: isPlan }, mean_deploy_ms: mean, progress }) {
-  const isKnown = kind === "deploy" && !isPlan && mean > 0;
+function runningLine({ active_run: active, mean_deploy_ms: mean, run }) {
+  const { kind, created_at: begun, dry_run: isDry } = active;
+  const isKnown = kind === "deploy" && !isDry && mean > 0;
   const isLate = isKnown && Date.now() - Date.parse(begun) > mean;
   const time = el("span", { class: isLate ? "soon late" : "meta" }, elapsed(begun), isKnown && ` of about ${duration(mean)}`);
-  return el("span.going-on", progress && progressBar(progress), el("span", isPlan ? "Plan" : words(kind)), time);
+  return el("span.going-on", run && progressBar(barOf(run, countsOf(run))), el("span", nameOf(active)), time);
 }
 
 function nextOf({ certs_soon: certs, next_cert: next, drifted }) {

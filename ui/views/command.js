@@ -30,7 +30,7 @@ export function commandView(page) {
   const asked = page.query.get("workers");
   const where = workerChoice(page, {
     chosen: asked ? asked.split(",") : (kept.workers ?? null),
-    troubled: () => last.data?.failed ?? [],
+    troubled: () => last.data?.failed ?? new Map(),
     onchange: changed,
   });
   const [run, problem] = [el("div.controls"), alertPlace()];
@@ -60,7 +60,8 @@ export function commandView(page) {
     const isReady = chosen.length > 0 && text?.trim();
     const order = () => commandOrder(fields.values(), where);
     const done = () => {
-      remember(text);
+      const { commands = [] } = draft.read("commands");
+      draft.keep("commands", { commands: [text, ...commands.filter((one) => one !== text)].slice(0, MOST_USED) });
       draft.keep(key, {});
       drawRun();
       page.refresh();
@@ -112,11 +113,6 @@ function batches(total, width) {
   return `${number(batches)} batches of ${batches <= 4 ? listed(sizes, 4) : width}`;
 }
 
-function remember(text) {
-  const { commands = [] } = draft.read("commands");
-  draft.keep("commands", { commands: [text, ...commands.filter((one) => one !== text)].slice(0, MOST_USED) });
-}
-
 /** The last commands of this tab. */
 function usedMenu(label, changed) {
   const { commands = [] } = draft.read("commands");
@@ -136,8 +132,8 @@ async function lastAnswers(page) {
   const [run] = await runsOf(page.bucketId, { kind: "run_command" });
   if (!run) return null;
   const detail = await page.get(`/runs/${run.id}`);
-  const workers = detail.result?.workers ?? [];
-  return { run: detail, failed: workers.filter(({ outcome }) => /failed|unreachable/.test(outcome)).map(({ worker }) => worker) };
+  const failed = (detail.result?.workers ?? []).filter(({ outcome }) => /failed|unreachable/.test(outcome));
+  return { run: detail, failed: new Map(failed.map(({ worker, outcome }) => [worker, outcome])) };
 }
 
 function lastOf(page, found, folds, draw) {

@@ -1,6 +1,6 @@
 import { runsOf, unless } from "../base/api.js";
 import { a, el } from "../base/dom.js";
-import { ago, count, elapsed, listed, number, said } from "../base/text.js";
+import { ago, count, elapsed, listed, nameOf, number, said } from "../base/text.js";
 import { fieldsOf } from "../parts/form.js";
 import { freezeLine } from "../parts/freeze.js";
 import { pushCommand } from "../parts/guide.js";
@@ -12,7 +12,6 @@ import { readAllocations } from "../run/allocations.js";
 import { barOf, countsOf } from "../run/head.js";
 import { canRetry, deployedMap, deployOrder, retryButton } from "../run/orders.js";
 import { isPlan, planInShort, planOrder, staleBy } from "../run/plan.js";
-import { nameOf } from "../run/words.js";
 import { readJobs } from "./jobs.js";
 
 const LOOKED_AT = 20;
@@ -85,7 +84,8 @@ async function readAbout(page) {
 }
 
 function aboutDeploys(page, { running, plan, validity, last, counts = /** @type {any} */ ({}), freezes }, orders) {
-  const { allocations: all = 0, promoted = 0 } = counts;
+  const { allocations = 0, disabled = 0, promoted = 0 } = counts;
+  const all = allocations - disabled;
   const line = all > 0 && `${number(promoted)} of ${count(all, "allocation")} are as the catalog wants them`;
   const rows = [running && runningRow(page, running), plan && planRow(page, plan, validity), last && lastRow(page, last)];
   return [
@@ -103,7 +103,9 @@ function titleOfDeploys(running, { allocations = 0, new: fresh = 0, update = 0 }
 
 function rowOfRun(page, run, [word, name, told], ...more) {
   const link = a(page.link("runs", [run.id]), el("b", name));
-  return el("div.row-line", { key: name }, mark(word, { label: word }), link, el("span.meta.one-line", told), more);
+  const about = el("span.meta.one-line", told);
+  about.title = about.textContent;
+  return el("div.row-line", { key: name }, mark(word, { label: word }), link, about, more);
 }
 
 function runningRow(page, run) {

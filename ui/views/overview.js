@@ -1,6 +1,6 @@
 import { runsOf } from "../base/api.js";
 import { a, alertPlace, button, el, patch, tell } from "../base/dom.js";
-import { ago, clockTime, count, duration, elapsed, listed, number, words } from "../base/text.js";
+import { ago, clockTime, count, duration, elapsed, listed, nameOf, number } from "../base/text.js";
 import { activity } from "../frame/activity.js";
 import { attentionPanel, attentionRows } from "../parts/attention.js";
 import { shortId } from "../parts/dialog.js";
@@ -23,7 +23,7 @@ const wide = matchMedia("(width >= 2200px)");
 export function overviewView(page) {
   const look = { isOpen: false, withDismissed: false, mapOf: "", readAt: 0, hasMap: false, isLive: false, incidents: [] };
   const map = deployedMap(page, sinceOf);
-  const [top, needs, problem] = [el("div"), el("div"), alertPlace()];
+  const [top, needs, problem] = [el("div.headed"), el("div"), alertPlace()];
   const rail = region(
     async () => ({ runs: await runsOf(page.bucketId, { limit: RUNS }), summary: page.bucket()?.summary }),
     (data) => railOf(page, data),
@@ -109,7 +109,7 @@ function topOfBucket(page, bucket, attention, { map, show, isShown }) {
   const [word, title] = overviewTitle(bucket, attention);
   const { dismissed } = attention;
   const hidden = button(`${number(dismissed)} dismissed, ${isShown ? "hide" : "show"}`, show, { class: "plain" });
-  const goesOn = () => [a(page.link("runs", [runId]), whatGoesOn(last)), ", ", elapsed(last?.created_at)];
+  const goesOn = () => [a(page.link("runs", [runId]), whatGoesOn(bucket)), ", ", elapsed(last?.created_at)];
   const parts = [
     attention.total > 0 && troubleText(attention.rows),
     runId && el("span", goesOn()),
@@ -122,17 +122,17 @@ function topOfBucket(page, bucket, attention, { map, show, isShown }) {
   return [head({ title, mark: mark(word, { large: true }), line, controls }), freezeLine(bucket)];
 }
 
-function whatGoesOn(run) {
-  return `${words(run?.kind ?? "a run")} goes on`;
+function whatGoesOn({ last_run: last, summary }) {
+  return `${nameOf(summary.active_run ?? last)} goes on`;
 }
 
 /** What is the matter with the bucket: a state, and a sentence. */
-function overviewTitle({ active_run: runId, last_run: last, summary }, { rows, total, dismissed }) {
-  const { counts } = summary;
+function overviewTitle(bucket, { rows, total, dismissed }) {
+  const { counts } = bucket.summary;
   const waiting = counts.new + counts.update;
   if (total > 0)
     return [rows[0]?.kind ?? "failed", `${count(total, "problem")} since ${clockTime(rows.map((one) => one.since).sort()[0])}`];
-  if (runId) return ["running", whatGoesOn(last)];
+  if (bucket.active_run) return ["running", whatGoesOn(bucket)];
   if (dismissed > 0) return ["waiting", `${count(dismissed, "problem")} dismissed`];
   if (counts.allocations === 0) return ["waiting", "No job is on any worker"];
   if (counts.promoted === 0 && waiting > 0) return ["waiting", "Not deployed yet"];

@@ -1,7 +1,7 @@
 import { address } from "../base/api.js";
 import { alertPlace, button, el, patch, tell } from "../base/dom.js";
 import { prefer, preference } from "../base/preferences.js";
-import { number } from "../base/text.js";
+import { nameOf, number } from "../base/text.js";
 import { activity } from "../frame/activity.js";
 import { ghosts } from "../parts/region.js";
 import { runHead } from "../run/head.js";
@@ -10,7 +10,7 @@ import { planBody } from "../run/plan-shown.js";
 import { progressOf } from "../run/progress.js";
 import { summaryOf } from "../run/results.js";
 import { auditTab, compareTab, definitionTab, workersTab } from "../run/tabs.js";
-import { nameOf, outcomesOf } from "../run/words.js";
+import { outcomesOf } from "../run/words.js";
 
 /**
  * What the parts of a run's page share.
@@ -80,7 +80,8 @@ export function runView(page) {
     const chosen = [wanted, preference("tab", "")].find((name) => names.some(([one]) => one === name)) ?? "summary";
     if (wanted === chosen && chosen !== "compare") prefer("tab", chosen);
     shown.title = isPlan(run) ? planTitle(run) : nameOf(run);
-    const isBeside = run.status === "running" || chosen === "log";
+    // The map wants the whole width: the log is in the bar then.
+    const isBeside = chosen === "log" || (run.status === "running" && chosen !== "workers");
     if (content.dataset.tab !== chosen) content.replaceChildren();
     content.dataset.tab = chosen;
     patch(content, DRAWN[chosen](view));

@@ -1,12 +1,12 @@
 import { address, keepQuery, queryOf } from "../base/api.js";
 import { a, el } from "../base/dom.js";
-import { duration, elapsed, number, plain, said, words } from "../base/text.js";
+import { duration, elapsed, nameOf, number, plain, said, words } from "../base/text.js";
 import { choice } from "../parts/form.js";
 import { cancelButton } from "../parts/order.js";
 import { empty, head, region, viewOf } from "../parts/region.js";
 import { badge, tag } from "../parts/state.js";
 import { newest } from "../parts/table.js";
-import { aboutOf, byOf, nameOf, repeatsOf } from "../run/words.js";
+import { aboutOf, byOf, repeatsOf } from "../run/words.js";
 
 const PAGE_RUNS = 50;
 const RUN_KINDS = (
@@ -20,8 +20,10 @@ export function runsView(page) {
   const read = async (most) => {
     const { kind, status } = Object.fromEntries(address().query);
     const runs = await page.list(`/runs?${queryOf({ kind, status, limit: Math.min(most, 500) })}`, most);
-    return Object.assign(runs.map(runInList), { cut: runs.cut });
+    const rows = runs.map((run) => ({ ...run, what: nameOf(run), about: aboutOf(run), by: byOf(run) }));
+    return Object.assign(rows, { cut: runs.cut });
   };
+  const goingOn = (run) => [elapsed(run.created_at), " ", cancelButton(page, run, { class: "small" })];
   const list = newest(PAGE_RUNS, read, {
     caption: "Runs",
     columns: ["what", "status", "about", "by", "created_at", "duration_ms"],
@@ -29,7 +31,7 @@ export function runsView(page) {
     cells: {
       what: (run) => whatOfRun(page, run),
       about: aboutCell,
-      duration_ms: (run) => (run.status === "running" ? goingOnFor(page, run) : duration(run.duration_ms)),
+      duration_ms: (run) => (run.status === "running" ? goingOn(run) : duration(run.duration_ms)),
     },
     none: empty("No such run.", el("a.button", { href: page.link("deployments") }, "Deploy")),
     tools: Object.entries(FILTERS).map(([name, all]) => {
@@ -42,20 +44,12 @@ export function runsView(page) {
     }),
   });
   const readTop = async () => ({ total: page.bucket()?.summary?.totals?.runs, queue: (await page.get("/queue")).items });
+  const inLine = ({ kind, since }, index) => [index > 0 && ", then ", words(kind), " ", elapsed(since)];
   const drawTop = ({ total, queue }) => [
     head({ title: "Runs", line: total !== undefined && `${number(total)} in all` }),
     queue.length > 0 && el("p.meta", { key: "queue" }, "In line: ", queue.flatMap(inLine)),
   ];
   return { ...viewOf("Runs", region(readTop, drawTop, { name: "div", rows: 1 }), list), fast: true };
-}
-
-function runInList(run) {
-  return { ...run, what: nameOf(run), about: aboutOf(run), by: byOf(run) };
-}
-
-/** A start that waits until the bucket is free. */
-function inLine({ kind, since }, index) {
-  return [index > 0 && ", then ", words(kind), " ", elapsed(since)];
 }
 
 function whatOfRun(page, { id, what, params, break_glass: glass }) {
@@ -70,8 +64,4 @@ function aboutCell({ about, error, schedule }) {
     repeats && el("span.meta", repeats),
     error && el("span.one-line.error", { title: plain(error) }, said(error)),
   ];
-}
-
-function goingOnFor(page, run) {
-  return [elapsed(run.created_at), " ", cancelButton(page, run, { class: "small" })];
 }

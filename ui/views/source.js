@@ -178,15 +178,12 @@ function opening({ signer, own, seal, error }, says) {
 function checkButton(page, path, row) {
   const known = opening(row, ["Opens the snapshot and compares all of it. Nothing is changed."]);
   const order = { ...known, path: `${path}/verify`, action: "Check", limitMs: CHECK_MS };
-  const options = { style: "small", free: true, done: tellFound };
+  const done = ({ error, files, size_bytes: bytes }) =>
+    toast(error ?? `The snapshot can be restored: ${count(files, "file")}, ${size(bytes)}.`, { error: error !== null });
+  const options = { style: "small", free: true, done };
   return row.seal
     ? orderButton(page, "Check …", order, options)
     : orderButton(page, "Check", { ...order, says: undefined }, options);
-}
-
-function tellFound(found) {
-  const good = `The snapshot can be restored: ${count(found.files, "file")}, ${size(found.size_bytes)}.`;
-  toast(found.error ?? good, { error: found.error !== null });
 }
 
 function schema(page) {

@@ -72,7 +72,7 @@ function cellsOf(page) {
       load !== undefined && [load.toFixed(2), el("small.meta", `, up ${duration(uptime * 1000)}`)],
     cpu: ({ cpu }) => chartOf(cpu),
     memory: ({ memory }) => chartOf(memory),
-    labels: ({ labels }) => labels.map(tag),
+    labels: ({ labels }) => labels.map((label) => [" ", tag(label)]),
     actions: ({ worker }) => moreMenu(() => askItems(page, worker), `Orders for ${worker}`),
   };
 }

@@ -72,10 +72,7 @@ function weekdaysText(field) {
 
 /** The name behind a number, or behind its first three letters; Sunday is 0 and 7. */
 function nameIn(names, word, first) {
-  const index = /^\d+$/.test(word) ? (Number(word) - first) % names.length : names.findIndex((one) => isShort(one, word));
+  const isShort = (name) => name.slice(0, 3).toLowerCase() === word;
+  const index = /^\d+$/.test(word) ? (Number(word) - first) % names.length : names.findIndex(isShort);
   return names[index] ?? null;
-}
-
-function isShort(name, word) {
-  return name.slice(0, 3).toLowerCase() === word;
 }

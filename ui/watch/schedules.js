@@ -1,13 +1,13 @@
 import { unless } from "../base/api.js";
 import { a, el } from "../base/dom.js";
 import { has, lackedRole, needsRole } from "../base/person.js";
-import { ago, clockTime, said, words } from "../base/text.js";
+import { ago, clockTime, nameOf, said, words } from "../base/text.js";
 import { freezeList, isHeldBack } from "../parts/freeze.js";
 import { curlItem, moreMenu, orderButton, startPathOf } from "../parts/order.js";
 import { head, region, viewOf } from "../parts/region.js";
 import { mark, state } from "../parts/state.js";
 import { dataTable } from "../parts/table.js";
-import { aboutOf, nameOf, repeatsOf } from "../run/words.js";
+import { aboutOf, repeatsOf } from "../run/words.js";
 import { rhythmText } from "./rhythm.js";
 
 /** How a due time that started nothing is marked. */
@@ -96,14 +96,11 @@ function scheduleOrders(page, { name, kind, parameters, paused }) {
   const toggle = orderButton(page, label, order, { style: "small", free: true });
   if (!toggle) return null;
   // Some kinds need a greater role.
-  const isAllowed = !lackedRole({ path: pathOfKind(kind), body: parameters });
+  const startPath = `/${kind.replace("worker_", "workers/").replace("snapshot_create", "snapshots")}`;
+  const isAllowed = !lackedRole({ path: startPath, body: parameters });
   const start = isAllowed && orderButton(page, isReal ? "Run now …" : "Run now", run, { style: "small" });
   const more = moreMenu(() => [curlItem(page, run)], `More orders of ${name}`);
   return el("span.controls", start, toggle, more);
-}
-
-function pathOfKind(kind) {
-  return `/${kind.replace("worker_", "workers/").replace("snapshot_create", "snapshots")}`;
 }
 
 /** The freezes of the next seven days. */

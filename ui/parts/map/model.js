@@ -79,11 +79,14 @@ export function letterOf(state) {
   return LETTERS[markOf(state)] ?? "w";
 }
 
-/** The cells of a job with what a run has reached since they were read. */
+/** The cells of a job with what a run has reached since they were read. What is disabled and as it should be stays so. */
 export function merged(cells, indexOf, letters) {
   if (!letters) return cells;
   const all = [...cells];
-  for (const [worker, letter] of letters) if (all[indexOf.get(worker)] !== undefined) all[indexOf.get(worker)] = letter;
+  for (const [worker, letter] of letters) {
+    const at = indexOf.get(worker);
+    if (all[at] !== undefined && `${all[at]}${letter}` !== "do") all[at] = letter;
+  }
   return all.join("");
 }
 
