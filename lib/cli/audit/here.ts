@@ -13,7 +13,7 @@ import { counted } from "../../core/plain-text.ts";
 import { quote } from "../../core/shape.ts";
 import { knownSigningKey, signerFingerprint } from "../../core/signing-key.ts";
 import { EXIT, flagList, flagNumber, type Parsed } from "../base/flags.ts";
-import { factLines, printAnswer, printList, shortId, shownTime, toStderr } from "../base/terminal.ts";
+import { factLines, printAnswer, printList, shortId, toStderr } from "../base/terminal.ts";
 
 /** Where an audit ends, with the key that verifies it. */
 export type ShownHead = AuditHead & { public_key: string; fingerprint: string };
@@ -57,7 +57,7 @@ export async function showAuditHere(input: Parsed): Promise<number> {
 export function printAudit(input: Parsed, items: readonly AuditLine[]): number {
   return printList(input, items, "the audit has no such line", {
     line: ({ n }) => n,
-    at: ({ at }) => shownTime(at),
+    at: ({ at }) => at,
     who: ({ who, via, from }) => who ?? (via === "server" ? "the server" : (from ?? "-")),
     what: ({ what, of }) => (of === undefined ? what : `${what} (of ${of})`),
     action: ({ action, kind, reason }) => (action ?? kind ?? "-") + (reason === undefined ? "" : ` BREAK GLASS: ${reason}`),

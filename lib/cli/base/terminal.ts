@@ -61,6 +61,7 @@ const GAP = 2;
 /** Columns are made narrower for a narrow terminal down to the first width, and only where that is not enough to the next. */
 const NARROWEST = [8, 4];
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{3})?Z$/;
 /** A hash: its beginning tells it from most others. */
 const HASH = /^[0-9a-f]{12,128}$/;
 
@@ -98,20 +99,14 @@ function terminalSafe(json: string): string {
 
 /**
  * Rows as an aligned table under their column names, numbers to the right; lines end with a newline. With a `width`
- * UUIDs are their last 8 letters and columns are cut (`…`) until a line fits, hashes first, then the widest; without one, in
+ * UUIDs are their last 8 letters, times as {@link shownTime} has them, and columns are cut (`…`) until a line fits, hashes first, then the widest; without one, in
  * a pipe, nothing is cut.
  */
 export function textTable(columns: readonly string[], rows: readonly (readonly Cell[])[], width?: number): string {
   const cells = [columns, ...rows].map((row) => row.map((cell) => cellText(cell, width !== undefined)));
   const natural = columns.map((_, column) => cells.reduce((most, row) => Math.max(most, row[column]?.length ?? 0), 0));
-  const widths =
-    width === undefined
-      ? natural
-      : fitting(
-          natural,
-          width,
-          columns.map((_, column) => areHashes(rows, column)),
-        );
+  const isHash = columns.map((_, column) => areHashes(rows, column));
+  const widths = width === undefined ? natural : fitting(natural, width, isHash);
   const isNumber = columns.map(
     (_, column) =>
       rows.some((row) => typeof row[column] === "number") &&
@@ -150,9 +145,11 @@ export function ago(at: string, now = Date.now()): string {
   return `${spanOf(now - Date.parse(at))} ago`;
 }
 
-/** A time in UTC: whole in a pipe, without year and seconds on a terminal. */
+/** A time in UTC: whole in a pipe; on a terminal without seconds, and without the year where it is the present one. */
 export function shownTime(at: string): string {
-  return process.stdout.isTTY ? at.slice(5, 16).replace("T", " ") : at;
+  if (!process.stdout.isTTY) return at;
+  const hasYear = at.slice(0, 4) !== String(new Date().getUTCFullYear());
+  return at.slice(hasYear ? 0 : 5, 16).replace("T", " ");
 }
 
 /** How people are shown an id: its last letters. Ids of neighbours begin with the same time. */
@@ -162,7 +159,8 @@ export function shortId(id: string): string {
 
 function cellText(cell: Cell, isShort: boolean): string {
   const text = cell === null ? "-" : String(cell);
-  return isShort && UUID.test(text) ? shortId(text) : visible(text);
+  if (isShort && UUID.test(text)) return shortId(text);
+  return isShort && TIME.test(text) ? shownTime(text) : visible(text);
 }
 
 function areHashes(rows: readonly (readonly Cell[])[], column: number): boolean {

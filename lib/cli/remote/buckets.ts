@@ -4,7 +4,7 @@ import { boolean, integer, object, quote } from "../../core/shape.ts";
 import type { Answer } from "../../server/routes/shapes.ts";
 import { askedOnTerminal, canAsk } from "../base/ask.ts";
 import { flagNumber, type Parsed, type Target } from "../base/flags.ts";
-import { printAnswer, printList, shortId, shownTime } from "../base/terminal.ts";
+import { printAnswer, printList, shortId } from "../base/terminal.ts";
 import {
   allItems,
   bucketNamed,
@@ -28,7 +28,7 @@ export async function listBuckets(input: Parsed, target: Target): Promise<number
     id: ({ id }) => id,
     state: stateOf,
     "last run": ({ last_run: run }) => run && `${run.kind} ${run.status} ${shortId(run.id)}`,
-    at: ({ last_run: run }) => run && shownTime(run.created_at),
+    at: ({ last_run: run }) => run?.created_at ?? null,
   });
 }
 

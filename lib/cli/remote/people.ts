@@ -1,7 +1,7 @@
 import { Failure } from "../../core/errors.ts";
 import { type Infer, quote } from "../../core/shape.ts";
 import type { Parsed, Target } from "../base/flags.ts";
-import { factLines, printAnswer, printList, shortId, shownTime } from "../base/terminal.ts";
+import { factLines, printAnswer, printList, shortId } from "../base/terminal.ts";
 import type { TokenBook } from "../state/tokens.ts";
 import type { ApiClient } from "./client.ts";
 import { bucketNamed, expectAnswer } from "./remote-bucket.ts";
@@ -66,9 +66,9 @@ export async function listSessions(input: Parsed, target: Target): Promise<numbe
     id: ({ id }) => shortId(id),
     name: ({ name, current }) => (current ? `${name} (this one)` : name),
     from: ({ address }) => address,
-    opened: ({ created_at: at }) => shownTime(at),
-    "last used": ({ last_used_at: at }) => shownTime(at),
-    ends: ({ expires_at: at }) => shownTime(at),
+    opened: ({ created_at: at }) => at,
+    "last used": ({ last_used_at: at }) => at,
+    ends: ({ expires_at: at }) => at,
     browser: ({ agent }) => agent,
   });
 }

@@ -6,7 +6,7 @@ import type { RunKind, RunParams } from "../../run/protocol.ts";
 import type { Answer } from "../../server/routes/shapes.ts";
 import { EXIT, type Parsed, type Target, wantsJson } from "../base/flags.ts";
 import { startingOf } from "../base/start-flags.ts";
-import { factLines, printAnswer, printList, shortId, shownTime, toStderr, toStdout } from "../base/terminal.ts";
+import { factLines, printAnswer, printList, shortId, toStderr, toStdout } from "../base/terminal.ts";
 import { parametersText } from "../state/runs.ts";
 import { namedAnswer, namedAnswers, openRemoteBucket, type RemoteBucket } from "./remote-bucket.ts";
 import { runOnServer } from "./run.ts";
@@ -25,7 +25,7 @@ export async function listProposals(input: Parsed, target: Target): Promise<numb
     kind: ({ kind }) => kind,
     state: stateText,
     by: ({ proposed_by }) => proposed_by,
-    proposed: ({ proposed_at }) => shownTime(proposed_at),
+    proposed: ({ proposed_at }) => proposed_at,
     what: whatOf,
   });
 }

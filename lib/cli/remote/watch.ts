@@ -1,7 +1,7 @@
 import type { Answer } from "../../server/routes/shapes.ts";
 import { EXIT, type Parsed, type Target, wantsJson } from "../base/flags.ts";
 import { startingOf } from "../base/start-flags.ts";
-import { ago, type Columns, printAnswer, printList, shortId, shownTime, spanOf, tableOf, toStderr } from "../base/terminal.ts";
+import { ago, type Columns, printAnswer, printList, shortId, spanOf, tableOf, toStderr } from "../base/terminal.ts";
 import { type Item, namedAnswer, namedAnswers, openRemoteBucket, type RemoteBucket } from "./remote-bucket.ts";
 import { runOnServer } from "./run.ts";
 
@@ -47,8 +47,7 @@ function whenOf({ every_seconds, cron, timezone }: ShownSchedule): string {
 }
 
 function nextDue({ next, paused }: ShownSchedule): string {
-  if (paused) return `paused ${ago(paused.at)} by ${paused.by}`;
-  return next === null ? "never" : shownTime(next);
+  return paused ? `paused ${ago(paused.at)} by ${paused.by}` : (next ?? "never");
 }
 
 function lastOf({ last }: ShownSchedule): string {
@@ -95,8 +94,8 @@ const MESSAGE_COLUMNS: Columns<ShownMessage> = {
 export async function listIncidents(input: Parsed, target: Target): Promise<number> {
   const items = await namedAnswers("Incident", await (await openRemoteBucket(target)).all("/incidents"));
   return printList(input, items, "nothing was wrong", {
-    since: ({ opened_at: at }) => shownTime(at),
-    until: ({ over_at: at }) => (at === null ? "open" : shownTime(at)),
+    since: ({ opened_at: at }) => at,
+    until: ({ over_at: at }) => at ?? "open",
     what: ({ subject }) => subject,
     places: ({ place_count }) => place_count,
     told: ({ told }) => told.join(", "),
@@ -134,5 +133,5 @@ function shownEvents(events: readonly string[]): string {
 }
 
 function nextTry({ state, next_at }: ShownMessage): string {
-  return state === "failed" || next_at === null ? "never" : shownTime(next_at);
+  return state === "failed" || next_at === null ? "never" : next_at;
 }

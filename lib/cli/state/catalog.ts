@@ -128,10 +128,9 @@ async function readSecret(): Promise<string> {
 /** The version with the one that is to come, and the last action with its outcome, in one cell each. */
 function inShort(row: Record<string, Cell>): Record<string, Cell> {
   const { current_version: now, new_version: next, last_action: action, last_outcome: outcome } = row;
-  const current_version = now === next ? now : `${now} → ${next}`;
   return {
     ...row,
-    current_version: current_version as Cell,
+    current_version: (now === next ? now : `${now} → ${next}`) as Cell,
     new_version: "",
     last_action: `${action} ${outcome}`.trim(),
     last_reason: shortReason(String(row.last_reason)),

@@ -10,7 +10,6 @@ import {
   printAnswer,
   printJson,
   printList,
-  shownTime,
   toStdout,
 } from "../base/terminal.ts";
 import type { BucketAccess, RevisionDiff } from "./access.ts";
@@ -25,7 +24,7 @@ type Listed = Pick<Revision, "id" | "created_at" | "current" | "last_successful"
 /** The columns of a list of revisions. */
 export const REVISION_COLUMNS: Columns<Listed> = {
   revision: ({ id }) => id,
-  pushed: ({ created_at }) => shownTime(created_at),
+  pushed: ({ created_at }) => created_at,
   build: ({ build_status }) => build_status,
   commit: ({ commit }) => commit?.replace(/^(.{8})[^-]*/, "$1") ?? null,
   is: (one) => marksOf(one) || null,

@@ -16,7 +16,6 @@ import {
   printJson,
   printList,
   shortId,
-  shownTime,
   spanOf,
   stopRequest,
   toStderr,
@@ -41,7 +40,7 @@ export async function listRuns(bucket: BucketAccess, input: Parsed): Promise<num
     kind: ({ kind }) => kind,
     status: ({ status }) => status,
     who: whoOf,
-    started: ({ created_at }) => shownTime(created_at),
+    started: ({ created_at }) => created_at,
     took: ({ duration_ms }) => spanOf(duration_ms),
     what: whatOf,
   });

@@ -98,7 +98,7 @@ function driftText({ drift }: Summary): string {
   const { allocations, total } = drift;
   const found = total === 0 ? "none" : `${counted(total, "allocation")} changed by hand`;
   const names = allocations.slice(0, MOST_OTHERS).map(({ job, worker, files }) => `${job}@${worker}: ${counted(files, "file")}`);
-  const how = drift.status === "succeeded" || total > 0 ? "" : ` in what could be read (the run ${drift.status})`;
+  const how = drift.status === "succeeded" || total > 0 ? "" : ` found (run ${drift.status})`;
   return [`${found}${how}, ${runText(drift).replace(/^\w+, /, "")}`, ...names, ...moreLine(total - names.length)].join("\n");
 }
 

@@ -3,6 +3,7 @@ import { type TestContext, test } from "node:test";
 import { shortId } from "../../../lib/cli/base/terminal.ts";
 import { showDifferences, showRevisions } from "../../../lib/cli/state/revisions.ts";
 import { listRuns } from "../../../lib/cli/state/runs.ts";
+import { listSnapshots } from "../../../lib/cli/state/snapshots.ts";
 import { statusCommand } from "../../../lib/cli/state/status.ts";
 import { uuidV7 } from "../../../lib/codec/uuid.ts";
 
@@ -10,7 +11,7 @@ type Access = Parameters<typeof listRuns>[0];
 
 const NOTHING = { operands: [], values: new Map<string, string>(), switches: new Set<string>() };
 const LONG = "x".repeat(300);
-const AT = "2026-05-04T12:34:56.789Z";
+const AT = `${new Date().getUTCFullYear()}-05-04T12:34:56.789Z`;
 
 /** What a command writes to a terminal of 80 columns. */
 async function shown(t: TestContext, work: (bucket: Access, input: typeof NOTHING) => Promise<number>, bucket: object) {
@@ -54,6 +55,13 @@ test("a list of revisions fits into 80 columns", async (t) => {
     text.split("\n").every((line) => line.length <= 80),
     text,
   );
+});
+
+test("times in tables have the year only where it is another one, so that the name of a snapshot stays whole", async (t) => {
+  const one = { name: "20261127T022042.649Z-9e14843e", size_bytes: 16_502, seal: { for: "passphrase" }, error: null, note: "" };
+  const list = (created_at: string) => shown(t, listSnapshots, { snapshots: async () => [{ ...one, created_at, own: true }] });
+  assert.match(await list(AT), new RegExp(`^${one.name}  05-04 12:34 +16502 `, "m"));
+  assert.match(await list("2001-11-27T02:20:42Z"), / {2}2001-11-27 02:20 +16502 /);
 });
 
 test("the differences of revisions are coloured on a terminal that is not dumb, unless NO_COLOR says no", async (t) => {
