@@ -184,6 +184,7 @@ export function findCommand(commands: readonly Command[], args: readonly string[
   const isGroupWord = command && !command.operands?.length && rest[0]?.startsWith("-") === false;
   if (command && !(isGroupWord && groupNamed(commands, [command.name]).length > 0)) return { command, rest };
   const [first = "", second = ""] = args;
+  if (first.startsWith("-")) throw usage(`${quote(first)} stands before the command: flags come after it`, undefined, "ops help");
   const isGroup = groupNamed(commands, [first]).length > 0;
   const typed = isGroup ? `${first} ${second}` : first;
   const names = commands.filter((one) => !one.hidden).map((one) => one.name);
@@ -271,11 +272,8 @@ function checkOperands(command: Command, operands: string[]): void {
 }
 
 function unknownFlag(command: Command, typed: string, flags: readonly Flag[]): Failure {
-  const close = nearest(
-    typed,
-    flags.map((flag) => `--${flag.name}`),
-  );
-  return misuse(command, `ops ${command.name} has no flag ${quote(typed)}`, close);
+  const names = flags.map((flag) => `--${flag.name}`);
+  return misuse(command, `ops ${command.name} has no flag ${quote(typed)}`, nearest(typed, names));
 }
 
 function misuse(command: Command, what: string, close?: string): Failure {

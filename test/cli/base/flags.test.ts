@@ -35,6 +35,10 @@ test("what is mistyped is refused with the nearest right word and where to read 
   const cases: [work: () => unknown, message: RegExp][] = [
     [() => findCommand(commands, ["deplyo"]), /^"deplyo" is not a command; did you mean deploy\? \(see `ops help`\)$/],
     [() => findCommand(commands, ["zzz"]), /^"zzz" is not a command \(see `ops help`\)$/],
+    [
+      () => findCommand(commands, ["--json", "push"]),
+      /^"--json" stands before the command: flags come after it \(see `ops help`\)$/,
+    ],
     [() => findCommand(commands, ["Ps"]), /^"Ps" is not a command; did you mean cat allocations\?/],
     [
       () => findCommand(COMMANDS, ["cat", "wrokers"]),
