@@ -143,6 +143,8 @@ test("operations are as wide as the page; at 390 pixels nothing is wider", async
   assert.ok(((await console.page.locator(".operation").first().boundingBox())?.width ?? 0) > 1300);
   await console.page.setViewportSize({ width: 390, height: 800 });
   assert.equal(await console.page.evaluate("document.documentElement.scrollWidth"), 390);
+  const first = await console.page.locator(".operation").first().boundingBox();
+  assert.ok((first?.y ?? 800) < 400, "the operations begin in sight");
   await console.page.setViewportSize({ width: 1280, height: 800 });
 });
 
