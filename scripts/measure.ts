@@ -86,7 +86,9 @@ export function rooms(folder: string): Room[] {
 /** The files of the console with their bytes as they are sent: compressed as the server does it (lib/server/static.ts). */
 export async function sentFiles(): Promise<Map<string, number>> {
   const assets = [...(await readConsole())].filter(([name]) => path.extname(name) !== "");
-  return new Map(assets.map(([name, { content }]) => [name, brotliCompressSync(content).length]));
+  // The same content may lie at several paths.
+  const contents = new Map(assets.map(([name, { content }]) => [content, name]));
+  return new Map([...contents].map(([content, name]) => [name, brotliCompressSync(content).length]));
 }
 
 /** How many bytes that is in all. */
