@@ -246,17 +246,19 @@ export const MOST_KEYS = 1_000;
 export const READ_AT_ONCE = 100;
 
 /** Whether a run was started with a key that is still remembered. */
-export function hasFreshKey({ start_key, created_at }: RunRecord): boolean {
-  return start_key !== undefined && Date.parse(created_at) > Date.now() - KEY_MS;
+export function hasFreshKey(record: RunRecord | undefined): record is RunRecord {
+  return record?.start_key !== undefined && Date.parse(record.created_at) > Date.now() - KEY_MS;
 }
 
 /** The run of the last hour that was started with this key; undefined where there is none. */
 export async function runOfKey(layout: Layout, key: string): Promise<RunRecord | undefined> {
-  const newest = (await runIds(layout)).reverse().slice(0, MOST_KEYS);
-  for (const [index, id] of newest.entries()) {
+  const removed = { ...layout, runs: layout.startKeys };
+  // In this order: a run that is removed meanwhile is found among the removed ones.
+  const ids = [...(await runIds(layout)), ...(await runIds(removed))].sort();
+  for (const [index, id] of ids.reverse().slice(0, MOST_KEYS).entries()) {
     // A bucket with many runs must not keep all other requests waiting.
     if (index % READ_AT_ONCE === READ_AT_ONCE - 1) await nextRound();
-    const record = readRecordHead(layout, id);
+    const record = readRecordHead(layout, id) ?? readRecordHead(removed, id);
     // The runs of a bucket begin one after the other: all that follow are older still.
     if (record && Date.parse(record.created_at) <= Date.now() - KEY_MS) return undefined;
     if (record?.start_key?.key === key) return record;

@@ -8,12 +8,11 @@ import { recoverSource } from "../bucket/source/source.ts";
 import { readOpsConf } from "../bucket/workspace/settings.ts";
 import { isUuid, timeOfUuid, uuidV7 } from "../codec/uuid.ts";
 import { Failure, hasErrno } from "../core/errors.ts";
-import { readRegularSync, remove } from "../core/files.ts";
+import { makePrivateFolder, readRegularSync, remove } from "../core/files.ts";
 import { Redactor } from "../core/redact.ts";
 import {
   COMMAND_ENDED,
   hasFreshKey,
-  MOST_KEYS,
   READ_AT_ONCE,
   type RunEnd,
   type RunRecord,
@@ -131,12 +130,13 @@ export async function pruneHistory(layout: Layout): Promise<void> {
 }
 
 /**
- * Removes completed runs beyond the newest `count` or older than `days` (0 = unlimited); never one that runs, the newest,
- * or one whose key is remembered (control-plane.md, Runs 6). Folders of runs whose record cannot be read count like completed
- * ones. A run is as old as the earliest time in its id and its record.
+ * Removes completed runs beyond the newest `count` or older than `days` (0 = unlimited); never one that runs, nor the newest
+ * (control-plane.md, Runs 6). A key that is still remembered is kept without its run. Folders of runs whose record cannot be
+ * read count like completed ones. A run is as old as the earliest time in its id and its record.
  */
 export async function pruneRuns(layout: Layout, count: number, days: number): Promise<void> {
   const ids = (await runIds(layout)).reverse();
+  const removed = { ...layout, runs: layout.startKeys };
   const limit = days > 0 ? Date.now() - days * 24 * 3_600_000 : Number.NEGATIVE_INFINITY;
   for (const [index, id] of ids.entries()) {
     const tooMany = count > 0 && index >= count;
@@ -145,10 +145,15 @@ export async function pruneRuns(layout: Layout, count: number, days: number): Pr
     const record = readRecordHead(layout, id);
     const times = [record?.created_at, record?.finished_at].map((time) => Date.parse(time ?? ""));
     const tooOld = [timeOfUuid(id), ...times].some((time) => time < limit);
-    if (!tooMany && !tooOld) continue;
-    const isKept = record !== undefined && (record.status === "running" || (index < MOST_KEYS && hasFreshKey(record)));
-    if (!isKept) await remove(runLayout(layout, id).folder);
+    if ((!tooMany && !tooOld) || record?.status === "running") continue;
+    if (hasFreshKey(record)) {
+      await makePrivateFolder(runLayout(removed, id).folder);
+      await saveRecord(removed, { ...record, params: {} });
+    }
+    await remove(runLayout(layout, id).folder);
   }
+  for (const id of await runIds(removed))
+    if (!hasFreshKey(readRecordHead(removed, id))) await remove(runLayout(removed, id).folder);
 }
 
 /** The failure of a cancel: why the run is none that this server carries out now. */

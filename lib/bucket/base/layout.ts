@@ -62,6 +62,8 @@ function internalOf(at: (...parts: string[]) => string) {
     proposals: at(".ops", "proposals"),
     revisionsFile: at(".ops", "revisions.json"),
     journal: at(".ops", "journal.json"),
+    /** Records, as below `runs`, of removed runs whose keys are still remembered. */
+    startKeys: at(".ops", "start-keys"),
     /** What a server keeps of the schedules. */
     scheduleStates: at(".ops", "schedules.json"),
     /** What a server keeps of incidents, and of the messages about them. */
