@@ -37,7 +37,7 @@ const BODY_ERRORS: Partial<Record<FailureCode, string>> = {
 };
 
 /** The fields that have a sentence of their own, and what the shape checker says where one of them is not given. */
-const NAMES = ["namespace", "key"];
+const ENTRY_NAMES = ["namespace", "key"];
 const ABSENT = ["is missing", "must not be empty"];
 
 /**
@@ -150,7 +150,7 @@ async function readFields(
   const input = fromQuery ? Object.fromEntries(new URLSearchParams(request.query)) : (body ?? {});
   const checked = check(object(fields, { lenient: true, unknown: "warn" }), input);
   if (checked.ok) return { given: checked.value, warnings: checked.warnings };
-  const isUnnamed = checked.problems.some(({ path, message }) => NAMES.includes(path) && ABSENT.includes(message));
+  const isUnnamed = checked.problems.some(({ path, message }) => ENTRY_NAMES.includes(path) && ABSENT.includes(message));
   if (isUnnamed && "key" in fields) throw new Failure("invalid_request", "Both namespace and key are required");
   throw invalidRequest(checked.problems);
 }
