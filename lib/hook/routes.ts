@@ -165,7 +165,8 @@ function putValue(route: "/kv" | "/kv/secret") {
 function deleteValue(route: "/kv" | "/kv/secret") {
   return ({ namespace, key }: Entry, call: HookCall): Answer => {
     if (!mayWrite(call.script.job, call.script.event, { route, namespace, key })) return FORBIDDEN;
-    if (!call.options.kv.keys(namespace).includes(key)) return errorAnswer(404, "KV delete operation failed");
+    const isThere = orderInForce(namespace, key, call) !== undefined || call.options.kv.keys(namespace).includes(key);
+    if (!isThere) return errorAnswer(404, "KV delete operation failed");
     call.options.kv.delete(namespace, key);
     return json(200, { namespace, key });
   };

@@ -216,7 +216,7 @@ test("CP-128 CP-129 CP-145 CP-166 CP-167 HR-022 HR-025 output is in Activity, in
   const { items } = (await server.call<{ items: Run[] }>("GET", `/api/buckets/${bucket}/runs`)).body;
   const pushLog = readFileSync(runLayout(layout, items.find((one) => one.kind === "push")?.id as string).opsLog, "utf8");
   assert.match(pushLog, /event=push .*revision/);
-  assert.match(pushLog, /event=run_end run=\S+ ops=push worker=- action=succeeded/);
+  assert.match(pushLog, /event=run_end run=\S+ ops=push worker=- phase=push action=succeeded/);
 });
 
 test("an interrupted command is a cancelled run and exit code 130, and leaves the bucket free", async (t) => {

@@ -109,6 +109,16 @@ for (const event of ["pre_deploy", "cli", "post_deploy", "post_build", "job_cont
     assert.equal(kv.get("ops/job/a", "rollout_order"), isOpen ? undefined : before);
   });
 
+test("HR-182 DELETE of rollout_order is answered, too, where nobody has put an order: the catalog's is in force", async (t) => {
+  const { kv, script } = await testRuntime(t);
+  const { ask } = script({ event: "pre_deploy" });
+  const entry = { namespace: "ops/job/a", key: "rollout_order" };
+  for (let time = 0; time < 2; time++)
+    assert.deepEqual(await ask("DELETE", "/kv", { body: entry }), { status: 200, body: entry });
+  assert.equal((await ask("GET", get("ops/job/a", "rollout_order"))).body.value, "10.0.0.1,10.0.0.2,10.0.0.3");
+  assert.deepEqual(kv.keys("ops/job/a"), []);
+});
+
 test("rollout_order is the order in force: the catalog's until a list names every worker, of upstream jobs too", async (t) => {
   const { kv, script } = await testRuntime(t);
   const catalog = "10.0.0.1,10.0.0.2,10.0.0.3";
@@ -161,7 +171,9 @@ for (const [what, method, body, answer] of [
   ["HR-245 PUT without key", "PUT", { namespace: "vars/job/a", value: "v" }, UNNAMED],
   ["HR-245 PUT with an empty namespace", "PUT", { namespace: "", key: "k", value: "v" }, UNNAMED],
   ["a key that is null", "PUT", { namespace: "vars/job/a", key: null, value: "v" }, UNNAMED],
-  ["a key of two lines", "PUT", { namespace: "vars/job/a", key: "k\nl", value: "v" }, UNNAMED],
+  ["HR-323 a key of two lines", "PUT", { namespace: "vars/job/a", key: "k\nl", value: "v" }, /^key: expected text of one line/],
+  ["HR-323 a key of 1,001 characters", "GET", { namespace: "vars/job/a", key: "k".repeat(1001) }, /^key: must have at most 1000/],
+  ["HR-323 a namespace that is a number", "DELETE", { namespace: 1, key: "k" }, /^namespace: expected a string/],
   ["PUT without a body", "PUT", undefined, UNNAMED],
   ["HR-246 PUT without value", "PUT", { namespace: "vars/job/a", key: "k" }, /^value: is missing$/],
   ["HR-246 an empty value", "PUT", { namespace: "vars/job/a", key: "k", value: "" }, /^value: must not be empty$/],

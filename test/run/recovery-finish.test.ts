@@ -35,7 +35,7 @@ test("CP-167 T-47 the outcome is noted in the run's ops.log and in the bucket's"
   const [, fields = ""] = own.split("level=info ");
   assert.equal(
     fields.replace(/duration_ms=\d+/, "duration_ms=5"),
-    `event=run_end run=${record.id} ops=push worker=- action=failed duration_ms=5 reason="port \\"http\\" is taken"\n`,
+    `event=run_end run=${record.id} ops=push worker=- phase=push action=failed duration_ms=5 reason="port \\"http\\" is taken"\n`,
   );
   assert.equal(readFileSync(path.join(layout.logs, "ops.log"), "utf8"), own);
 });

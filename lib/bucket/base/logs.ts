@@ -15,6 +15,7 @@ interface LogFields {
   event?: string;
   worker?: string;
   job?: string;
+  /** The command is the phase of a line that names none. */
   phase?: string;
   action?: string;
   /** What was run; only the first 200 characters are written. */
@@ -204,8 +205,8 @@ export class RunLog {
   #line(fields: LogFields, level: Level): string {
     const { runId, command, format } = this.#options;
     const own = { ts: new Date().toISOString(), level, run: runId, ops: command, seq: this.updateSeq };
-    const { worker = "-", cmd } = fields;
-    const all: Record<string, unknown> = { ...fields, ...own, worker, cmd: cmd?.slice(0, CMD_LENGTH) };
+    const { worker = "-", phase = command, cmd } = fields;
+    const all: Record<string, unknown> = { ...fields, ...own, worker, phase, cmd: cmd?.slice(0, CMD_LENGTH) };
     const present = ORDER.filter((name) => all[name] !== undefined && all[name] !== "");
     if (format === "json") return `${JSON.stringify(all, present)}\n`;
     return `${present.map((name) => `${name}=${quoted(String(all[name]))}`).join(" ")}\n`;

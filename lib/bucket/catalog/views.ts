@@ -76,12 +76,12 @@ const DEFINITIONS: Record<ViewName, Definition> = {
   },
   allocations: {
     ...OF_ALLOCATIONS,
-    columns: `alloc_id AS allocation_id, worker_ip, ${zoneOf("a")} AS zone, job, disabled, removed`,
+    columns: `alloc_id AS allocation_id, worker_ip, ${zoneOf("a")} AS zone, job, deployment_seq, disabled, removed`,
     from: "allocations a",
   },
   deployments: {
     ...OF_ALLOCATIONS,
-    columns: `a.job, a.worker_ip, a.alloc_id AS allocation_id, a.rollout, COALESCE(gate, '') AS gate,
+    columns: `a.job, a.worker_ip, a.alloc_id AS allocation_id, a.deployment_seq, a.rollout, COALESCE(gate, '') AS gate,
       COALESCE(current_hash, '') AS current_hash, COALESCE(previous_hash, '') AS previous_hash,
       COALESCE(NULLIF(current_version, ''), '0.0.0') AS current_version, new_version, disabled, removed,
       COALESCE(o.action, '') AS last_action, a.outcome AS last_outcome,

@@ -16,7 +16,7 @@ const VALUE_LENGTH = 50;
 /** Columns that a table does without; `--json` has them. */
 const LEFT_OUT: Partial<Record<ViewName, readonly string[]>> = {
   jobs: ["deployment_seq", "after", "cpu_source", "memory_source"],
-  deployments: ["allocation_id", "current_hash", "previous_hash", "disabled", "removed", "last_run"],
+  deployments: ["allocation_id", "deployment_seq", "current_hash", "previous_hash", "disabled", "removed", "last_run"],
 };
 /** Short heads for long names. */
 const HEADS: Readonly<Record<string, string>> = {

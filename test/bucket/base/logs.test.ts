@@ -30,10 +30,10 @@ test("HR-023 HR-024 HR-025 a structured line has time, run, phase and payload, i
   assert.match(read("10.0.0.1.log"), /^ts=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z /);
   assert.ok(read("10.0.0.1.log").endsWith(line));
   assert.equal(read(`runs/${RUN}/10.0.0.1.log`), read("10.0.0.1.log"));
-  assert.match(read("ops.log"), /^ts=\S+ level=warn .*worker=- msg="slow disk"\n$/);
+  assert.match(read("ops.log"), /^ts=\S+ level=warn .*worker=- phase=deploy msg="slow disk"\n$/);
 });
 
-test("log_format json gives the same keys as JSON, numbers as numbers", (t) => {
+test("HR-024 log_format json gives the same keys as JSON, numbers as numbers", (t) => {
   const { log, read } = openLog(t, { format: "json" });
   log.updateSeq = 3;
   log.record({ event: "command_end", worker: "10.0.0.1", exit: 2, duration_ms: 15 });
@@ -46,6 +46,7 @@ test("log_format json gives the same keys as JSON, numbers as numbers", (t) => {
     ops: "deploy",
     seq: 3,
     worker: "10.0.0.1",
+    phase: "deploy",
     exit: 2,
     duration_ms: 15,
   });

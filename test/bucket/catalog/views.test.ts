@@ -41,7 +41,7 @@ async function built(t: Parameters<typeof makeBucket>[0]) {
   return { ...bucket, view, cells };
 }
 
-test("each view shows what was built, in a fixed order", async (t) => {
+test("HR-085 HR-086 each view shows what was built, in a fixed order", async (t) => {
   const { cells, view } = await built(t);
   assert.deepEqual(cells("workers", ["worker_ip", "hostname", "zone", "cpu_mhz", "memory_mb", "labels"]), [
     ["10.0.0.2", "two", "b", 4000, 2048, "web,worker"],
@@ -54,10 +54,15 @@ test("each view shows what was built, in a fixed order", async (t) => {
       ["store", "1.2.0", 0, 0, null, 0, "manifest", "db"],
     ],
   );
-  assert.deepEqual(cells("allocations", ["job", "worker_ip", "zone", "disabled", "removed"]), [
-    ["site", "10.0.0.2", "b", false, false],
-    ["site", "10.0.0.1", "a", false, false],
-    ["store", "10.0.0.1", "a", false, false],
+  assert.deepEqual(cells("allocations", ["job", "worker_ip", "zone", "deployment_seq", "disabled", "removed"]), [
+    ["site", "10.0.0.2", "b", 1, false, false],
+    ["site", "10.0.0.1", "a", 1, false, false],
+    ["store", "10.0.0.1", "a", 0, false, false],
+  ]);
+  assert.deepEqual(cells("deployments", ["job", "deployment_seq"]), [
+    ["site", 1],
+    ["site", 1],
+    ["store", 0],
   ]);
   assert.deepEqual(cells("hooks", ["job", "hook", "executed_on", "demand_job", "demand_hook", "demand_config"]), [
     ["site", "wait", "pre_deploy", "store", "ready", '{"min_version":"1"}'],
