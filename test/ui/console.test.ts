@@ -49,6 +49,15 @@ const rows = () => ui.page.locator(".buckets tbody tr:not(.group)");
 const at = (view: string) => ui.page.locator("#sections [aria-current]", { hasText: view });
 const rowOf = (name: string) => rows().filter({ hasText: name });
 
+test("CP-171 the top bar has a control for the API token, which leads to its field", async () => {
+  await ui.goTo("");
+  const control = ui.page.locator("header.top").getByRole("button", { name: "API token" });
+  await ui.page.getByLabel("API token").blur();
+  await control.click();
+  await ui.page.locator("#token:focus").waitFor();
+  assert.equal(await ui.page.locator("#go-to").isVisible(), false);
+});
+
 test("CP-171 a wrong token is said to be wrong, beside the field, which is empty again", async () => {
   await ui.goTo("");
   await ui.page.getByLabel("API token").fill("wrong");

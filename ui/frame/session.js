@@ -96,6 +96,8 @@ function showCard(message = "") {
   const brand = el("p.brand-line", image, el("b", "ops"), el("span.small", location.host));
   place.replaceChildren(el("div.card.panel", brand, signInForm(begin, message)));
   place.querySelector("input").focus();
+  const control = button("API token", () => showCard());
+  patch(document.getElementById("who"), control);
 }
 
 /** The session has ended under a page: what is shown and typed stays. */
