@@ -254,8 +254,8 @@ export function hasFreshKey(record: RunRecord | undefined): record is RunRecord 
 export async function runOfKey(layout: Layout, key: string): Promise<RunRecord | undefined> {
   const removed = { ...layout, runs: layout.startKeys };
   // In this order: a run that is removed meanwhile is found among the removed ones.
-  const ids = [...(await runIds(layout)), ...(await runIds(removed))].sort();
-  for (const [index, id] of ids.reverse().slice(0, MOST_KEYS).entries()) {
+  const ids = [...(await runIds(layout)), ...(await runIds(removed))].sort().reverse();
+  for (const [index, id] of ids.slice(0, MOST_KEYS).entries()) {
     // A bucket with many runs must not keep all other requests waiting.
     if (index % READ_AT_ONCE === READ_AT_ONCE - 1) await nextRound();
     const record = readRecordHead(layout, id) ?? readRecordHead(removed, id);

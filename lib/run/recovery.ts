@@ -146,10 +146,7 @@ export async function pruneRuns(layout: Layout, count: number, days: number): Pr
     const times = [record?.created_at, record?.finished_at].map((time) => Date.parse(time ?? ""));
     const tooOld = [timeOfUuid(id), ...times].some((time) => time < limit);
     if ((!tooMany && !tooOld) || record?.status === "running") continue;
-    if (hasFreshKey(record)) {
-      await makePrivateFolder(runLayout(removed, id).folder);
-      await saveRecord(removed, { ...record, params: {} });
-    }
+    if (hasFreshKey(record)) await makePrivateFolder(runLayout(removed, id).folder).then(() => saveRecord(removed, record));
     await remove(runLayout(layout, id).folder);
   }
   for (const id of await runIds(removed))
