@@ -1,3 +1,4 @@
+import { lstat } from "node:fs/promises";
 import { setImmediate as nextRound } from "node:timers/promises";
 import { settleAuthority } from "../bucket/base/authority-change.ts";
 import { type Layout, runLayout } from "../bucket/base/layout.ts";
@@ -8,7 +9,7 @@ import { recoverSource } from "../bucket/source/source.ts";
 import { readOpsConf } from "../bucket/workspace/settings.ts";
 import { isUuid, timeOfUuid, uuidV7 } from "../codec/uuid.ts";
 import { Failure, hasErrno } from "../core/errors.ts";
-import { makePrivateFolder, readRegularSync, remove } from "../core/files.ts";
+import { makePrivateFolder, readRegularSync, remove, unlessMissing } from "../core/files.ts";
 import { Redactor } from "../core/redact.ts";
 import {
   COMMAND_ENDED,
@@ -132,7 +133,7 @@ export async function pruneHistory(layout: Layout): Promise<void> {
 /**
  * Removes completed runs beyond the newest `count` or older than `days` (0 = unlimited); never one that runs, nor the newest
  * (control-plane.md, Runs 6). A key that is still remembered is kept without its run. Folders of runs whose record cannot be
- * read count like completed ones. A run is as old as the earliest time in its id and its record.
+ * read count like completed ones. A run is as old as the earliest time of its id, its record and its folder.
  */
 export async function pruneRuns(layout: Layout, count: number, days: number): Promise<void> {
   const ids = (await runIds(layout)).reverse();
@@ -143,8 +144,9 @@ export async function pruneRuns(layout: Layout, count: number, days: number): Pr
     if (index === 0 || (!tooMany && days === 0)) continue;
     if (index % READ_AT_ONCE === 0) await nextRound();
     const record = readRecordHead(layout, id);
+    const { mtimeMs = Number.NaN } = (await unlessMissing(lstat(runLayout(layout, id).folder))) ?? {};
     const times = [record?.created_at, record?.finished_at].map((time) => Date.parse(time ?? ""));
-    const tooOld = [timeOfUuid(id), ...times].some((time) => time < limit);
+    const tooOld = [timeOfUuid(id), mtimeMs, ...times].some((time) => time < limit);
     if ((!tooMany && !tooOld) || record?.status === "running") continue;
     if (hasFreshKey(record)) await makePrivateFolder(runLayout(removed, id).folder).then(() => saveRecord(removed, record));
     await remove(runLayout(layout, id).folder);

@@ -31,9 +31,7 @@ export async function readConsole(folder: string = path.join(PROGRAM_ROOT, "ui")
   const texts = await textsIn(folder);
   const sent = new Map([...texts].filter(([name]) => !/\.(?:js|css)$/.test(name)));
   for (const [name, first] of Object.entries(JOINED)) sent.set(name, joined(texts, first));
-  const assets = assetsOf(folder, sent);
-  for (const name of Object.keys(JOINED)) assets.set(`/docs/${name}`, assets.get(`/${name}`) as Asset);
-  return assets;
+  return assetsOf(folder, sent);
 }
 
 /** The same of files that are sent as they are, scripts and styles too. */
@@ -47,14 +45,14 @@ async function textsIn(folder: string): Promise<Map<string, string>> {
   return texts;
 }
 
-function assetsOf(folder: string, texts: ReadonlyMap<string, string>): Map<string, Asset> {
+function assetsOf(folder: string, texts: ReadonlyMap<string, string>): ReadonlyMap<string, Asset> {
   const assets = new Map<string, Asset>();
   for (const [name, text] of texts) {
     const type = MEDIA_TYPES[path.extname(name)];
     if (type === undefined) throw new Failure("failed", `Cannot serve ${path.join(folder, name)}: unknown kind of file`);
     const asset = { type, content: Buffer.from(text) };
-    for (const place of [name, name.replace(/(?<=^|\/)index\.html$/, ""), name.replace(/\/index\.html$/, "")])
-      assets.set(`/${place}`, asset);
+    const second = name in JOINED ? `docs/${name}` : name.replace(/(?<=^|\/)index\.html$/, "");
+    for (const place of [name, second, name.replace(/\/index\.html$/, "")]) assets.set(`/${place}`, asset);
   }
   return assets;
 }

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
@@ -87,7 +87,7 @@ test("CP-148 CP-149 CP-150 T-48 pruning keeps the newest, what runs, and what th
   assert.deepEqual(await remaining(2, 0, [40, 10], [], [30, 20]), [20, 10]);
 });
 
-test("CP-149 a run is as old as its record says, whatever its id says", async (t) => {
+test("CP-149 a run is as old as its record or its folder says, whatever its id says", async (t) => {
   const { layout, run } = setUp(t);
   const aged: string[] = [];
   for (const field of ["created_at", "finished_at"] as const) {
@@ -96,6 +96,11 @@ test("CP-149 a run is as old as its record says, whatever its id says", async (t
     await saveRecord(layout, record);
     aged.push(record.id);
   }
+  const touched = await run(1);
+  await saveRecord(layout, touched);
+  const longAgo = (Date.now() - 3 * DAY_MS) / 1000;
+  utimesSync(runLayout(layout, touched.id).folder, longAgo, longAgo);
+  aged.push(touched.id);
   const { id } = await run(1);
   await run();
   await pruneRuns(layout, 0, 2);
