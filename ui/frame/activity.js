@@ -173,7 +173,7 @@ async function readRun(source, where) {
   const [run] = await Promise.all([get(source.path(), { signal }), source.open()]);
   if (signal.aborted) return;
   showing.run = run;
-  if (run.status === "running" && preference("log", {}).open) showing.isOpen = true;
+  if (preference("log", {}).open) showing.isOpen = true;
   place();
   pane.open(source, run, where);
   const { project, name } = (await bucket) ?? {};
