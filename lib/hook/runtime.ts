@@ -36,9 +36,8 @@ const BODY_ERRORS: Partial<Record<FailureCode, string>> = {
   invalid_request: "Invalid JSON format",
 };
 
-/** The fields that have a sentence of their own, and what the shape checker says where one of them is not given. */
+/** The fields whose absence has a sentence of its own. */
 const ENTRY_NAMES = ["namespace", "key"];
-const ABSENT = ["is missing", "must not be empty"];
 
 /**
  * The runtime API of one session (hook-runtime.md, Endpoints; decisions: Hook runtime API): until `close` scripts on
@@ -150,8 +149,9 @@ async function readFields(
   const input = fromQuery ? Object.fromEntries(new URLSearchParams(request.query)) : (body ?? {});
   const checked = check(object(fields, { lenient: true, unknown: "warn" }), input);
   if (checked.ok) return { given: checked.value, warnings: checked.warnings };
-  const isUnnamed = checked.problems.some(({ path, message }) => ENTRY_NAMES.includes(path) && ABSENT.includes(message));
-  if (isUnnamed && "key" in fields) throw new Failure("invalid_request", "Both namespace and key are required");
+  const given = new Map(isObject(input) ? Object.entries(input) : []);
+  if ("key" in fields && ENTRY_NAMES.some((name) => (given.get(name) ?? "") === ""))
+    throw new Failure("invalid_request", "Both namespace and key are required");
   throw invalidRequest(checked.problems);
 }
 

@@ -131,8 +131,8 @@ function asFailure(error: unknown, requestId: string): Failure {
 }
 
 /** The headers that belong to the answer to a failure. */
-export function failureHeaders({ code, ...failure }: Failure): Record<string, string> {
-  const details = isObject(failure.details) ? failure.details : {};
+export function failureHeaders({ code, details: told }: Failure): Record<string, string> {
+  const details = isObject(told) ? told : {};
   if (code === "unauthorized") return { "WWW-Authenticate": "Bearer" };
   if (code === "method_not_allowed") return { Allow: String(details.allow) };
   if (code === "rate_limited") return { "Retry-After": String(details.retry_after_s) };

@@ -45,6 +45,7 @@ const WAIT = object({
   job: nullable(string()),
   worker: described(nullable(string()), "null where several wait"),
   detail: string(),
+  more: described(COUNT, "How many more waits are told with this one"),
 });
 
 const JOB_PROGRESS = object({
@@ -113,6 +114,6 @@ export const NO_DEPLOY: Pick<Progress, "rollouts" | "waves" | "jobs" | "counts">
 
 /** The progress of a run that waits for a free slot. */
 export function queuedSince(since: string): Progress {
-  const slot = { on: "a free slot", since, until: null, reason: "slot", job: null, worker: null, detail: "" } as const;
+  const slot = { on: "a free slot", since, until: null, reason: "slot", job: null, worker: null, detail: "", more: 0 } as const;
   return { phase: "queued", done: 0, total: 0, waiting: [slot], ...NO_DEPLOY, cancel: null };
 }

@@ -245,6 +245,9 @@ export const MOST_KEYS = 1_000;
 /** How many records are read before other work gets its turn. */
 export const READ_AT_ONCE = 100;
 
+/** Where the records of removed runs are whose keys are still remembered, as those of others below `runs`. */
+export const removedRuns = (layout: Layout): Layout => ({ ...layout, runs: layout.startKeys });
+
 /** Whether a run was started with a key that is still remembered. */
 export function hasFreshKey(record: RunRecord | undefined): record is RunRecord {
   return record?.start_key !== undefined && Date.parse(record.created_at) > Date.now() - KEY_MS;
@@ -252,7 +255,7 @@ export function hasFreshKey(record: RunRecord | undefined): record is RunRecord 
 
 /** The run of the last hour that was started with this key; undefined where there is none. */
 export async function runOfKey(layout: Layout, key: string): Promise<RunRecord | undefined> {
-  const removed = { ...layout, runs: layout.startKeys };
+  const removed = removedRuns(layout);
   // In this order: a run that is removed meanwhile is found among the removed ones.
   const ids = [...(await runIds(layout)), ...(await runIds(removed))].sort().reverse();
   for (const [index, id] of ids.slice(0, MOST_KEYS).entries()) {

@@ -19,6 +19,7 @@ import {
   type RunRecord,
   readRecord,
   readRecordHead,
+  removedRuns,
   runIds,
   runNotFound,
   SERVER_RESTARTED,
@@ -137,7 +138,7 @@ export async function pruneHistory(layout: Layout): Promise<void> {
  */
 export async function pruneRuns(layout: Layout, count: number, days: number): Promise<void> {
   const ids = (await runIds(layout)).reverse();
-  const removed = { ...layout, runs: layout.startKeys };
+  const removed = removedRuns(layout);
   const limit = days > 0 ? Date.now() - days * 24 * 3_600_000 : Number.NEGATIVE_INFINITY;
   for (const [index, id] of ids.entries()) {
     const tooMany = count > 0 && index >= count;
@@ -148,7 +149,10 @@ export async function pruneRuns(layout: Layout, count: number, days: number): Pr
     const times = [record?.created_at, record?.finished_at].map((time) => Date.parse(time ?? ""));
     const tooOld = [timeOfUuid(id), mtimeMs, ...times].some((time) => time < limit);
     if ((!tooMany && !tooOld) || record?.status === "running") continue;
-    if (hasFreshKey(record)) await makePrivateFolder(runLayout(removed, id).folder).then(() => saveRecord(removed, record));
+    if (hasFreshKey(record)) {
+      await makePrivateFolder(runLayout(removed, id).folder);
+      await saveRecord(removed, record);
+    }
     await remove(runLayout(layout, id).folder);
   }
   for (const id of await runIds(removed))

@@ -207,7 +207,8 @@ function answer(request: HttpRequest, own: Offered): Answer | Promise<Answer> {
   const isFile = own.files.has(request.path);
   const found = isFile ? undefined : routeOf(own.routes, request);
   request.noted.route = isFile ? request.path : found?.route.path;
-  if (isFile && !isReference(request.path)) return own.files.answer(request);
+  // The API reference consists of files too, but they are not public.
+  if (isFile && !request.path.startsWith("/docs")) return own.files.answer(request);
   const identity = own.guard.admit(request);
   request.admitted(identity.ends);
   request.noted.name = identity.name;
@@ -254,9 +255,4 @@ function routeOf(routes: readonly ServerRoute[], request: HttpRequest) {
   } catch {
     return undefined;
   }
-}
-
-/** True for the pages of the API reference: they are files too, but not public. */
-function isReference(path: string): boolean {
-  return path.startsWith("/docs");
 }

@@ -159,7 +159,7 @@ async function withWaitingRun(t: TestContext) {
 test("CP-370 a run beyond the slots holds its lock without a process, shows what it waits for, and begins when a slot is free", async (t) => {
   const { supervisor, hold, ended, working, waiting, other } = await withWaitingRun(t);
   const { created_at, status } = other.stored(waiting);
-  const words = { on: "a free slot", detail: "", reason: "slot", job: null, worker: null };
+  const words = { on: "a free slot", detail: "", reason: "slot", job: null, worker: null, more: 0 };
   const slot = { ...words, since: created_at, until: null };
   const shown = { phase: "queued", done: 0, total: 0, waiting: [slot], ...NO_DEPLOY, cancel: null };
   assert.deepEqual([status, supervisor.progress(waiting)], ["running", shown]);

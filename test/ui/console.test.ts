@@ -52,9 +52,12 @@ const rowOf = (name: string) => rows().filter({ hasText: name });
 test("CP-171 the top bar has a control for the API token, which leads to its field", async () => {
   await ui.goTo("");
   const control = ui.page.locator("header.top").getByRole("button", { name: "API token" });
+  await ui.page.getByLabel("API token").fill("half of it");
   await ui.page.getByLabel("API token").blur();
   await control.click();
   await ui.page.locator("#token:focus").waitFor();
+  assert.equal(await ui.page.getByLabel("API token").inputValue(), "half of it");
+  await ui.page.getByLabel("API token").fill("");
   assert.equal(await ui.page.locator("#go-to").isVisible(), false);
 });
 

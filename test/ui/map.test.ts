@@ -117,7 +117,7 @@ test("what a run has reached stands over what was read, until its job has left t
 });
 
 test("waits that are told as one count as many as they are", () => {
-  assert.equal(manyIn([{ on: "base: sync, and 38 more" }, { on: "app@one: sync" }]), 40);
+  assert.equal(manyIn([{ on: "base: sync, and 38 more", more: 38 }, { on: "app@one: sync" }]), 40);
 });
 
 /** All allocations of the first nine jobs are promoted; of them 3 have failed, 2 were unreachable; 4 changes are half-way. */

@@ -96,8 +96,9 @@ function showCard(message = "") {
   const brand = el("p.brand-line", image, el("b", "ops"), el("span.small", location.host));
   place.replaceChildren(el("div.card.panel", brand, signInForm(begin, message)));
   place.querySelector("input").focus();
-  const control = button("API token", () => showCard());
-  patch(document.getElementById("who"), control);
+  // What was typed stays; the form of a code gives way.
+  const toToken = () => (document.getElementById("token") ? place.querySelector("input").focus() : showCard());
+  patch(document.getElementById("who"), button("API token", toToken));
 }
 
 /** The session has ended under a page: what is shown and typed stays. */

@@ -71,9 +71,9 @@ function jobRow({ job, state, reason, duration_ms: ms }, { rollouts, waiting }) 
   return el("li", { key: job }, el("div.job", about, el("span.meta", { title: phase }, phase), el("span.end", took)), why);
 }
 
-/** How many wait: of very many waits those of a job are one, which ends in `, and 38 more`. */
+/** How many wait: of very many waits those of a job for one reason are told as one. */
 export function manyIn(waits) {
-  return waits.reduce((sum, { on }) => sum + 1 + Number(/, and (\d+) more$/.exec(on)?.[1] ?? 0), 0);
+  return waits.reduce((sum, { more = 0 }) => sum + 1 + more, 0);
 }
 
 /** What the run waits for, by reason: who, how long, and how long at most. */

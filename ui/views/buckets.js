@@ -20,7 +20,7 @@ const STATES_OF_BUCKETS = {
 const HEADS = ["", "Bucket", "Health", "Jobs × workers", "Last deploy", "Last 20 runs", ""];
 /** A group with this many buckets or more, and nothing to do, is folded. */
 const FOLDED_FROM = 100;
-/** Of so many runs that go on it is read how far they are. */
+/** So many of the running runs are asked how far they are. */
 const MOST_RUNNING = 20;
 
 /** All buckets: first what is broken, since when and why. */
@@ -165,7 +165,7 @@ function healthOf(bucket) {
   if (worst) {
     const place = [worst.job, worst.workers[0]].filter(Boolean).join("@");
     const reason = `${place} ${tellingLine(worst.reason)}`;
-    // Of more than are here nothing tells which belong together: the overview of the bucket counts them.
+    // The list is cut here, so that only the overview of the bucket can count its problems.
     const others = own.length - 1;
     const more = others > 0 && (problemCount > problems.length ? " and more" : ` and ${count(others, "more problem")}`);
     return [

@@ -79,7 +79,10 @@ export interface Parsed {
 /** The flag of every command that works in a bucket. */
 export const BUCKET_DIR: Flag = { name: "bucket-dir", value: "DIR", help: "The bucket (default: the current folder)" };
 
-/** Prints JSON in place of text for people. {@link commandOf} gives it to every command but those with `--json` of their own, or `noJson`. */
+/**
+ * Prints JSON in place of text for people. {@link commandOf} gives the flag to each command that has no `--json` of its own
+ * and no `noJson`.
+ */
 const AS_JSON: Flag = { name: "json", help: "Print JSON" };
 
 /** Goes past what holds a start back. Every command that changes a bucket has it. */

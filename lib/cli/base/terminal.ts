@@ -98,9 +98,9 @@ function terminalSafe(json: string): string {
 }
 
 /**
- * Rows as an aligned table under their column names, numbers to the right; lines end with a newline. With a `width`
- * UUIDs are their last 8 letters, times as {@link shownTime} has them, and columns are cut (`…`) until a line fits, hashes first, then the widest; without one, in
- * a pipe, nothing is cut.
+ * Rows as an aligned table under their column names, numbers to the right; lines end with a newline. With a `width` UUIDs
+ * are shown by {@link shortId} and times by {@link shownTime}, and columns are cut (`…`) until a line fits, hashes first,
+ * then the widest; without one, in a pipe, nothing is cut.
  */
 export function textTable(columns: readonly string[], rows: readonly (readonly Cell[])[], width?: number): string {
   const cells = [columns, ...rows].map((row) => row.map((cell) => cellText(cell, width !== undefined)));

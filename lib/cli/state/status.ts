@@ -24,7 +24,7 @@ export async function statusCommand(bucket: BucketAccess, input: Parsed): Promis
       ["last deploy", runText(summary.last_deploy) || "none yet"],
       ["drift", driftText(summary)],
       ["not well", unwellText(summary)],
-      ["messages", messageText(summary)],
+      ["messages", summary.messages.failed === 0 ? null : `${summary.messages.failed} given up: ops notify`],
       ["certificates", certText(summary)],
     ]);
   return printAnswer(input, { ...summary, waiting, holder }, () => problemsText(summary) + facts());
@@ -107,10 +107,6 @@ function unwellText({ unwell: { items, total } }: Summary): string | null {
     return visible(`${job === "" ? worker : `${job}@${worker}`} ${state}, ${ago(at)}`);
   });
   return total === 0 ? null : [...shown, ...moreLine(total - shown.length)].join("\n");
-}
-
-function messageText({ messages: { failed } }: Summary): string | null {
-  return failed === 0 ? null : `${failed} given up: ops notify`;
 }
 
 function certText({ certs, next_cert }: Summary): string | null {

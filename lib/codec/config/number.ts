@@ -80,9 +80,9 @@ export function parseFloatText(text: string): number | undefined {
 const MOST_FLOAT_DIGITS = 100;
 
 /**
- * A double as Go's printf shows it: `f` plain decimals, `e` d.ddde±dd, `g` with so many digits in all, or without a precision
- * the fewest that read back, and an exponent where the number is very small or has more digits before its point. A tie is
- * rounded half to even by `f`, up by the others. Throws an Error for a precision of more than 100.
+ * A double as Go's printf shows it: `f` as plain decimals, `e` as d.ddde±dd. `g` shows as many digits as the precision says,
+ * or without one the fewest that read back; a number below 0.0001, or with more digits before its point, gets an exponent. `f`
+ * rounds a tie half to even, the others round it up. Throws an Error for a precision of more than 100.
  */
 export function formatFloat(value: number, form: "e" | "f" | "g", precision?: number): string {
   if (!Number.isFinite(value)) return String(value);

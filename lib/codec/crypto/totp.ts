@@ -15,7 +15,7 @@ export function totpCode(secret: Uint8Array, step: number): string {
   return String(number % 10 ** TOTP_DIGITS).padStart(TOTP_DIGITS, "0");
 }
 
-/** What an authenticator app reads from a QR code. The labels may hold any text; a colon divides them, an @ stays. */
+/** What an authenticator app reads from a QR code. The labels may hold any text, with an @ as it is; a colon divides them. */
 export function otpauthUri(key: { issuer: string; account: string; secret: Uint8Array }): string {
   const label = (text: string) => encodeURIComponent(text).replaceAll("%40", "@");
   const [issuer, account] = [label(key.issuer), label(key.account)];

@@ -210,7 +210,8 @@ class Printer {
   #sign(isNegative: boolean, verb: string): string {
     if (isNegative) return "-";
     // With the verb v, `+` asks for the names of fields.
-    return this.#has("+") && verb !== "v" ? "+" : this.#has(" ") ? " " : "";
+    if (this.#has("+") && verb !== "v") return "+";
+    return this.#has(" ") ? " " : "";
   }
 
   /** Fills up to the width, at the end where the flag `-` or a negative width says so. */

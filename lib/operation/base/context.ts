@@ -98,7 +98,7 @@ export class ProgressBoard {
     const now = Date.now();
     const on = `${job ? `${job}@` : ""}${worker}: ${detail}`;
     const times = { since: new Date(now).toISOString(), until: null };
-    const wait: Wait = { on, ...times, reason: "slot", job: job || null, worker, detail };
+    const wait: Wait = { on, ...times, reason: "slot", job: job || null, worker, detail, more: 0 };
     const begin = (at: number) => {
       wait.reason = reason;
       if (limitMs !== null) wait.until = new Date(at + limitMs).toISOString();
@@ -160,6 +160,6 @@ function grouped(waits: readonly Wait[]): Wait[] {
       first.until,
     );
     const on = `${first.job === null ? "" : `${first.job}: `}${first.detail}, and ${own.length - 1} more`;
-    return { ...first, on, until, worker: null };
+    return { ...first, on, until, worker: null, more: own.length - 1 };
   });
 }

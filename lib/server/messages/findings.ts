@@ -140,15 +140,12 @@ function deployFindings(record: RunRecord, left: readonly string[]): Sighting[] 
   };
   const isAll = status === "succeeded" && params.jobs === undefined;
   const good = jobs.filter(({ outcome }) => outcome === "deployed" || outcome === "skipped").map(({ job }) => `deploy of ${job}`);
-  const goods = [...(status === "succeeded" ? ["deploy"] : []), ...(isAll ? left.filter(isOfDeploy) : good)];
+  const open = left.filter((place) => place.startsWith("deploy of "));
+  const goods = [...(status === "succeeded" ? ["deploy"] : []), ...(isAll ? open : good)];
   const bads = failed.map(({ job, reason = "" }) => finding(`deploy of ${job}`, true, { job, reason: `${job}: ${reason}` }));
   const isWhole = status === "failed" && bads.length === 0;
   const whole = isWhole ? [finding("deploy", true, { reason: record.error ?? "" })] : [];
   return [...goods.map((place) => finding(place, false)), ...bads, ...whole];
-}
-
-function isOfDeploy(place: string): boolean {
-  return place.startsWith("deploy of ");
 }
 
 /** True where what the run has found is told as such: it did its work. */

@@ -15,6 +15,7 @@ const wait = (on: string, since: number, limit: number | null) => ({
   job: null,
   worker: null,
   detail: on,
+  more: 0,
 });
 
 const PROGRESS: Progress = {

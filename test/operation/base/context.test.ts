@@ -23,8 +23,8 @@ test("CP-437 over 200 waits are told as one for each job and reason, with the fi
   await until("the groups", () => sent.at(-1)?.waiting.length === 2);
   const [group, single] = sent.at(-1)?.waiting ?? [];
   assert.deepEqual(
-    [group?.on, group?.worker, group?.job, group?.since],
-    ["web: make start, and 199 more", null, "web", first?.since],
+    [group?.on, group?.worker, group?.job, group?.since, group?.more],
+    ["web: make start, and 199 more", null, "web", first?.since, 199],
   );
   assert.ok(Date.parse(group?.until ?? "") - Date.parse(group?.since ?? "") >= 1_199);
   assert.deepEqual([single?.on, single?.worker], ["w9: connecting", "w9"]);
