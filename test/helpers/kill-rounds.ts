@@ -16,8 +16,13 @@ interface DeployResult {
 }
 
 const ACTIONS = ["push", "build", "deploy"] as const;
-/** About how long each takes here; a kill that comes later hits nothing and does not count. */
-const LATEST_KILL_MS = { push: 260, build: 130, deploy: 420 };
+type Action = (typeof ACTIONS)[number];
+/** When an action took the bucket's lock and when it gave it back, in milliseconds from its start. */
+interface Times {
+  taken: number;
+  released: number;
+}
+/** A kill that comes before the lock is taken or after it is given back hits nothing and does not count. */
 const MISSES_PER_HIT = 4;
 
 /**
@@ -34,11 +39,13 @@ export async function killRounds(folder: string, hits: number, seed: number): Pr
   try {
     rig.bucket = await rig.server.createBucket();
     await pushVersion(rig, "0.0.1");
+    const times = { push: await timed(rig, "push"), build: await timed(rig, "build"), deploy: await timed(rig, "deploy") };
     for (let round = 1; met.server + met.run < hits; round++) {
       assert.ok(round <= hits * MISSES_PER_HIT, `seed ${seed}: only ${met.server + met.run} hits in ${round} rounds`);
-      const action = ACTIONS[Math.floor(random() * ACTIONS.length)] as (typeof ACTIONS)[number];
+      const action = ACTIONS[Math.floor(random() * ACTIONS.length)] as Action;
       const victim = met.server < met.run ? "server" : "run";
-      const afterMs = random() * LATEST_KILL_MS[action];
+      const { taken, released } = times[action];
+      const afterMs = taken / 2 + random() * (released - taken / 2);
       try {
         const isHit = await interrupt(rig, action, victim, `1.0.${round}`, afterMs);
         await checkRecovered(rig);
@@ -75,14 +82,27 @@ async function pushVersion(rig: Rig, version: string) {
   return await rig.server.push(rig.bucket, source);
 }
 
+function start(rig: Rig, action: Action, version: string): Promise<unknown> {
+  if (action === "push") return pushVersion(rig, version);
+  return rig.server.startRun(rig.bucket, action, action === "deploy" ? { force: true } : {});
+}
+
+/** Carries an action out without a kill. The times differ between machines by more than a fixed number can allow for. */
+async function timed(rig: Rig, action: Action): Promise<Times> {
+  const begun = performance.now();
+  const isHeld = async () => (await readLock(layoutIn(rig))) !== undefined;
+  const done = start(rig, action, "0.0.2");
+  await until(`the lock of a ${action}`, isHeld);
+  const taken = performance.now() - begun;
+  await done;
+  await until(`the lock free after a ${action}`, async () => !(await isHeld()));
+  return { taken, released: performance.now() - begun };
+}
+
 /** True when the victim was hit while the action was still going on. */
-async function interrupt(rig: Rig, action: string, victim: "server" | "run", version: string, afterMs: number): Promise<boolean> {
+async function interrupt(rig: Rig, action: Action, victim: "server" | "run", version: string, afterMs: number): Promise<boolean> {
   const before = (await rig.server.call<{ items: Run[] }>("GET", `/api/buckets/${rig.bucket}/runs`)).body.items.length;
-  const done =
-    action === "push"
-      ? pushVersion(rig, version)
-      : rig.server.startRun(rig.bucket, action, action === "deploy" ? { force: true } : {});
-  const ended = done.catch(() => {});
+  const ended = start(rig, action, version).catch(() => {});
   await sleep(afterMs);
   const lock = await readLock(layoutIn(rig));
   const process = lock === undefined || lock === "unreadable" ? undefined : lock.holders[1]?.pid;
