@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import { lchown, open, stat } from "node:fs/promises";
 import path from "node:path";
-import { Failure, messageOf } from "../core/errors.ts";
+import { Failure, messageOf, placed } from "../core/errors.ts";
 import { flushFolder, makePrivateFolder, PRIVATE_FILE } from "../core/files.ts";
 import { faultPoint } from "../core/self.ts";
 import { type SigningKey, serverSigningKey } from "../core/signing-key.ts";
@@ -250,7 +250,7 @@ export class AuditLog {
       // Nobody is told of these lines. Where they cannot be taken back, the next write finds them.
       this.#end = undefined;
       await handle.truncate(size).catch(() => {});
-      throw error;
+      throw placed(error, file);
     }
     faultPoint("audit: flushed");
   }

@@ -195,10 +195,11 @@ export class RunLog {
   }
 
   #print(text: string, place: LinePlace): void {
+    const { layout, runId, activity } = this.#options;
     try {
-      this.#options.activity(`${text}\n`, place);
+      activity(`${text}\n`, place);
     } catch (cause) {
-      throw new Failure("failed", `Cannot write the run's Activity: ${messageOf(cause)}`, { cause });
+      throw new Failure("failed", `Cannot write ${runLayout(layout, runId).activity}: ${messageOf(cause)}`, { cause });
     }
   }
 

@@ -9,7 +9,7 @@ import { createGzip } from "node:zlib";
 import { type TarInput, writeTar } from "../../codec/archive/tar-write.ts";
 import { newSeal, type SealTarget } from "../../codec/crypto/seal-key.ts";
 import { sealedStream } from "../../codec/crypto/sealed-stream.ts";
-import { cancelledFailure, Failure, hasErrno, messageOf, throwIfCancelled } from "../../core/errors.ts";
+import { cancelledFailure, Failure, isFull, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { exists, flushFolder, makePrivateFolder, namesIn, PRIVATE_FILE, remove } from "../../core/files.ts";
 import { programVersion } from "../../core/self.ts";
 import { quote } from "../../core/shape.ts";
@@ -190,7 +190,7 @@ export async function createSnapshot(
     return await describeSnapshot(layout, path.join(layout.snapshots, fileName));
   } catch (cause) {
     if (signal.aborted) throw cancelledFailure();
-    if (!hasErrno(cause, "ENOSPC", "EDQUOT")) throw cause;
+    if (!isFull(cause)) throw cause;
     throw new Failure("failed", `Cannot make a snapshot in ${layout.snapshots}: the disk is full`, { cause });
   } finally {
     await remove(copy);
@@ -202,6 +202,7 @@ async function databasePart(db: Database, copy: string): Promise<Part> {
   try {
     db.run("VACUUM INTO ?", copy);
   } catch (cause) {
+    if (isFull(cause)) throw cause;
     throw new Failure("failed", `Cannot copy the database into a snapshot: ${messageOf(cause)}`, { cause });
   }
   await chmod(copy, PRIVATE_FILE);

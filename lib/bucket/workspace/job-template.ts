@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { lstat, mkdir, rename, writeFile } from "node:fs/promises";
+import { lstat, mkdir, rename } from "node:fs/promises";
 import path from "node:path";
 import { formatJson } from "../../codec/config/json.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
@@ -148,7 +148,7 @@ async function writeJobFiles(folder: string, files: readonly JobFile[]): Promise
   for (const file of files) {
     const target = path.join(folder, file.path);
     await mkdir(path.dirname(target), { recursive: true, mode: SHARED_FOLDER });
-    await writeFile(target, file.content, { mode: file.executable ? 0o755 : 0o644, flag: "wx" });
+    await createExclusive(target, file.content, file.executable ? 0o755 : 0o644);
   }
   await flushTree(folder);
 }

@@ -64,7 +64,18 @@ export async function initCommand(input: Parsed): Promise<number> {
 export async function initialisedBucket(dir: string): Promise<Layout> {
   const layout = layoutOf(dir);
   if (await exists(layout.database)) return layout;
-  throw new Failure("bucket_not_initialized", `${dir} is not an initialised bucket: run \`ops init\` there first`);
+  const above = await bucketAbove(dir);
+  const advice =
+    above === undefined ? "run `ops init` there first" : `it lies in ${above}; go there, or give --bucket-dir ${above}`;
+  throw new Failure("bucket_not_initialized", `${dir} is not an initialised bucket: ${advice}`);
+}
+
+/** The nearest bucket that a folder lies in: a bucket has its database, or at least ops.conf. */
+async function bucketAbove(folder: string): Promise<string | undefined> {
+  const above = path.dirname(folder);
+  if (above === folder) return undefined;
+  const { database, opsConf } = layoutOf(above);
+  return (await exists(database)) || (await exists(opsConf)) ? above : bucketAbove(above);
 }
 
 /**
