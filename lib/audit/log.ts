@@ -9,7 +9,6 @@ import {
   type AuditPlace,
   type AuditSpot,
   type AuditTail,
-  auditFileOf,
   auditFiles,
   auditPlace,
   auditTail,
@@ -215,7 +214,7 @@ export class AuditLog {
   /** Writes lines behind the end of the chain. Only a file with a line that was cut off is gone on with in a later month. */
   async #continue(entries: readonly AuditEntry[], end: ChainEnd, key: SigningKey): Promise<AuditHead[]> {
     const at = this.#time();
-    const month = auditFileOf(at);
+    const month = `${at.slice(0, 7)}.jsonl`;
     const isNew = end.torn.length === 0 && month > end.file;
     const torn = end.torn.length > 0 ? { bytes: end.torn.length, sha256: hash("sha256", end.torn, "hex") } : undefined;
     const texts: string[] = [];

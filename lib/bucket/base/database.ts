@@ -32,11 +32,7 @@ export class Database {
 
   /** The folder of the contents that are too large for the database. */
   get contents(): string {
-    return path.join(path.dirname(this.#file), "contents");
-  }
-
-  get #file(): string {
-    return this.#sqlite.location() as string;
+    return path.join(path.dirname(this.#sqlite.location() as string), "contents");
   }
 
   /** All rows of a query. */
@@ -71,7 +67,7 @@ export class Database {
     try {
       return Number(this.#prepare(sql).run(...values).changes);
     } catch (error) {
-      throw placed(error, this.#file);
+      throw placed(error, this.#sqlite.location() as string);
     }
   }
 

@@ -98,7 +98,7 @@ export async function runInBucket(kind: RunKind, params: RunParams, dir: string,
   if (stop.signal.aborted && !outcome.ok) addAudit(record, "cancel", actor, null);
   const exitCode = outcome.ok ? EXIT.done : isCancelled(record) ? EXIT.cancelled : EXIT.failed;
   settle(record, { exitCode, signal: null, outcome });
-  await finishRun(layout, record).catch(printError);
+  await finishRun(layout, record).catch((error: unknown) => toStderr(`error: ${explain(error)}\n`));
   const isShown = await showResult(view, outcome.result);
   await lock.release();
   await saveRecord(layout, record);
@@ -175,10 +175,6 @@ async function performHere({ layout, record, params, secrets, lock, stop, view }
   await launcher.endAll(LEFT_GRACE_MS);
   writer.close();
   return outcome;
-}
-
-function printError(error: unknown): void {
-  toStderr(`error: ${explain(error)}\n`);
 }
 
 /**
