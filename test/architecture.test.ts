@@ -34,6 +34,10 @@ const ROOMS: Record<string, readonly string[]> = {
   cli: ["base", "server", "bucket", "state", "remote", "audit", "commands", "main"],
   codec: ["uuid", "address", "version", "glob", "diff", "config", "calendar", "archive", "crypto", "qr", "template"],
   operation: ["base", "hooks", "reach", "build", "health", "plan", "tend", "control", "keys", "deploy", "index"],
+  run: [
+    ...["progress", "protocol", "approval", "record", "log", "activity", "events", "orders", "repeats", "request", "recovery"],
+    "supervisor",
+  ],
   transport: ["base", "ssh", "files", "ask", "trust"],
 };
 
@@ -237,6 +241,24 @@ test("docs/internals/modules.md has the same tables of folders and rooms", () =>
     // transport/scripts is a room of shell scripts: nothing imports it.
     const imported = listed.filter((room) => room !== "scripts");
     assert.deepEqual(imported, known, folder);
+  }
+});
+
+test("README.md has the folders of lib from the lowest to the highest, each with its rooms in their order", () => {
+  const page = readFileSync(path.join(ROOT, "README.md"), "utf8");
+  const rows = [...page.matchAll(/^\| `(\w+)` \| [^|]+ \| ?([^|]*?) ?\|$/gm)].map(([, folder = "", rooms = ""]) => ({
+    folder,
+    rooms,
+  }));
+  const folders = Object.keys(MAY_IMPORT).filter((folder) => folder !== "bin");
+  assert.deepEqual(rows.map(({ folder }) => folder).toSorted(), folders.toSorted());
+  const folded = new Set(project.map(({ file }) => path.posix.dirname(file)));
+  for (const [index, { folder, rooms }] of rows.entries()) {
+    const below = ["bin", folder, ...rows.slice(0, index).map((row) => row.folder)];
+    const above = (MAY_IMPORT[folder] ?? []).filter((other) => !below.includes(other.split("/")[0] as string));
+    assert.deepEqual(above, [], `${folder} imports from below`);
+    const known = (ROOMS[folder] ?? []).filter((room) => folded.has(`lib/${folder}/${room}`));
+    if (ROOMS[folder]) assert.equal(rooms, known.join(", "), folder);
   }
 });
 

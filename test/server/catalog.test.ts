@@ -90,6 +90,18 @@ test("a secret is shown by its fingerprint and its age, never by its value; with
   );
 });
 
+test("CP-276 CP-277 times of keys and certificates have milliseconds, as all times do", async (t) => {
+  const { get } = await built(t);
+  const items = async (name: string) => (await get(`cat/${name}`)).body.items as Record<string, string>[];
+  const times = [
+    ...(await items("kv")).map((row) => row.created_date),
+    ...(await items("certs")).map((row) => row.not_after),
+    (await get("summary")).body.next_cert.not_after,
+  ];
+  assert.ok(times.length > 2);
+  for (const time of times) assert.match(time, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.000Z$/);
+});
+
 test("CP-278 CP-110 no other resource is there", async (t) => {
   const { get } = await built(t);
   for (const name of ["foo", "prometheus", "Jobs", "ca", ""]) assert.equal((await get(`cat/${name}`)).status, 404, name);

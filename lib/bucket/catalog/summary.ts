@@ -1,4 +1,5 @@
 import type { Database, Row } from "../base/database.ts";
+import { IS_FOUND } from "../kv/kv-access.ts";
 import { bucketInfo } from "./info.ts";
 import { type Listing, readPage } from "./pages.ts";
 import { problemsOf } from "./problems.ts";
@@ -32,8 +33,7 @@ const TROUBLED: Listing = {
 };
 
 const ENDING: Listing = {
-  columns: `job, worker_ip AS worker, name AS cert, strftime('%Y-%m-%dT%H:%M:%SZ', not_after, 'unixepoch') AS not_after,
-    
+  columns: `job, worker_ip AS worker, name AS cert, strftime('%Y-%m-%dT%H:%M:%fZ', not_after, 'unixepoch') AS not_after,
     iif(not_after <= unixepoch(), 'expired', iif(expiring_from <= unixepoch(), 'expiring', 'ok')) AS status`,
   from: "job_certs",
   key: ["not_after", "job", "worker_ip", "name"],
@@ -42,8 +42,7 @@ const SOON = "expiring_from <= unixepoch()";
 
 const TOTALS = "SELECT (SELECT COUNT(*) FROM job_certs) AS certs, (SELECT COUNT(*) FROM hooks) AS hooks";
 const KV_VERSIONS = "SELECT COUNT(*) AS count FROM kv_version";
-const KV_KEYS =
-  "SELECT COUNT(*) AS count FROM (SELECT deleted, MAX(version) FROM kv_version GROUP BY namespace, key) WHERE NOT deleted";
+const KV_KEYS = `SELECT COUNT(*) AS count FROM (SELECT MAX(version) FROM kv_version GROUP BY namespace, key HAVING ${IS_FOUND})`;
 /** How long a number of keys counts for a number of versions: a purge may take as many away as others have added. */
 const KEYS_KNOWN_MS = 60_000;
 

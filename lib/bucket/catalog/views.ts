@@ -3,7 +3,7 @@ import type { Database, Row } from "../base/database.ts";
 import type { Layout } from "../base/layout.ts";
 import { unknownName } from "../base/problems.ts";
 import { authoritiesOf } from "../keys/key-changes.ts";
-import { type Fingerprint, fingerprintsOf, noFingerprint, readableNamespaces } from "../kv/kv-access.ts";
+import { type Fingerprint, fingerprintsOf, IS_FOUND, noFingerprint, readableNamespaces } from "../kv/kv-access.ts";
 import { type Listing, type PageKey, type PageOf, readPage } from "./pages.ts";
 import { allocationsIn, countColumns, inStates, LAST_OUTCOMES, STATES } from "./states.ts";
 
@@ -22,7 +22,7 @@ export interface ViewQuery {
   state?: readonly string[] | undefined;
   /** Only allocations whose last action had one of these outcomes. */
   outcome?: readonly string[] | undefined;
-  /** Shows deleted keys too. */
+  /** Shows deleted keys too, and those whose ttl has passed. */
   deleted?: boolean | undefined;
 }
 
@@ -102,7 +102,7 @@ const DEFINITIONS: Record<ViewName, Definition> = {
     // SQLite takes the other columns from the row with the greatest version. A sealed value is never shown: the one of a
     // secret stands where its fingerprint will be.
     columns: `namespace, key, CASE WHEN value LIKE 'enc:v2:%' THEN '[encrypted]' ELSE value END AS value, MAX(version) AS version,
-      ttl, strftime('%Y-%m-%dT%H:%M:%SZ', created_date, 'unixepoch') AS created_date, deleted,
+      ttl, strftime('%Y-%m-%dT%H:%M:%fZ', created_date, 'unixepoch') AS created_date, deleted,
       iif(namespace LIKE 'secrets/%' AND NOT deleted, value, '') AS fingerprint`,
     from: "key_value",
     key: ["namespace", "key"],
@@ -112,7 +112,7 @@ const DEFINITIONS: Record<ViewName, Definition> = {
   certs: {
     // A deploy delivers the certificate in the KV store; without that one it is invalid. Days are rounded down.
     columns: `iif(job = '', 'ca', 'job') AS scope, job, worker_ip AS worker, name AS cert, common_name,
-      strftime('%Y-%m-%dT%H:%M:%SZ', not_after, 'unixepoch') AS not_after,
+      strftime('%Y-%m-%dT%H:%M:%fZ', not_after, 'unixepoch') AS not_after,
       (not_after - unixepoch() - iif(not_after < unixepoch(), 86399, 0)) / 86400 AS days_left,
       CASE
         WHEN ${ofCertificate("deleted")} IS NOT 0 THEN 'invalid'
@@ -185,7 +185,7 @@ function filtersOf(db: Database, name: ViewName, query: ViewQuery): Partial<List
     from: from === "allocations a" ? `${from} INDEXED BY ${indexFor(workers, state, outcome)}` : from,
     conditions,
     values: workers ? [JSON.stringify(workers)] : [],
-    group: isLiving ? `${group} HAVING deleted = 0` : group,
+    group: isLiving ? `${group} HAVING ${IS_FOUND}` : group,
     leads: name === "kv" && jobs ? namespacesReadBy(db, jobs) : jobs,
   };
 }

@@ -11,6 +11,9 @@ import type { HookEvent } from "../base/model.ts";
 /** How long a value may live at most: 100 years, in seconds. */
 export const LONGEST_TTL = 100 * 366 * 86_400;
 
+/** Says in SQL of the last version of a key that the key is found: it is not deleted, and its ttl has not passed. */
+export const IS_FOUND = "deleted = 0 AND (ttl = 0 OR created_date + ttl > unixepoch())";
+
 /** A namespace that a job's templates and scripts may read, and what of it its scripts may write. */
 interface NamespaceRule {
   /** `<job>` and `<worker>` are the reader's own, `<upstream>` is each job that the manifest's demands name. */

@@ -168,6 +168,7 @@ function hooks(): Shape<CatalogHook[]> {
     for (const [written, hook] of Object.entries(given)) {
       const own = written.toLowerCase();
       if (!NAME.test(own)) report(join(path, written), `expected ${NAME_RULE} as name`);
+      if (own === "ops") report(join(path, written), "is the name of the library beside every script: use another name");
       if (found.has(own)) report(join(path, written), "is there twice, in other capitals");
       found.set(own, hookOf(own, hook));
     }

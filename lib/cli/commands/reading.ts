@@ -25,7 +25,7 @@ const PASSPHRASE: Flag = {
   value: "FILE",
   help: "File of the passphrase that secrets are sealed with, of at least 12 characters",
 };
-const DELETED: Flag = { name: "deleted", help: "Show deleted keys too" };
+const DELETED: Flag = { name: "deleted", help: "Show deleted and expired keys too" };
 
 const VIEWS: Record<ViewName, { summary: string; flags: Flag[] }> = {
   workers: { summary: "Show the workers of the catalog", flags: [ONLY_WORKERS, ACTIVE] },

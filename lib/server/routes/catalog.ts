@@ -38,7 +38,7 @@ const FILTERS = {
       `${OF_ALLOCATIONS} whose last action had one of these outcomes, with commas between them: ${LAST_OUTCOMES.join(", ")}`,
     ),
   ),
-  deleted: optional(described(boolean(), "Show deleted keys too (kv)")),
+  deleted: optional(described(boolean(), "Show deleted and expired keys too (kv)")),
   ...KEY_PAGE,
   limit: withDefault(described(integer({ min: 1, max: 5_000 }), "How many items at most"), 5_000),
 };

@@ -6,6 +6,7 @@ import type { Database } from "../../../lib/bucket/base/database.ts";
 import { setLastOutcome } from "../../../lib/bucket/catalog/info.ts";
 import { cursorOf, keyOf, type PageKey } from "../../../lib/bucket/catalog/pages.ts";
 import { beginChange, promote, recordSynced, setStopped } from "../../../lib/bucket/catalog/promotions.ts";
+import { bucketSummary } from "../../../lib/bucket/catalog/summary.ts";
 import { catalogView, VIEW_NAMES, type ViewName, type ViewQuery } from "../../../lib/bucket/catalog/views.ts";
 import { fingerprintsOf } from "../../../lib/bucket/kv/kv-access.ts";
 import { build } from "../../../lib/operation/build/build.ts";
@@ -270,6 +271,26 @@ test("the view of keys never shows a secret, and deleted keys only when asked", 
     ["secrets/job/site", "password", "[encrypted]", 1, false],
     ["vars/job/site", "gone", "", 2, true],
   ]);
+});
+
+test("HR-206 a key whose ttl has passed is not among the keys, nor counted; with the deleted ones it is shown until it is purged", async (t) => {
+  const { db, kv, cells } = await built(t);
+  const count = () => bucketSummary(db, null).totals.kv;
+  const before = count();
+  const store = kv();
+  store.put("vars/job/site", "past", "x", 60);
+  store.put("vars/job/site", "kept", "x", 6_000);
+  store.flush();
+  assert.equal(count(), Number(before) + 2);
+  db.run("UPDATE kv_version SET created_date = created_date - 120 WHERE namespace = 'vars/job/site'");
+  // A number counts for a while as long as no version is added.
+  store.put("vars/job/site", "later", "x");
+  store.flush();
+  const mine = (query: ViewQuery) => cells("kv", ["namespace", "key"], query).filter(([name]) => name === "vars/job/site");
+  const keys = (...names: string[]) => names.map((name) => ["vars/job/site", name]);
+  assert.deepEqual(mine({}), keys("kept", "later"));
+  assert.equal(count(), Number(before) + 2);
+  assert.deepEqual(mine({ deleted: true }), keys("kept", "later", "past"));
 });
 
 test("equal secrets of a bucket have the same fingerprint, and nobody without its key can make one", async (t) => {

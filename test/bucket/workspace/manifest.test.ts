@@ -355,6 +355,14 @@ test("two hooks with one name in other capitals are refused", async (t) => {
   ]);
 });
 
+test("HR-161 a hook named ops, whose script the helper library would replace, is refused", async (t) => {
+  const { errors } = await web(t, '{"hooks": {"Ops": {"executed_on": ["cli"]}}}', { "workspace/jobs/web/_hooks/ops.py": "" });
+  assert.deepEqual(errors, [
+    "ErrInvalidHookConfiguration: workspace/jobs/web/manifest.json: hooks/Ops: " +
+      "is the name of the library beside every script: use another name",
+  ]);
+});
+
 const FOLDERS: [name: string, files: Record<string, string | null>, place: string][] = [
   ["without a Makefile", { "workspace/jobs/web/Makefile": null }, ": has no Makefile"],
   ["with a folder data", { "workspace/jobs/web/data/x": "" }, ": data: "],

@@ -396,7 +396,7 @@ test("CP-277 the catalog lists the CA and every certificate with its end and how
   await run(bucket, { server: {}, client: { one: true, subject: { common_name: "c" } } }, { conf: "certs_ttl = 40\n" });
   const list = (query: ViewQuery = {}) => catalogView(bucket.db, "certs", query, { limit: 100 }).items;
   const [ca, ...jobs] = list();
-  const end = (pem: string) => new X509Certificate(pem).validToDate.toISOString().replace(".000", "");
+  const end = (pem: string) => new X509Certificate(pem).validToDate.toISOString();
   const { days_left, ...shown } = ca ?? {};
   assert.deepEqual(shown, {
     scope: "ca",
