@@ -9,8 +9,9 @@ export const ROLLOUTS = ["new", "update", "promoted", "stop", "disabled", "remov
  * healthy.
  */
 export const LAST_OUTCOMES = ["unknown", "changed", "ok", "failed", "unreachable", "cancelled"] as const;
-/** The outcomes of what went wrong, and all others with that of what was never touched. */
+/** The outcomes of what went wrong. */
 export const FAILED_OUTCOMES: readonly string[] = ["failed", "unreachable"];
+/** All others, with that of what was never touched. */
 export const OTHER_OUTCOMES = ["", ...LAST_OUTCOMES].filter((outcome) => !FAILED_OUTCOMES.includes(outcome));
 
 /** The states that allocations can be asked for. `unsettled`: a rollout began there and did not come to its end. */
