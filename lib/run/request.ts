@@ -27,7 +27,7 @@ type Remaining = (params: RunParams, result: Record<string, unknown>) => RunPara
 /** Outcomes that need no repetition. */
 const WELL = {
   workers: new Set<unknown>(["ok", "trusted", "unchanged", "replaced", "not_needed"]),
-  jobs: new Set<unknown>(["ok", "deployed", "changed", "skipped"]),
+  jobs: new Set<unknown>(["ok", "deployed", "changed", "skipped", "disabled"]),
 };
 
 /** By kind; job control and the readings of workers have one rule each, in {@link left}. */

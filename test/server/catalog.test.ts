@@ -180,7 +180,7 @@ test("CP-383 the summary counts, shows what is wrong, the active run and the las
   assert.equal(status, 200);
   assert.deepEqual(
     [body.workers, body.jobs, body.counts],
-    [2, 1, { allocations: 2, promoted: 0, failed: 1, unreachable: 0, unsettled: 1, new: 2, update: 0, disabled: 0 }],
+    [2, 1, { allocations: 2, promoted: 0, failed: 1, unreachable: 0, unsettled: 1, waiting: 1, new: 2, update: 0, disabled: 0 }],
   );
   const [failed] = body.failed.items;
   assert.deepEqual([body.failed.total, body.failed.cut, failed.worker, failed.action], [1, 0, "10.0.0.1", "sync"]);

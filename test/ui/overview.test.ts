@@ -146,10 +146,16 @@ test("Enter opens what is known of a cell, with its last lines and their places;
   await panel.getByText("1.0.0, to be 1.1.0").waitFor();
   await panel.getByText(/^Restart since \d\d:\d\d/).waitFor();
   await panel.locator(".evidence li", { hasText: "INFO shutting down" }).waitFor();
+  assert.equal(await panel.locator(".reason-line").count(), 1);
   await ui.checkBarriers("a map with an open cell");
   await ui.page.keyboard.press("Escape");
   await panel.waitFor({ state: "hidden" });
   assert.match(await ui.page.evaluate("document.activeElement.ariaLabel"), /^kafka on ams-a-002/);
+  await ui.page.keyboard.press("ArrowLeft");
+  await ui.page.keyboard.press("Enter");
+  await panel.locator(".evidence li").first().waitFor();
+  assert.equal(await panel.locator(".reason-line").count(), 0, "a line of what went well is none that tells a failure");
+  await ui.page.keyboard.press("Escape");
 });
 
 test("a chip of the legend shows the same allocations as a table", async () => {

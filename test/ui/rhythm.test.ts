@@ -6,6 +6,8 @@ import { PROGRAM_ROOT } from "../../lib/core/self.ts";
 const { rhythmText } = await import(path.join(PROGRAM_ROOT, "ui/watch/rhythm.js"));
 const { percentText, segmentsOf, stripOf } = await import(path.join(PROGRAM_ROOT, "ui/watch/history.js"));
 const { troublesOf } = await import(path.join(PROGRAM_ROOT, "ui/parts/trouble.js"));
+const { outcomesOf } = await import(path.join(PROGRAM_ROOT, "ui/run/words.js"));
+const { markOf } = await import(path.join(PROGRAM_ROOT, "ui/parts/state.js"));
 const HOUR_MS = 3_600_000;
 
 const CRON: [string, string][] = [
@@ -104,4 +106,18 @@ test("CP-886 what a run says already, and what an unreachable worker explains, i
       ["unreachable", null],
     ],
   );
+});
+
+test("CP-256 a host key that is not the known one is marked as a failure, whatever `changed` means elsewhere", () => {
+  const marks = (outcome: string) => {
+    const [row] = outcomesOf({ params: {}, result: { workers: [{ worker: "a", outcome, error: null }] } });
+    return `${row.outcome} ${markOf(row.outcome)}`;
+  };
+  assert.deepEqual(["changed", "replaced", "unchanged", "trusted", "not_needed"].map(marks), [
+    "key_changed failed",
+    "replaced changed",
+    "unchanged ok",
+    "trusted ok",
+    "not_needed ok",
+  ]);
 });

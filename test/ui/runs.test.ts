@@ -11,7 +11,7 @@ import { temporaryFolder } from "../helpers/temporary.ts";
 const OLDER = 55;
 /** How far the orders of the view are from the bottom of the view, and whether they are the last thing in it. */
 const AT_BOTTOM = `(() => {
-  const [main, orders] = ["main", "main .head > .controls"].map((one) => document.querySelector(one).getBoundingClientRect());
+  const [main, orders] = ["main", "main .head .controls"].map((one) => document.querySelector(one).getBoundingClientRect());
   const middle = document.elementFromPoint(orders.left + 20, orders.bottom - 20);
   return [Math.round(main.bottom - orders.bottom), middle?.closest(".controls") !== null];
 })()`;
@@ -216,6 +216,28 @@ test("what was changed by hand is shown as differences, and readings, checks, ho
   }
 });
 
+test("CP-985 the list of workers tells of the last drift run of all, without what was put right since, and of the last word about each", async () => {
+  const shown = async () => {
+    await ui.view(bucket, "jobs");
+    await ui.view(bucket, "workers");
+  };
+  const drifts = async () => {
+    await shown();
+    const found = await rows().locator("td:nth-child(6)").allInnerTexts();
+    return found.map((text) => text.trim());
+  };
+  assert.deepEqual(await drifts(), ["drifted", "in sync"]);
+  const [, other] = WORKERS;
+  await server.run(bucket, "drift", { workers: [other] });
+  assert.deepEqual(await drifts(), ["drifted", "in sync"], "a drift run of one worker says nothing of the others");
+  await server.run(bucket, "deploy", { force: true });
+  assert.deepEqual(await drifts(), ["in sync", "in sync"]);
+  await server.run(bucket, "workers/uptime");
+  await server.run(bucket, "workers/uptime", { workers: [other] });
+  await shown();
+  assert.equal(await rows().filter({ hasText: /, up / }).count(), 2, "a reading of one worker takes nothing from the others");
+});
+
 test("what was done to a job is done again only by its name", async () => {
   const stop = await server.run(bucket, "jobs/base/stop", { allocations: [WORKERS[0]] });
   await show(stop.id);
@@ -229,7 +251,7 @@ test("what was done to a job is done again only by its name", async () => {
   assert.deepEqual(request.postDataJSON(), { allocations: [WORKERS[0]], health_check: false, forget: false });
 });
 
-test("on a phone nothing scrolls sideways, and orders are at the bottom, in both schemes", async () => {
+test("on a phone nothing scrolls sideways, and orders are at the bottom, those of a run once it has ended, in both schemes", async () => {
   await ui.page.setViewportSize({ width: 390, height: 844 });
   const wide = "document.querySelector('main').scrollWidth > document.querySelector('main').clientWidth";
   const runs = (await server.call<{ items: { id: string }[] }>("GET", `/api/buckets/${bucket}/runs?limit=15`)).body.items;
@@ -240,7 +262,8 @@ test("on a phone nothing scrolls sideways, and orders are at the bottom, in both
       await main().locator("h1").first().waitFor();
       await ui.settled();
       assert.equal(await ui.page.evaluate(wide), false, `${view} scrolls sideways`);
-      if (WITH_ORDERS.includes(view)) assert.deepEqual(await ui.page.evaluate(AT_BOTTOM), [0, true], `orders of ${view}`);
+      const hasOrders = WITH_ORDERS.includes(view) || view.startsWith("runs/");
+      if (hasOrders) assert.deepEqual(await ui.page.evaluate(AT_BOTTOM), [0, true], `orders of ${view}`);
     }
     await ui.checkBarriers(`a run on a phone, ${colorScheme}`);
   }

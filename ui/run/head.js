@@ -22,7 +22,7 @@ export function runHead(view, names, chosen) {
   const tabsHere = tabs(names, chosen, (tab) => page.link("runs", [run.id], { tab }));
   const titleHere = el("div.title", el("h1", word && mark(word, { large: true }), title), el("span.phase", after));
   return el(
-    "header.head.run-head",
+    isActive ? "header.head.run-head" : "header.head.run-head.ended",
     el("div.first", titleHere, el("div.controls", controlsOf(view))),
     el("p.about", aboutLine(view)),
     run.break_glass && el("p.error", mark("failed"), el("b", " Glass broken: "), said(run.break_glass)),
@@ -50,7 +50,7 @@ function titleOf(view) {
   if (status === "failed" && kind === "push") return ["failed", "Build failed", after];
   if (status !== "succeeded") return [status, `${name} ${status}`, after];
   const isDeploy = kind === "deploy" && !params.dry_run;
-  const isEmpty = isDeploy && result?.summary?.allocations.changed === 0 && result.reconciled.length === 0;
+  const isEmpty = isDeploy && result?.jobs?.every(({ outcome }) => outcome === "skipped") && result.reconciled.length === 0;
   return ["succeeded", isEmpty ? "Nothing to deploy" : `${name} done`, after];
 }
 
@@ -153,7 +153,7 @@ function controlsOf(view) {
   // The one before that of the run that was built.
   const earlier = revisions?.items?.find((one) => one.id < (run.revision ?? "") && one.build_status === "succeeded");
   const showLog = () => page.showRun(run.id, { line: line || undefined });
-  const log = button(line ? `Open log at line ${number(line)}` : "Open log", showLog);
+  const log = button(line ? `Open log at line ${number(line)}` : "Open log", showLog, { class: "on-wide" });
   return [
     canRetry(run) && retryButton(page, run),
     earlier && orderButton(page, "Roll back …", () => rollbackOrder(page, earlier)),

@@ -104,7 +104,7 @@ function nowOf(view, { job, reason, allocations }) {
   const found = view.read(`/cat/deployments?jobs=${encodeURIComponent(job)}&limit=1000`);
   const rows = found?.items.filter((row) => row.rollout !== "removed") ?? [];
   const down = (view.run.result.left_down ?? []).filter((text) => text.startsWith(`${job}@`));
-  const versions = [...Map.groupBy(rows, (row) => (row.current_hash ? row.current_version : "nothing"))];
+  const versions = [...Map.groupBy(rows, (row) => (row.previous_hash ? row.current_version : "nothing promoted"))];
   const back = reason.split("; ").filter((text) => /put back|promoted there before/.test(text));
   const stopped = ["Nothing was put back: ", el("code", "on_failure"), " is ", el("code", "stop"), "."];
   const isGate = allocations.some(({ evidence }) => evidence);
@@ -121,7 +121,7 @@ function nowOf(view, { job, reason, allocations }) {
 }
 
 function ordersOf({ page }, { job, outcome, allocations }) {
-  const left = allocations.filter((one) => !/^(changed|ok|skipped)$/.test(one.outcome));
+  const left = allocations.filter((one) => !/^(changed|ok|skipped|disabled)$/.test(one.outcome));
   if (left.length === 0 && outcome !== "failed") return null;
   const says = [`Deploys ${job} on ${count(left.length, "worker")}: ${tallied(left)}. What is done stays as it is.`];
   const order = { ...deployOrder({ jobs: [job] }), action: `Retry ${job}`, says, danger: job };

@@ -7,7 +7,7 @@ import { dataOf } from "../parts/table.js";
 import { evidenceOf } from "./evidence.js";
 import { fileFold } from "./files.js";
 import { reportOf } from "./report.js";
-import { inShort, workersOf } from "./words.js";
+import { inShort, outcomesOf, workersOf } from "./words.js";
 
 /** @param {import("../views/run.js").RunPage} view */
 export function summaryOf(view) {
@@ -149,10 +149,10 @@ function scriptsOf({ run: { result } }) {
 }
 
 /** What was read of workers. */
-function readingsOf({ run: { result } }) {
-  const { workers, ...others } = result;
+function readingsOf({ run }) {
+  const { workers: _, ...others } = run.result;
   const keysOf = (list) => (list ?? []).map(({ type, fingerprint }) => `${type} ${fingerprint}`).join(", ");
-  const rows = workers.map(({ facts, uptime, sysstat, fingerprints, previous, ...one }) => ({
+  const rows = outcomesOf(run).map(({ facts, uptime, sysstat, fingerprints, previous, why: _, ...one }) => ({
     ...one,
     ...(facts ?? uptime ?? sysstat ?? { shows: keysOf(fingerprints), was: keysOf(previous) }),
   }));

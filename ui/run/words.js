@@ -91,7 +91,9 @@ function jobRows({ job, wave, outcome, reason, allocations }) {
 }
 
 function workerRows({ allocations = [], ...one }) {
-  if (allocations.length === 0) return [{ ...one, why: one.error }];
+  // Another host key than the known one is nothing that was done.
+  const outcome = one.outcome === "changed" ? "key_changed" : one.outcome;
+  if (allocations.length === 0) return [{ ...one, outcome, why: one.error }];
   return allocations.map((own) => {
     const unfinished = own.is_unfinished ? "a change of it has not ended" : "";
     return { ...own, worker: one.worker, why: own.files.length > 0 ? count(own.files.length, "file") : unfinished };

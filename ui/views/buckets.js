@@ -185,7 +185,7 @@ function problemText({ kind, job, workers, worker_count: workerCount, job_count:
   const where = workerCount <= 2 ? listed(workers) : count(workerCount, "worker");
   const what = jobCount > 1 ? count(jobCount, "job") : job;
   if (kind === "unreachable") return `${where} cannot be reached`;
-  return `${what} ${kind === "failed" ? "failed" : "is unsettled"} on ${where}`;
+  return `${what} ${kind === "failed" ? "failed" : "was left half-way"} on ${where}`;
 }
 
 function runningLine({ active_run: active, mean_deploy_ms: mean, run }) {

@@ -1,6 +1,6 @@
 import { runsOf, unless } from "../base/api.js";
 import { a, el } from "../base/dom.js";
-import { ago, count, elapsed, listed, nameOf, number, said } from "../base/text.js";
+import { ago, count, elapsed, nameOf, number, said } from "../base/text.js";
 import { fieldsOf } from "../parts/form.js";
 import { freezeLine } from "../parts/freeze.js";
 import { pushCommand } from "../parts/guide.js";
@@ -12,7 +12,7 @@ import { readAllocations } from "../run/allocations.js";
 import { barOf, countsOf } from "../run/head.js";
 import { canRetry, deployedMap, deployOrder, retryButton } from "../run/orders.js";
 import { isPlan, planInShort, planOrder, staleBy } from "../run/plan.js";
-import { readJobs } from "./jobs.js";
+import { countsInWords, readJobs } from "./jobs.js";
 
 const LOOKED_AT = 20;
 const MOST_ALLOCATIONS = 20_000;
@@ -156,9 +156,4 @@ function rolloutTab(page, choices) {
     { element: each, refresh: readTable },
   ];
   return viewOf("Deployments", [about, choices], parts);
-}
-
-function countsInWords({ allocations = 0, ...states }) {
-  const words = Object.entries(states).filter(([, many]) => many > 0);
-  return listed([count(allocations, "allocation"), ...words.map(([word, many]) => `${number(many)} ${word}`)], 8);
 }

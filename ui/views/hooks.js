@@ -1,7 +1,7 @@
 import { runsOf, unless } from "../base/api.js";
 import { a, el } from "../base/dom.js";
 import { ago, listed, said } from "../base/text.js";
-import { curlItem, moreMenu, orderButton } from "../parts/order.js";
+import { orderButton } from "../parts/order.js";
 import { head, viewOf } from "../parts/region.js";
 import { state } from "../parts/state.js";
 import { listing } from "../parts/table.js";
@@ -15,7 +15,7 @@ export function hooksView(page) {
       hook: ({ hook }) => el("b", said(hook)),
       last_run: ({ last }) => last && a(page.link("runs", [last.id]), state(last.status), " ", ago(last.created_at)),
       demands: ({ demands }) => el("span.meta", listed(demands)),
-      actions: (row) => hookControls(page, hookOrder(row)),
+      actions: (row) => orderButton(page, "Run …", hookOrder(row), { style: "small" }),
     },
     keyOf: ({ job, hook }) => `${job} ${hook}`,
     none: "No job has a hook on the event cli. A hook is a script in the job's folder _hooks, named in its manifest.",
@@ -41,9 +41,4 @@ async function readHooks(page) {
 function hookOrder({ job, hook }) {
   const says = [`Runs ${hook} on the server, once for each allocation of ${job}.`];
   return { path: "/hooks", body: { hook, job, verbose: true }, says, danger: job, action: "Run the hook", title: `Run ${hook}?` };
-}
-
-function hookControls(page, order) {
-  const more = moreMenu(() => [curlItem(page, order)]);
-  return el("span.controls", orderButton(page, "Run …", order, { style: "small" }), more);
 }

@@ -25,37 +25,31 @@ const LISTS = {
 };
 const NAMED = 8;
 
-/** What is counted of a job, the worst first, and how each is said. */
-const COUNTS = { failed: "failed", unreachable: "unreachable", unsettled: "half-way", waiting: "waiting", disabled: "disabled" };
-
-/**
- * The counts of a job as they are said: `waiting` for a deploy, and how many are `due` to be up to date.
- * @param {Record<string, number>} row
- * @returns {Record<string, number>}
- */
-function saidCounts({ new: fresh, update, disabled, allocations, ...counts }) {
-  return { ...counts, waiting: fresh + update, disabled, due: allocations - disabled };
-}
+/** What is counted of a job, the worst first. */
+const COUNTS = ["failed", "unreachable", "waiting", "disabled"];
 
 /** The state of a job by the counts of its allocations: the worst of them. */
 function stateOfJob(row) {
-  const counts = saidCounts(row);
-  const word = Object.keys(COUNTS).find((name) => counts[name] > 0);
+  const word = COUNTS.find((name) => row[name] > 0);
   if (word && word !== "disabled") return word;
-  if (counts.promoted > 0) return "ok";
+  if (row.promoted > 0) return "ok";
   return word ?? "not_placed";
 }
 
 /** The trouble of a job in words, each with its mark. */
 function troubleOfJob(row) {
-  const counts = saidCounts(row);
-  const found = Object.entries(COUNTS).filter(([name]) => counts[name] > 0);
-  return found.map(([name, text]) => el("span.state.told", mark(name), `${number(counts[name])} ${text}`));
+  const found = COUNTS.filter((name) => row[name] > 0);
+  return found.map((name) => el("span.state.told", mark(name), `${number(row[name])} ${name}`));
+}
+
+/** How many allocations are up to date, and how it is with the others. */
+export function countsInWords(row) {
+  return [doneOfJob(row), " up to date ", troubleOfJob(row)];
 }
 
 /** `38 of 39`: how many allocations are up to date. */
-function doneOfJob(row) {
-  const { promoted, due } = saidCounts(row);
+function doneOfJob({ promoted, allocations, disabled }) {
+  const due = allocations - disabled;
   return due > 0 ? `${number(promoted)} of ${number(due)}` : "none";
 }
 
@@ -149,7 +143,7 @@ function topOfJob(page, look, tab, trouble) {
   const { job, counts, chosen, rows } = look;
   const [state] = [trouble, stateOfJob(counts)].filter(Boolean).sort(byTrouble);
   const { version, deployment_seq: wave } = counts;
-  const line = [said(version), ` · wave ${number(wave)} · ${doneOfJob(counts)} up to date `, troubleOfJob(counts)];
+  const line = [said(version), ` · wave ${number(wave)} · `, countsInWords(counts)];
   const names = [
     ["", "Allocations", number(counts.allocations)],
     ["health", "Health"],

@@ -176,14 +176,11 @@ function opening({ signer, own, seal, error }, says) {
 
 /** Reads the whole snapshot and compares its sums; nothing is changed. A sealed one asks for what opens it. */
 function checkButton(page, path, row) {
-  const known = opening(row, ["Opens the snapshot and compares all of it. Nothing is changed."]);
-  const order = { ...known, path: `${path}/verify`, action: "Check", limitMs: CHECK_MS };
+  const { says, ...known } = opening(row, ["Opens the snapshot and compares all of it. Nothing is changed."]);
+  const order = { ...known, says: row.seal && says, path: `${path}/verify`, action: "Check", limitMs: CHECK_MS };
   const done = ({ error, files, size_bytes: bytes }) =>
     toast(error ?? `The snapshot can be restored: ${count(files, "file")}, ${size(bytes)}.`, { error: error !== null });
-  const options = { style: "small", free: true, done };
-  return row.seal
-    ? orderButton(page, "Check …", order, options)
-    : orderButton(page, "Check", { ...order, says: undefined }, options);
+  return orderButton(page, row.seal ? "Check …" : "Check", order, { style: "small", free: true, done });
 }
 
 function schema(page) {

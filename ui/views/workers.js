@@ -10,10 +10,9 @@ import { workerChoice } from "../parts/where.js";
 import { readAllocations } from "../run/allocations.js";
 import { healthGlance, healthTab } from "../watch/health.js";
 
-const READINGS = 50;
+/** So many readings are shown, and in so many runs the last word about each worker is looked for. */
+const [READINGS, LAST_RUNS] = [50, 10];
 const BARS = "▁▂▃▄▅▆▇█";
-/** What the runs of these kinds have found of each worker last. */
-const FOUND_BY = ["worker_uptime", "worker_trust", "drift"];
 
 /** The workers: what workers.json says of each, and what the last readings found (control-plane.md, UI). */
 export function workersView(page) {
@@ -66,7 +65,6 @@ function cellsOf(page) {
     state: ({ state: word, since: at }) => [state(word), at && el("small.whole", " ", since(at))],
     well: ({ well }) => (well === "" ? "" : `${well} %`),
     behind: ({ behind }) => (behind > 0 ? number(behind) : ""),
-    drift: ({ drift }) => drift && state(drift === "in_sync" ? "ok" : drift, drift.replaceAll("_", " ")),
     host_key: hostKeyOf,
     load: ({ load, uptime_s: uptime }) =>
       load !== undefined && [load.toFixed(2), el("small.meta", `, up ${duration(uptime * 1000)}`)],
@@ -103,16 +101,19 @@ function askItems(page, worker) {
 }
 
 async function readWorkers(page) {
-  const lastOf = async (kind) => {
-    const [run] = await runsOf(page.bucketId, { kind });
-    return new Map((run?.result?.workers ?? []).map((one) => [one.worker, one]));
-  };
+  const { drift, unwell } = page.bucket()?.summary ?? {};
   const workers = await unless(page.list("/cat/workers"), []);
-  // Two aspects of each worker come before all of the jobs.
-  const health = unless(page.list("/health?limit=500", 2 * workers.length), []);
-  const [records, readings, ...found] = await Promise.all([health, readReadings(page), ...FOUND_BY.map(lastOf)]);
+  const [records, loads, uptimes, trusts, check] = await Promise.all([
+    // Two aspects of each worker come before all of the jobs.
+    unless(page.list("/health?limit=500", 2 * workers.length), []),
+    foundBy(page, "worker_sysstat", READINGS),
+    foundBy(page, "worker_uptime", LAST_RUNS),
+    foundBy(page, "worker_trust", LAST_RUNS),
+    drift && page.get(`/runs/${drift.id}`),
+  ]);
+  const readings = Map.groupBy(loads, ({ worker }) => worker);
   const rows = workers.map(({ worker_ip: worker, hostname, removed, labels, allocations: jobs, behind }) => {
-    const [uptime, trust, drift] = found.map((one) => one.get(worker));
+    const [uptime, trust] = [uptimes, trusts].map((found) => found.findLast((one) => one.worker === worker));
     const reach = reachOf(records, worker);
     const own = readings.get(worker) ?? [];
     return {
@@ -126,14 +127,29 @@ async function readWorkers(page) {
       load: uptime?.uptime?.load1,
       uptime_s: uptime?.uptime?.uptime_s,
       state: stateOfWorker(removed, reach),
-      drift: drift?.outcome ?? "",
+      drift: driftNow(worker, check?.result?.workers, unwell),
       host_key: trust?.outcome ?? "",
       labels: labels?.split(",").filter(Boolean) ?? [],
-      cpu: own.map(({ sysstat }) => sysstat.cpu_pct),
-      memory: own.map(({ sysstat }) => 100 * (1 - sysstat.mem_available_bytes / sysstat.mem_total_bytes)),
+      cpu: own.map(({ sysstat }) => sysstat?.cpu_pct),
+      memory: own.map(({ sysstat }) => 100 * (1 - sysstat?.mem_available_bytes / sysstat?.mem_total_bytes)),
     };
   });
   return Object.assign(rows, { cut: workers.cut });
+}
+
+/** What the last runs of a kind have found of workers, the newest at last. */
+async function foundBy({ bucketId }, kind, limit) {
+  const runs = await runsOf(bucketId, { kind, limit });
+  return runs.reverse().flatMap(({ result }) => result?.workers ?? []);
+}
+
+/** How the files of a worker are, as the overview tells it: by the last drift run of all, without what was put right since. */
+function driftNow(worker, checked, unwell) {
+  const { outcome = "" } = checked?.find((one) => one.worker === worker) ?? {};
+  const isHand = unwell?.items.some((one) => one.aspect === "files" && one.worker === worker);
+  // A list that is cut does not tell that all was put right.
+  if (isHand || (outcome === "drifted" && unwell.cut > 0)) return "drifted";
+  return outcome === "drifted" ? "in_sync" : outcome;
 }
 
 /** What is known of the connection to a worker. */
@@ -143,16 +159,6 @@ function reachOf(records, worker) {
 
 function stateOfWorker(removed, reach) {
   return removed ? "removed" : (reach?.state ?? "not_asked");
-}
-
-/** What the last readings have found of the use of CPU and memory, by worker. */
-async function readReadings({ bucketId }) {
-  const runs = await runsOf(bucketId, { kind: "worker_sysstat", limit: READINGS });
-  const found = runs.reverse().flatMap(({ result }) => result?.workers ?? []);
-  return Map.groupBy(
-    found.filter(({ sysstat }) => sysstat),
-    ({ worker }) => worker,
-  );
 }
 
 function chartOf(percents) {

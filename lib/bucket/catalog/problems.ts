@@ -1,6 +1,6 @@
 import { reasonLine } from "../../core/trouble-lines.ts";
 import type { Database } from "../base/database.ts";
-import { inStates, LAST_OUTCOMES } from "./states.ts";
+import { FAILED_OUTCOMES, inStates, OTHER_OUTCOMES } from "./states.ts";
 
 /** The names that a problem shows of its workers or jobs. */
 const MOST_NAMES = 20;
@@ -30,14 +30,12 @@ type Troubled = [
   reason: string,
 ];
 
-const FAILED = ["failed", "unreachable"];
-const OTHERS = ["", ...LAST_OUTCOMES].filter((outcome) => !FAILED.includes(outcome));
 const troubledIn = (condition: string) => `SELECT a.job, a.worker_ip, a.position, a.outcome, a.troubled_since,
   COALESCE(o.action, ''), COALESCE(o.run_id, ''), COALESCE(substr(o.reason, 1, ${SHOWN_REASON + 1}), '')
   FROM allocations a INDEXED BY allocations_by_state LEFT JOIN last_outcome o ON o.alloc_id = a.alloc_id
   WHERE ${condition} AND a.removed = 0`;
 /** The allocations whose last action failed, and those on which a rollout began and did not come to its end. */
-const ALL_TROUBLED = `${troubledIn(inStates(undefined, FAILED))} UNION ALL ${troubledIn(inStates(["unsettled"], OTHERS))}`;
+const ALL_TROUBLED = `${troubledIn(inStates(undefined, FAILED_OUTCOMES))} UNION ALL ${troubledIn(inStates(["unsettled"], OTHER_OUTCOMES))}`;
 
 /**
  * What is wrong in a bucket, one entry for each cause: allocations of a job whose last action failed for the same reason,

@@ -9,6 +9,10 @@ export const ROLLOUTS = ["new", "update", "promoted", "stop", "disabled", "remov
  * healthy.
  */
 export const LAST_OUTCOMES = ["unknown", "changed", "ok", "failed", "unreachable", "cancelled"] as const;
+/** The outcomes of what went wrong. */
+export const FAILED_OUTCOMES: readonly string[] = ["failed", "unreachable"];
+/** All others, with that of what was never touched. */
+export const OTHER_OUTCOMES = ["", ...LAST_OUTCOMES].filter((outcome) => !FAILED_OUTCOMES.includes(outcome));
 
 /** The states that allocations can be asked for. `unsettled`: a rollout began there and did not come to its end. */
 export const STATES = [...ROLLOUTS, "unsettled"] as const;
@@ -30,7 +34,7 @@ export function inStates(states: readonly string[] = ROLLOUTS, outcomes: readonl
 }
 
 const PRESENT = "a.removed = 0";
-/** What is counted of the allocations of a job. The first four are all that are not removed. */
+/** What is counted of the allocations of a job. The first four are all that are not removed; the others are some of them. */
 const COUNTS = {
   promoted: inStates(["promoted"]),
   new: inStates(["new"]),
@@ -39,9 +43,11 @@ const COUNTS = {
   failed: `${inStates(undefined, ["failed"])} AND ${PRESENT}`,
   unreachable: `${inStates(undefined, ["unreachable"])} AND ${PRESENT}`,
   unsettled: `${inStates(["unsettled"])} AND ${PRESENT}`,
+  // A failed one is told as failed.
+  waiting: inStates(["new", "update"], OTHER_OUTCOMES),
 };
 /** The order in which the counts are shown. */
-const SHOWN = ["promoted", "failed", "unreachable", "unsettled", "new", "update", "disabled"] as const;
+const SHOWN = ["promoted", "failed", "unreachable", "unsettled", "waiting", "new", "update", "disabled"] as const;
 
 /** Columns with the counts of the allocations that `whose` is true for. */
 export function countColumns(whose: string): string {

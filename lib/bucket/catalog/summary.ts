@@ -94,7 +94,7 @@ export function certificatesEndingBy(db: Database, time: number): EndingCert[] {
 
 /** The allocations of a bucket by state and by trouble, and its certificates. */
 export function bucketNumbers(db: Database) {
-  const { failed, unreachable, ...states } = (db.get(`SELECT ${countColumns("1")}`) ?? {}) as Record<string, number>;
+  const { failed, unreachable, waiting: _, ...states } = (db.get(`SELECT ${countColumns("1")}`) ?? {}) as Record<string, number>;
   const certs = catalogView(db, "certs", {}, { limit: Number.MAX_SAFE_INTEGER }).items.map((row) => ({
     scope: String(row.scope),
     job: String(row.job),

@@ -13,9 +13,10 @@ const MOST_NAMES = 20;
 
 /**
  * How a run went for one allocation or worker. `changed`: the change is made; `ok`: it was only to be found healthy, and
- * was; `skipped`: nothing was to be done; `not_started`: something else failed before.
+ * was; `skipped`: nothing was to be done; `not_started`: something else failed before; `disabled`: it is switched off, and
+ * nothing went wrong there.
  */
-export const GRADES = ["failed", "unreachable", "cancelled", "not_started", "changed", "ok", "skipped"] as const;
+export const GRADES = ["failed", "unreachable", "cancelled", "not_started", "changed", "ok", "skipped", "disabled"] as const;
 /** One of {@link GRADES}, which go from the worst to the best. */
 export type Grade = (typeof GRADES)[number];
 
@@ -73,7 +74,7 @@ export function worstOf(grades: readonly Grade[]): Grade {
 
 /** How many have each grade. */
 export function countGrades(grades: readonly Grade[]): Record<Grade, number> {
-  const count = { failed: 0, unreachable: 0, cancelled: 0, not_started: 0, changed: 0, ok: 0, skipped: 0 };
+  const count = { failed: 0, unreachable: 0, cancelled: 0, not_started: 0, changed: 0, ok: 0, skipped: 0, disabled: 0 };
   for (const grade of grades) count[grade]++;
   return count;
 }
@@ -87,7 +88,7 @@ export function describeGrades(count: Record<Grade, number>): string {
 /** How a run went on a worker. A worker that cannot be reached is `unreachable`, not `failed`. */
 export interface Graded {
   worker: string;
-  outcome: Exclude<Grade, "changed" | "skipped">;
+  outcome: Exclude<Grade, "changed" | "skipped" | "disabled">;
   /** One sentence; null where the worker is ok, was not asked or was cancelled. */
   error: string | null;
 }

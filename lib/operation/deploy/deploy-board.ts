@@ -29,8 +29,8 @@ const COUNTED: Record<Grade, keyof AllocationCounts> = {
   changed: "changed",
   ok: "skipped",
   skipped: "skipped",
+  disabled: "disabled",
 };
-const BAD: readonly Grade[] = ["failed", "unreachable", "cancelled"];
 
 /** How far the jobs of a deploy are. */
 export class DeployBoard {
@@ -38,8 +38,6 @@ export class DeployBoard {
   readonly #jobs: CatalogJob[];
   readonly #scope: DeployScope;
   readonly #redactor: Redactor;
-  /** The allocations that count as disabled, unless something goes wrong there. */
-  readonly #disabled: ReadonlySet<string>;
   readonly #results = new Map<string, JobResult & { shortReason: string }>();
   /** Of the jobs that have ended. */
   #settled = NO_ALLOCATIONS;
@@ -50,8 +48,6 @@ export class DeployBoard {
     this.#scope = scope;
     this.#redactor = redactor;
     this.#jobs = wavesOf(scope.jobs).flatMap(([, jobs]) => jobs);
-    const disabled = scope.allocations.filter((one) => one.disabled);
-    this.#disabled = new Set(disabled.map(({ job, worker }) => `${job}@${worker}`));
   }
 
   /** The number of jobs that have ended. */
@@ -76,7 +72,7 @@ export class DeployBoard {
     const shortReason = isPlain ? "" : this.#redactor.sentence(how.reason).slice(0, SHORT_REASON).toWellFormed();
     this.#results.set(job, { job, wave, ...how, shortReason });
     const counts = { ...this.#settled };
-    for (const { worker, outcome } of how.allocations) counts[this.#countedAs(job, worker, outcome)]++;
+    for (const { outcome } of how.allocations) counts[COUNTED[outcome]]++;
     this.#settled = counts;
   }
 
@@ -110,19 +106,12 @@ export class DeployBoard {
 
   #counts(rollouts: readonly Rollout[], begun: ReadonlyMap<string, number>): AllocationCounts {
     const counts = { ...this.#settled };
-    for (const { plan, states } of rollouts)
-      for (const state of states) {
-        const { worker } = state.plan.allocation;
-        counts[state.now ? "running" : this.#countedAs(plan.job.name, worker, allocationGrade(state))]++;
-      }
+    for (const { states } of rollouts)
+      for (const state of states) counts[state.now ? "running" : COUNTED[allocationGrade(state)]]++;
     for (const { name } of this.#jobs)
       if (!this.#results.has(name) && !begun.has(name))
-        for (const { worker } of this.#scope.present.get(name) ?? []) counts[this.#countedAs(name, worker, "not_started")]++;
+        for (const { disabled } of this.#scope.present.get(name) ?? []) counts[disabled ? "disabled" : "waiting"]++;
     return counts;
-  }
-
-  #countedAs(job: string, worker: string, grade: Grade): keyof AllocationCounts {
-    return !BAD.includes(grade) && this.#disabled.has(`${job}@${worker}`) ? "disabled" : COUNTED[grade];
   }
 }
 

@@ -61,9 +61,10 @@ export function leftOut(
   allocations: readonly CatalogAllocation[],
   errors: ReadonlyMap<string, string> = new Map(),
 ): AllocationResult[] {
-  return allocations.map(({ worker }) => {
+  return allocations.map(({ worker, disabled }) => {
     const error = errors.get(worker) ?? null;
-    return { worker, action: null, outcome: error === null ? "not_started" : "failed", error };
+    const left = disabled ? "disabled" : "not_started";
+    return { worker, action: null, outcome: error === null ? left : "failed", error };
   });
 }
 

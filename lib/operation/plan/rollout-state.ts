@@ -10,7 +10,7 @@ import type { AllocationPlan, JobPlan } from "./plan-job.ts";
 
 /** For a job on more workers than this, progress names only those at work or in trouble, and at most this many. */
 const MOST_HOSTS = 1_000;
-const SETTLED: readonly string[] = ["not_started", "changed", "ok", "skipped"];
+const SETTLED: readonly string[] = ["not_started", "changed", "ok", "skipped", "disabled"];
 
 /** How the change of one allocation goes; filled in while the job rolls out. */
 export interface AllocationState {
@@ -50,6 +50,7 @@ export function rolloutOf(plan: JobPlan, unready: ReadonlyMap<string, Trouble> =
 /** How it went for an allocation by now. */
 export function allocationGrade({ plan, done, passedGate, trouble }: AllocationState): Grade {
   if (trouble) return trouble.grade;
+  if (plan.allocation.disabled) return "disabled";
   if (plan.decision.action === "skip") return passedGate ? "ok" : "skipped";
   return done ? "changed" : "not_started";
 }

@@ -54,7 +54,7 @@ function countsOf<N extends string>(...names: readonly N[]) {
   return object(Object.fromEntries(names.map((name) => [name, COUNT])) as Record<N, typeof COUNT>);
 }
 
-const COUNTS = countsOf("allocations", "promoted", "failed", "unreachable", "unsettled", "new", "update", "disabled");
+const COUNTS = countsOf("allocations", "promoted", "failed", "unreachable", "unsettled", "waiting", "new", "update", "disabled");
 
 const PROBLEM = object({
   kind: oneOf(...PROBLEM_KINDS),

@@ -199,7 +199,7 @@ const TROUBLES: readonly ConnectTroubleKind[] = [
     pattern: /REMOTE HOST IDENTIFICATION HAS CHANGED/,
     lasts: true,
     sentence:
-      "Refused to connect to {place}: another host key is shown there than the one that is trusted; if that is right, trust the new one: `ops worker trust --force{only}`{inWorkers}",
+      "Refused to connect to {place}: another host key is shown there than the one that is trusted; if that is right, trust the new one: `ops worker trust --force{only}`{byForce}",
   },
   {
     pattern: /Host key verification failed|No \S+ host key is known/,
@@ -278,7 +278,8 @@ function troubleNames(messages: string, worker: WorkerAddress, settings: SshSett
   const jump = jumpOf(worker, settings);
   const workers = "{workers}";
   const inWorkers = inConsole(settings, "Trust under Workers");
-  const names = { workers, only: "{only}", key: path.basename(settings.keyFile), store: storeKey(settings), inWorkers };
+  const byForce = inConsole(settings, "Trust by force under Workers");
+  const names = { workers, only: "{only}", key: path.basename(settings.keyFile), store: storeKey(settings), inWorkers, byForce };
   if (!jump || !messages.includes(jump.host) || messages.includes(host))
     return { ...names, place: workers, user: sshUser, port: String(sshPort) };
   return { ...names, place: `the jump host ${jump.host} of ${workers}`, user: jump.user, port: String(jump.port) };

@@ -196,17 +196,17 @@ test("what is no cursor of this list is refused", async (t) => {
 
 test("CP-380 CP-381 states and outcomes follow what is recorded, and are counted for each job and worker", async (t) => {
   const { db, cells, dir, context } = await built(t);
-  const columns = ["allocations", "promoted", "failed", "unreachable", "unsettled", "new", "update", "disabled"];
+  const columns = ["allocations", "promoted", "failed", "unreachable", "unsettled", "waiting", "new", "update", "disabled"];
   const site = () => cells("jobs", columns, { jobs: ["site"] })[0];
   const of = (query: ViewQuery) => cells("deployments", ["worker_ip"], { jobs: ["site"], ...query }).flat();
   const ids = cells("allocations", ["allocation_id"], { jobs: ["site"] }).flat() as string[];
   const [two, one] = ids as [string, string];
-  assert.deepEqual(site(), [2, 0, 0, 0, 0, 2, 0, 0]);
+  assert.deepEqual(site(), [2, 0, 0, 0, 0, 2, 2, 0, 0]);
   beginChange(db, "site", [two, one]);
   assert.deepEqual(
     [site(), of({ state: ["unsettled"] })],
     [
-      [2, 0, 0, 0, 2, 2, 0, 0],
+      [2, 0, 0, 0, 2, 2, 2, 0, 0],
       ["10.0.0.2", "10.0.0.1"],
     ],
   );
@@ -214,7 +214,7 @@ test("CP-380 CP-381 states and outcomes follow what is recorded, and are counted
   promote(db, { job: "site", id: two }, "2.0.0");
   setLastOutcome(db, two, "run", { action: "gate", outcome: "ok", reason: "" });
   setLastOutcome(db, one, "run", { action: "sync", outcome: "unreachable", reason: "no route" });
-  assert.deepEqual(site(), [2, 1, 0, 1, 1, 1, 0, 0]);
+  assert.deepEqual(site(), [2, 1, 0, 1, 1, 0, 1, 0, 0], "what is unreachable does not count as waiting, too");
   assert.deepEqual([of({ state: ["promoted"] }), of({ outcome: ["unreachable"] })], [["10.0.0.2"], ["10.0.0.1"]]);
   assert.deepEqual(of({ state: ["promoted", "unsettled"] }), ["10.0.0.2", "10.0.0.1"]);
   assert.deepEqual(
@@ -229,7 +229,7 @@ test("CP-380 CP-381 states and outcomes follow what is recorded, and are counted
   recordSynced(db, "site", [{ id: two, hash: "h1", files: {}, updateSeq: 2 }]);
   assert.deepEqual(
     [site(), of({ state: ["unsettled"] })],
-    [[2, 0, 0, 1, 1, 1, 1, 0], ["10.0.0.1"]],
+    [[2, 0, 0, 1, 1, 1, 1, 1, 0], ["10.0.0.1"]],
     "the promoted files are back",
   );
   promote(db, { job: "site", id: two }, "2.0.0");
@@ -239,7 +239,7 @@ test("CP-380 CP-381 states and outcomes follow what is recorded, and are counted
     files: { "workspace/disabled.json": JSON.stringify({ jobs: { site: { allocations: ["10.0.0.1"] } } }) },
   });
   await build(context(), {});
-  assert.deepEqual(site(), [2, 0, 0, 1, 1, 0, 1, 1]);
+  assert.deepEqual(site(), [2, 0, 0, 1, 1, 1, 0, 1, 1]);
   assert.deepEqual(cells("deployments", ["worker_ip", "rollout"], { jobs: ["site"] }), [
     ["10.0.0.1", "stop"],
     ["10.0.0.2", "update"],

@@ -172,5 +172,9 @@ test("CP-438 progress and result tell how far the jobs, the waves and the alloca
   );
   assert.match(last?.jobs[1]?.reason ?? "", /`make start` of job sick on 127\.0\.0\.2 failed/);
   assert.equal(last?.counts?.failed, 1);
+  const { not_started, ok, skipped, ...others } = ended.summary.allocations;
+  const counted = { ...none, ...others, waiting: not_started, skipped: ok + skipped };
+  assert.deepEqual(counted, last?.counts, "the end counts as the progress did");
+  assert.equal(counted.disabled, 1);
   assert.equal(ended.jobs[0]?.duration_ms, last?.jobs[0]?.duration_ms);
 });

@@ -80,7 +80,7 @@ test("where no worker is of use and only a person can change it, a deploy ends b
     [
       () => writeFileSync(knownHosts, trusting(stranger)),
       `Refused to connect to ${all}: ${changed} \`ops worker trust --force ${only}\``,
-      undefined,
+      ", or Trust by force under Workers in the console",
       "unreachable",
     ],
     [

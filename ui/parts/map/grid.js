@@ -113,7 +113,8 @@ function build(element, look, { bands, corner, isMany }) {
   const tracks = bands.map((band) => `repeat(${band.columns.length}, minmax(${isMany ? "24px" : "10px"}, 1fr))`);
   element.classList.toggle("many", isMany);
   element.style.gridTemplateColumns = `var(--names) ${tracks.join(` ${BAND_GAP} `)}`;
-  element.style.maxWidth = `calc(var(--names) + ${columns.length} * ${isMany ? "88px" : "34px"} + ${bands.length} * 10px)`;
+  const most = isMany || columns.length <= FEW_CELLS ? "88px" : "34px";
+  element.style.maxWidth = `calc(var(--names) + ${columns.length} * ${most} + ${bands.length} * 10px)`;
   element.style.setProperty("--rows", String(look.rows.length));
   const isTurned = columns.length > FEW_CELLS && columns.some((column) => column.label.length > UPRIGHT + (isMany ? 2 : 0));
   look.heads = columns.map((column) => headCell(column.label, isTurned));

@@ -16,7 +16,7 @@ export async function readAllocation(page, job, worker) {
     .split("\n")
     .slice(1)
     .map((text) => ({ text }));
-  return { ...one, line: one.line ?? line, lines: (lines.length > 0 ? lines : told).slice(-LINES) };
+  return { ...one, line: one.reason && line, lines: (lines.length > 0 ? lines : told).slice(-LINES) };
 }
 
 /** The panel of one allocation. */
@@ -27,7 +27,7 @@ export function allocationPanel(page, one, { onClose, controls }) {
     const go = () => page.showRun(one.run_id, { line: own.line, job, worker });
     return evidenceLine(own, own.line && own.line === one.line, go);
   });
-  const versions = now === target ? target : `${now || "none"}, to be ${target}`;
+  const versions = now === target ? target : `${now}, to be ${target}`;
   return [
     panelHead(page, job, [[" on ", el("b", said(worker))], badge(state)], { controls: [controls, log], onClose }),
     el(
