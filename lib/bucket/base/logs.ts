@@ -158,7 +158,8 @@ export class RunLog {
 
   #write(fields: LogFields, level: Level): number {
     const { layout, runId } = this.#options;
-    const file = fields.worker === undefined ? "ops.log" : `${fields.worker.replaceAll(":", "_")}.log`;
+    // The names of files that are the bucket's or the run's get a `_`, which no name of a worker begins with.
+    const file = `${fields.worker?.replace(/^(ops|activity)$/i, "_$1").replaceAll(":", "_") ?? "ops"}.log`;
     const line = Buffer.from(this.#line(fields, level));
     this.#append(path.join(runLayout(layout, runId).folder, file), line, Number.POSITIVE_INFINITY);
     this.#append(path.join(layout.logs, file), line, ROTATE_BYTES);
