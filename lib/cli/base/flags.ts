@@ -191,7 +191,8 @@ export function findCommand(commands: readonly Command[], args: readonly string[
   const isGroup = groupNamed(commands, [first]).length > 0;
   const typed = isGroup ? `${first} ${second}` : first;
   const names = commands.filter((one) => !one.hidden).map((one) => one.name);
-  const known = Object.hasOwn(FOREIGN_COMMANDS, first.toLowerCase()) ? FOREIGN_COMMANDS[first.toLowerCase()] : undefined;
+  const foreign = (words: string) => Object.entries(FOREIGN_COMMANDS).find(([name]) => name === words.toLowerCase())?.[1];
+  const known = foreign(`${first} ${second}`) ?? foreign(first);
   const close = known ?? nearest(`${first} ${second}`, names) ?? nearest(first, names);
   throw usage(`${quote(typed)} is not a command`, close, isGroup ? `ops help ${first}` : "ops help");
 }
@@ -203,29 +204,39 @@ export function groupNamed(commands: readonly Command[], args: readonly string[]
 
 /** Commands of other tools, and the command of ops that does the same. */
 export const FOREIGN_COMMANDS: Readonly<Record<string, string>> = {
+  alloc: "cat allocations",
   apply: "deploy",
   cancel: "runs cancel",
   diff: "drift",
   history: "runs list",
+  "job list": "cat jobs",
+  "job logs": "logs",
   key: "ssh-key show",
+  "kv get": "cat kv get",
+  "kv list": "cat kv",
+  "kv set": "kv set-secret",
   lint: "check",
   list: "buckets list",
   ls: "cat jobs",
+  node: "cat workers",
   plan: "deploy --dry-run",
   ps: "cat allocations",
   releases: "revisions list",
+  restart: "job restart",
   retry: "runs retry",
   revert: "revisions rollback",
   rollback: "revisions rollback",
   secret: "kv set-secret",
   secrets: "cat kv",
   ssh: "exec",
+  start: "job start",
   stop: "job stop",
   tail: "runs follow",
   top: "worker sysstat",
   undo: "revisions rollback",
   up: "deploy",
   validate: "check",
+  "worker list": "cat workers",
   workers: "cat workers",
   jobs: "cat jobs",
 };

@@ -75,7 +75,8 @@ export async function listMessages(input: Parsed, target: Target): Promise<numbe
 const TARGET_COLUMNS: Columns<Answer<"MessageTarget">> = {
   target: ({ name }) => name,
   "goes to": ({ address }) => address,
-  events: ({ events }) => shownEvents(events),
+  events: ({ events }) =>
+    events.length > 3 ? `${events.slice(0, 2).join(", ")} and ${events.length - 2} more` : events.join(", ") || "none",
   waiting: ({ waiting }) => waiting,
   failed: ({ failed }) => failed,
   "last sent": ({ last_sent_at: at }) => at && ago(at),
@@ -126,8 +127,4 @@ export async function retryMessage(input: Parsed, target: Target): Promise<numbe
   const path = bucket.path("/messages", id, "retry");
   const found = await namedAnswer("Message", await bucket.client.call("POST", path, { json: {} }));
   return printAnswer(input, found, `message ${shortId(found.id)} to ${found.target} is sent again\n`);
-}
-
-function shownEvents(events: readonly string[]): string {
-  return events.length > 3 ? `${events.slice(0, 2).join(", ")} and ${events.length - 2} more` : events.join(", ") || "none";
 }

@@ -40,6 +40,11 @@ test("what is mistyped is refused with the nearest right word and where to read 
       /^"--json" stands before the command: flags come after it \(see `ops help`\)$/,
     ],
     [() => findCommand(commands, ["Ps"]), /^"Ps" is not a command; did you mean cat allocations\?/],
+    [() => findCommand(COMMANDS, ["node", "status"]), /^"node" is not a command; did you mean cat workers\?/],
+    [() => findCommand(COMMANDS, ["worker", "list"]), /^"worker list" is not a command; did you mean cat workers\?/],
+    [() => findCommand(COMMANDS, ["kv", "get"]), /^"kv get" is not a command; did you mean cat kv get\?/],
+    [() => findCommand(COMMANDS, ["restart", "web"]), /^"restart" is not a command; did you mean job restart\?/],
+    [() => findCommand(COMMANDS, ["constructor"]), /^"constructor" is not a command \(/],
     [
       () => findCommand(COMMANDS, ["cat", "wrokers"]),
       /^"cat wrokers" is not a command; did you mean cat workers\? \(see `ops help cat`\)$/,
