@@ -42,6 +42,7 @@ export const deploy: Operation = async (context, params) => {
   if (given.build) await build(context, {});
   const bound = given.plan === undefined ? undefined : boundPlanOf(context, given.plan);
   const scope = deployScope(context, bound ? bound.jobs : given.jobs);
+  if (scope.allocations.length === 0) context.log.warn("the catalog has no allocations: was it built (`ops build`)?");
   const options = changeOptionsOf(scope, bound?.options ?? given);
   return await withHooks(context, async (hooks, fleet) => {
     try {

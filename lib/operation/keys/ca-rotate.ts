@@ -91,5 +91,5 @@ function tellPlan(
     const state = at < 0 ? "done" : at > 0 ? "later" : now;
     log.info(`${step}: ${STEPS[step]} (${state})`);
   }
-  log.info(`after each step a build and a deploy; ${counted(running, "allocation")} run`);
+  log.info(`after each step a build and a deploy; ${counted(running, "running allocation")}`);
 }

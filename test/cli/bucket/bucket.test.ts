@@ -215,6 +215,15 @@ test("what is no bucket is refused and stays untouched", async (t) => {
   assert.deepEqual(readdirSync(folder), ["mine"]);
 });
 
+test("a deploy of a bucket that was never built asks whether it was, and so does its plan", async (t) => {
+  const { dir } = await makeBucket(t);
+  for (const args of [["deploy"], ["deploy", "--dry-run"]]) {
+    const { code, stdout } = await ops([...args, "--bucket-dir", dir]);
+    assert.equal(code, 0);
+    assert.match(stdout, /^warning: the catalog has no allocations: was it built \(`ops build`\)\?$/m, args.join(" "));
+  }
+});
+
 test("a folder within a bucket is told with the bucket that it lies in, whatever the command", async (t) => {
   const { dir, layout } = await makeBucket(t);
   mkdirSync(layout.jobs, { recursive: true });
