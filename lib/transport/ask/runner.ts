@@ -73,8 +73,8 @@ export interface TargetOrder {
 
 /**
  * Runs a target of a job on a worker through bin/runner. Exit codes are not errors; by those of {@link RUNNER_EXIT} the
- * runner itself refuses, with one line on standard error. All output of make comes as `stdout`. Processes that the
- * target left running are not waited for.
+ * runner itself refuses, with one line on standard error. All output of make comes as `stdout`: with a pipe for each
+ * stream the order of their lines to each other would be lost. Processes that the target left running are not waited for.
  */
 export function runTarget(transport: Transport, order: TargetOrder): Promise<CommandOutcome> {
   // One second less, so that the runner can still say which run it waited for.
