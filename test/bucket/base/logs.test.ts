@@ -83,6 +83,19 @@ test("CP-145 HR-022 HR-023 lines of workers named ops and activity are in no fil
   assert.match(read("ops.log"), /^[^\n]*msg="of the bucket"\n$/);
 });
 
+test("HR-022 a worker with the longest name that a host may have has a log, which can move aside", (t) => {
+  const { layout, log, read } = openLog(t);
+  const worker = `${`${"a".repeat(61)}.`.repeat(4)}bcdef`;
+  assert.equal(worker.length, 253);
+  log.record({ worker, msg: "first" });
+  log.close();
+  const file = `${worker.slice(0, 249)}.log`;
+  truncateSync(path.join(layout.logs, file), 32 * 1024 * 1024);
+  log.record({ worker, msg: "second" });
+  assert.match(read(file), /^[^\n]*msg=second\n$/);
+  assert.match(read(`${file}.1`), /msg=first\n/);
+});
+
 test("the bucket's log moves aside at 32 MiB, one old file is kept, the run's copy stays whole", (t) => {
   const { layout, log, read } = openLog(t);
   log.info("first");
