@@ -267,16 +267,13 @@ export class AuditLog {
       newest ??= { file, size, head: NO_LINE, torn };
       if (last === undefined) continue;
       const line = isSignedLine(last, key.publicKey) ? parseAuditLine(last) : undefined;
-      if (!line) throw new Failure("failed", `${notOurs(path.join(folder, file))}`);
+      const changed = `the last line of ${path.join(folder, file)} was changed, or another key has signed it: run \`ops audit verify\`, and move the folder away to begin a new audit`;
+      if (!line) throw new Failure("failed", changed);
       newest.head = { n: line.n, at: line.at, hash: line.hash };
       break;
     }
     return newest ?? { file: "", size: 0, head: NO_LINE, torn: Buffer.alloc(0) };
   }
-}
-
-function notOurs(file: string): string {
-  return `the last line of ${file} was changed, or another key has signed it: run \`ops audit verify\`, and move the folder away to begin a new audit`;
 }
 
 function unavailable(error: unknown): Failure {

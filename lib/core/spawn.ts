@@ -276,10 +276,6 @@ async function drained(ended: Promise<unknown>): Promise<void> {
 /** Reads a stream into an output, to its end. */
 function readInto(output: Output, stream: Readable | null): Promise<unknown> {
   stream?.on("data", (chunk: Buffer) => output.take(chunk));
-  return closing(stream);
-}
-
-function closing(stream: Readable | null): Promise<unknown> {
   return stream ? once(stream, "close").catch(() => {}) : Promise.resolve();
 }
 

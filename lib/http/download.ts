@@ -1,4 +1,3 @@
-import type { BigIntStats } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
 import { Failure } from "../core/errors.ts";
 import type { Answer, HttpRequest } from "./message.ts";
@@ -19,11 +18,11 @@ const DOWNLOAD_PIECE_BYTES = 64 * 1024;
 
 /** A regular file as it is now. A later change of the file ends the download. The handle is closed with the download. */
 export async function fileDownload(type: string, handle: FileHandle): Promise<Download> {
-  const status = await handle.stat({ bigint: true });
+  const { dev, ino, size, mtimeNs, ctimeNs } = await handle.stat({ bigint: true });
   return {
     type,
-    sizeBytes: Number(status.size),
-    version: fileVersion(status),
+    sizeBytes: Number(size),
+    version: [dev, ino, size, mtimeNs, ctimeNs].map((part) => part.toString(36)).join("-"),
     read: (start, end) => filePieces(handle, start, end),
     close: () => handle.close(),
   };
@@ -40,10 +39,6 @@ export function bytesDownload(type: string, bytes: Uint8Array, version: string):
     },
     close: async () => {},
   };
-}
-
-function fileVersion({ dev, ino, size, mtimeNs, ctimeNs }: BigIntStats): string {
-  return [dev, ino, size, mtimeNs, ctimeNs].map((part) => part.toString(36)).join("-");
 }
 
 async function* filePieces(handle: FileHandle, start: number, end: number): AsyncGenerator<Uint8Array> {

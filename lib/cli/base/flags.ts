@@ -213,7 +213,6 @@ export const FOREIGN_COMMANDS: Readonly<Record<string, string>> = {
   "job logs": "logs",
   key: "ssh-key show",
   "kv get": "cat kv get",
-  "kv list": "cat kv",
   "kv set": "kv set-secret",
   lint: "check",
   list: "buckets list",

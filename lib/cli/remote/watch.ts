@@ -13,7 +13,8 @@ export async function listSchedules(input: Parsed, target: Target): Promise<numb
   return printList(input, items, "nothing is scheduled; workspace/schedules.json says what is", {
     name: ({ name }) => name,
     kind: ({ kind }) => kind,
-    when: whenOf,
+    when: ({ every_seconds, cron, timezone }) =>
+      every_seconds === null ? `${cron} ${timezone}` : `every ${spanOf(every_seconds * 1_000)}`,
     next: nextDue,
     last: lastOf,
   });
@@ -40,10 +41,6 @@ export async function changeSchedule(change: "pause" | "resume", input: Parsed, 
 
 async function schedulesOf(bucket: RemoteBucket): Promise<ShownSchedule[]> {
   return await namedAnswers("Schedule", (await bucket.get("/schedules")).items);
-}
-
-function whenOf({ every_seconds, cron, timezone }: ShownSchedule): string {
-  return every_seconds === null ? `${cron} ${timezone}` : `every ${spanOf(every_seconds * 1_000)}`;
 }
 
 function nextDue({ next, paused }: ShownSchedule): string {
