@@ -89,6 +89,6 @@ function proposalOrders(page, { id, kind, state: word, proposed_by: by, required
   return el("span.controls", [
     word === "approved" && orderButton(page, "Start …", start, { style: "small" }),
     !isOwn && required > 0 && orderButton(page, "Approve …", approve, { style: "small", free: true }),
-    moreMenu(() => items().filter(Boolean), "More orders of this proposal"),
+    moreMenu(items, "More orders of this proposal"),
   ]);
 }
