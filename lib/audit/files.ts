@@ -33,11 +33,6 @@ export async function auditFiles(folder: string): Promise<string[]> {
   return (await namesIn(folder)).filter(isAuditFile).sort();
 }
 
-/** The name of the file of a time's month. */
-export function auditFileOf(at: string): string {
-  return `${at.slice(0, 7)}.jsonl`;
-}
-
 /** A place in a chain: behind the first `size` bytes of a file. */
 export interface AuditSpot {
   file: string;

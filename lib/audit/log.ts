@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import { lchown, open, stat } from "node:fs/promises";
 import path from "node:path";
-import { Failure, messageOf } from "../core/errors.ts";
+import { Failure, messageOf, placed } from "../core/errors.ts";
 import { flushFolder, makePrivateFolder, PRIVATE_FILE } from "../core/files.ts";
 import { faultPoint } from "../core/self.ts";
 import { type SigningKey, serverSigningKey } from "../core/signing-key.ts";
@@ -9,7 +9,6 @@ import {
   type AuditPlace,
   type AuditSpot,
   type AuditTail,
-  auditFileOf,
   auditFiles,
   auditPlace,
   auditTail,
@@ -215,7 +214,7 @@ export class AuditLog {
   /** Writes lines behind the end of the chain. Only a file with a line that was cut off is gone on with in a later month. */
   async #continue(entries: readonly AuditEntry[], end: ChainEnd, key: SigningKey): Promise<AuditHead[]> {
     const at = this.#time();
-    const month = auditFileOf(at);
+    const month = `${at.slice(0, 7)}.jsonl`;
     const isNew = end.torn.length === 0 && month > end.file;
     const torn = end.torn.length > 0 ? { bytes: end.torn.length, sha256: hash("sha256", end.torn, "hex") } : undefined;
     const texts: string[] = [];
@@ -250,7 +249,7 @@ export class AuditLog {
       // Nobody is told of these lines. Where they cannot be taken back, the next write finds them.
       this.#end = undefined;
       await handle.truncate(size).catch(() => {});
-      throw error;
+      throw placed(error, file);
     }
     faultPoint("audit: flushed");
   }

@@ -1,6 +1,6 @@
 import { base32Decode } from "../codec/crypto/totp.ts";
 import { Failure, messageOf } from "../core/errors.ts";
-import { readBounded, writeAtomic } from "../core/files.ts";
+import { readBounded } from "../core/files.ts";
 import {
   check,
   described,
@@ -110,9 +110,4 @@ export async function readAccess(file: string): Promise<AccessState> {
   } catch (cause) {
     throw new Failure("failed", `Cannot use ${file}: ${messageOf(cause)}; nobody is let in before it is mended`, { cause });
   }
-}
-
-/** Writes the file for its owner alone, whole or not at all. */
-export async function writeAccess(file: string, state: AccessState): Promise<void> {
-  await writeAtomic(file, `${JSON.stringify(state, undefined, 2)}\n`);
 }

@@ -2,8 +2,9 @@ import { randomBytes, randomUUID, timingSafeEqual } from "node:crypto";
 import { setMaxListeners } from "node:events";
 import { base32Encode } from "../codec/crypto/totp.ts";
 import { Failure } from "../core/errors.ts";
+import { writeAtomic } from "../core/files.ts";
 import { quote } from "../core/shape.ts";
-import { type AccessState, type AccessToken, MOST_TOKENS, readAccess, writeAccess } from "./access-file.ts";
+import { type AccessState, type AccessToken, MOST_TOKENS, readAccess } from "./access-file.ts";
 import { newTokenText, tokenSum } from "./token.ts";
 import { NEW_SECRET_BYTES } from "./totp.ts";
 
@@ -167,7 +168,7 @@ export class AccessStore {
   async #change(change: (state: AccessState) => AccessState): Promise<void> {
     const done = this.#lastChange.then(async () => {
       const state = change(this.#state);
-      await writeAccess(this.#file, state);
+      await writeAtomic(this.#file, `${JSON.stringify(state, undefined, 2)}\n`);
       this.#use(state);
     });
     this.#lastChange = done.catch(() => {});

@@ -72,6 +72,17 @@ export function hasErrno(error: unknown, ...codes: string[]): boolean {
   return error instanceof Error && codes.includes((error as NodeJS.ErrnoException).code ?? "");
 }
 
+/** True where an error of the system or of SQLite says that there is no room left. */
+export function isFull(error: unknown): boolean {
+  return hasErrno(error, "ENOSPC", "EDQUOT") || ERRNO_OF[sqliteCode(error)] === "ENOSPC";
+}
+
+/** The same error, which names `file` where it named none: the system names no file for a write to an open one. */
+export function placed(error: unknown, file: string): unknown {
+  if (systemSentence(error) !== undefined) (error as NodeJS.ErrnoException).path ??= file;
+  return error;
+}
+
 /** The failure that every aborted wait ends with. */
 export function cancelledFailure(): Failure {
   return new Failure("cancelled", "cancelled");
@@ -103,10 +114,11 @@ const ERRNO_OF: Readonly<Record<number, string>> = { 8: "EACCES", 13: "ENOSPC" }
 export function systemSentence(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
   if (isLocked(error)) return "the bucket's database is busy; try again";
-  const { code = "", syscall = "", path } = error as NodeJS.ErrnoException;
+  const { code = "", syscall = "", path, dest } = error as NodeJS.ErrnoException & { dest?: string };
   const [why, advice] = SYSTEM_SENTENCES[ERRNO_OF[sqliteCode(error)] ?? code] ?? SYSTEM_SENTENCES[`${syscall} ${code}`] ?? [];
   if (why === undefined) return undefined;
-  const where = path ?? syscall;
+  // A file that is not readable may be the one that is copied; what else can be wrong is wrong where it is written.
+  const where = (code === "EACCES" ? path : (dest ?? path)) ?? syscall;
   return `${why}${where === "" ? "" : ` (${where})`}: ${advice}`;
 }
 

@@ -15,7 +15,7 @@ import {
 } from "node:fs";
 import { chmod, type FileHandle, link, lstat, mkdir, open, readdir, realpath, rename, rm } from "node:fs/promises";
 import path from "node:path";
-import { Failure, hasErrno } from "./errors.ts";
+import { Failure, hasErrno, placed } from "./errors.ts";
 
 /** Rights of what only the owner may read. */
 export const PRIVATE_FILE = 0o600;
@@ -84,7 +84,7 @@ export async function writeAtomic(file: string, content: string | Uint8Array, mo
     await rename(temporary, file);
   } catch (error) {
     await rm(temporary, { force: true });
-    throw error;
+    throw placed(error, file);
   }
   await flushFolder(path.dirname(file));
 }
@@ -101,7 +101,7 @@ export async function createExclusive(file: string, content: string | Uint8Array
     return true;
   } catch (error) {
     if (hasErrno(error, "EEXIST")) return false;
-    throw error;
+    throw placed(error, file);
   } finally {
     await rm(temporary, { force: true });
   }

@@ -12,7 +12,7 @@ import { cancelledFailure } from "../core/errors.ts";
 import { type Infer, integer, optional, quote, type Shape, string, withDefault } from "../core/shape.ts";
 import { type Answer, json } from "../http/message.ts";
 import { rolloutOrder } from "../plan/rollout.ts";
-import type { Scope, Semaphores } from "./semaphores.ts";
+import type { Semaphores } from "./semaphores.ts";
 
 /** A hook script that runs for an allocation. */
 export interface RunningScript {
@@ -201,10 +201,10 @@ async function acquire(
   { name, capacity, timeout_seconds }: { name: string; capacity: number; timeout_seconds: number },
   { script, options, semaphores, signal, longPoll }: HookCall,
 ): Promise<Answer> {
-  const { allocationId, job, worker } = script;
+  const { allocationId, job, worker, event } = script;
   const timeoutMs = (timeout_seconds || DEFAULT_WAIT_S) * 1000;
   longPoll();
-  const acquired = semaphores.acquire(scopeOf(script, name), allocationId, { capacity, timeoutMs, signal });
+  const acquired = semaphores.acquire({ job, event, name }, allocationId, { capacity, timeoutMs, signal });
   const outcome = await options.waiting({ job, worker, detail: `semaphore ${name}` }, timeoutMs, acquired);
   if (outcome === "conflict") return CONFLICT;
   if (outcome === "timeout") return errorAnswer(408, "Timed out waiting for semaphore");
@@ -213,13 +213,13 @@ async function acquire(
 }
 
 function release({ name }: { name: string }, { script, semaphores }: HookCall): Answer {
-  const { allocationId } = script;
-  if (!semaphores.release(scopeOf(script, name), allocationId)) return CONFLICT;
+  const { allocationId, job, event } = script;
+  if (!semaphores.release({ job, event, name }, allocationId)) return CONFLICT;
   return json(200, { name, allocation_id: allocationId, released: true });
 }
 
-function status({ name }: { name: string }, { script, semaphores }: HookCall): Answer {
-  return json(200, semaphores.status(scopeOf(script, name)));
+function status({ name }: { name: string }, { script: { job, event }, semaphores }: HookCall): Answer {
+  return json(200, semaphores.status({ job, event, name }));
 }
 
 /** What the command waits for before it begins does not count as its time. */
@@ -227,8 +227,4 @@ async function commandWorker(order: CommandOrder, { script, options, signal, lon
   longPoll();
   const end = await options.command(script, order, signal);
   return end ? json(200, end) : errorAnswer(404, `${quote(order.worker)} is not a worker of this bucket`);
-}
-
-function scopeOf({ job, event }: RunningScript, name: string): Scope {
-  return { job, event, name };
 }

@@ -1,5 +1,5 @@
 /** What a semaphore belongs to: the same name under another job or event is another semaphore. */
-export interface Scope {
+interface Scope {
   job: string;
   event: string;
   name: string;

@@ -15,6 +15,7 @@ import { prometheusRows, scrapeConfigs } from "../bucket/prometheus/scrape.ts";
 import { listRevisions, type Revision } from "../bucket/source/revisions.ts";
 import { builtSchedules } from "../bucket/workspace/schedules.ts";
 import { Failure } from "../core/errors.ts";
+import { freezesAhead } from "../plan/calendar.ts";
 import { readEvidence, readFailures } from "../run/log/log-evidence.ts";
 import type { LineFilter } from "../run/log/log-lines.ts";
 import { type LogQuery, searchLog } from "../run/log/log-search.ts";
@@ -26,7 +27,7 @@ import { Drifts, firstDrifted, recentRuns } from "./glance.ts";
 import { countMessages } from "./messages/state.ts";
 import { databaseVersion, Readers } from "./reading.ts";
 import { RunList, type RunQuery, shownRun } from "./run-list.ts";
-import { shownFreezes } from "./watch/freeze.ts";
+import { shownFreeze } from "./watch/freeze.ts";
 
 const readers = new Readers();
 const runList = new RunList();
@@ -85,8 +86,12 @@ export const READS = {
     // A list that is damaged is told where it is read.
     const revisions = await listRevisions(layout).catch((): Revision[] => []);
     const current = revisions.find((one) => one.current);
-    const { countSnapshots } = await import("../bucket/snapshots/snapshots.ts");
-    const totals = { runs: await runList.count(layout), revisions: revisions.length, snapshots: await countSnapshots(layout) };
+    const { snapshotNames } = await import("../bucket/snapshots/snapshots.ts");
+    const totals = {
+      runs: await runList.count(layout),
+      revisions: revisions.length,
+      snapshots: (await snapshotNames(layout)).length,
+    };
     return {
       ...found,
       ...runs,
@@ -230,7 +235,7 @@ async function overviewOf(layout: Layout) {
   const { freeze } = await readers.read(layout, builtSchedules);
   const unwell = await readers.read(layout, notWellNow);
   const drift = last_drift && { run: last_drift, found: drifts.of(layout, last_drift.id, unwell) };
-  return { found, runs, unwell, drift, freezes: shownFreezes(freeze, Date.now()) };
+  return { found, runs, unwell, drift, freezes: freezesAhead(freeze, Date.now()).map(shownFreeze) };
 }
 
 /** The allocations that the last drift run of all jobs and workers found changed, and whose files nothing has put right since. */

@@ -330,9 +330,20 @@ test("CP-383 CP-435 CP-436 CP-985 files that are put back are changed by hand no
       metric: /^ops_drifted_allocations\{.*\} (.*)$/m.exec(metrics)?.[1],
       map: (await get("map")).jobs[0].cells,
       files: (await Promise.all(hosts.map((host) => get(`map/web/${host}`)))).map(({ drift_files }) => drift_files.length),
+      health: (await get("health?job=web")).items
+        .filter(({ aspect }: { aspect: string }) => aspect === "files")
+        .map(({ state }: { state: string }) => state),
     };
   };
-  const before = { found: [true, { drifted: 2 }, hosts, 2], unwell: 2, buckets: 2, metric: "2", map: "CC", files: [1, 1] };
+  const before = {
+    found: [true, { drifted: 2 }, hosts, 2],
+    unwell: 2,
+    buckets: 2,
+    metric: "2",
+    map: "CC",
+    files: [1, 1],
+    health: ["drifted", "drifted"],
+  };
   assert.deepEqual(await told(), before);
   writeFileSync(place(a, "jobs/web/Makefile"), promoted);
   await run("drift", { workers: [a] });
@@ -343,10 +354,19 @@ test("CP-383 CP-435 CP-436 CP-985 files that are put back are changed by hand no
     metric: "1",
     map: "cC",
     files: [0, 1],
+    health: ["in_sync", "drifted"],
   };
   assert.deepEqual(await told(), half);
   await run("deploy", { force: true });
-  const after = { found: [true, { in_sync: 2 }, [], 0], unwell: 0, buckets: 0, metric: "0", map: "cc", files: [0, 0] };
+  const after = {
+    found: [true, { in_sync: 2 }, [], 0],
+    unwell: 0,
+    buckets: 0,
+    metric: "0",
+    map: "cc",
+    files: [0, 0],
+    health: ["in_sync", "in_sync"],
+  };
   assert.deepEqual(await told(), after);
   writeFileSync(place(b, "jobs/web/Makefile"), "changed by hand");
   await run("drift");
@@ -357,7 +377,8 @@ test("CP-383 CP-435 CP-436 CP-985 files that are put back are changed by hand no
   assert.equal((await run("deploy")).status, "failed");
   assert.equal((await told()).metric, "0", "the deploy that did not come to its end has changed these files itself");
   await run("drift");
-  assert.deepEqual([(await told()).metric, (await told()).unwell], ["0", 0]);
+  const { metric, unwell, health } = await told();
+  assert.deepEqual([metric, unwell, health], ["0", 0, ["in_sync"]]);
 });
 
 test("CP-436 a bucket that cannot be read says why, and the others are shown", async (t) => {

@@ -202,11 +202,6 @@ export function saveCert(db: Database, cert: IssuedCert): void {
   writeRows(db, CERTIFICATE.name, [rowOf(CERTIFICATE, cert)]);
 }
 
-/** Forgets a certificate. To be called in a transaction. */
-export function deleteCert(db: Database, { job, worker, name }: IssuedCert): void {
-  db.run("DELETE FROM job_certs WHERE job = ? AND worker_ip = ? AND name = ?", job, worker, name);
-}
-
 /** A time in UTC, to the second: `2026-01-31T12:00:00Z`. */
 export function utc(time: number): string {
   return new Date(time).toISOString().replace(/\.\d+Z$/, "Z");

@@ -3,7 +3,7 @@ import { closeSync, fsyncSync, lstatSync, mkdirSync, renameSync, rmSync, writeFi
 import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { SEALED_PIECE_BYTES } from "../../codec/crypto/seal.ts";
-import { Failure } from "../../core/errors.ts";
+import { Failure, placed } from "../../core/errors.ts";
 import {
   CREATE,
   flushFolderSync,
@@ -56,7 +56,9 @@ export function digestOf(pieces: Pieces): string {
 /** Creates a file with this content; it must not exist yet. */
 export async function createFile(file: string, content: Content, mode: number): Promise<void> {
   const bytes = Buffer.isBuffer(content) ? content : content.pieces(Buffer.allocUnsafeSlow(PIECE_BYTES));
-  await writeFile(file, bytes, { mode, flag: "wx" });
+  await writeFile(file, bytes, { mode, flag: "wx" }).catch((error: unknown) => {
+    throw placed(error, file);
+  });
 }
 
 /** The name of a sealed content. */
@@ -93,7 +95,7 @@ export function setAside(folder: string, name: string, pieces: Pieces): number {
     renameSync(temporary, file);
   } catch (error) {
     rmSync(temporary, { force: true });
-    throw error;
+    throw placed(error, file);
   }
   flushFolderSync(folder);
   faultPoint("content: named");

@@ -4,7 +4,7 @@ import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import { isUuid, timeOfUuid } from "../../codec/uuid.ts";
 import { sleep } from "../../core/async.ts";
-import { Failure, isLocked, messageOf, sqliteCode } from "../../core/errors.ts";
+import { Failure, isLocked, messageOf, placed, sqliteCode } from "../../core/errors.ts";
 import { refuseLink } from "../../core/files.ts";
 import { faultPoint } from "../../core/self.ts";
 import { setAside } from "./contents.ts";
@@ -64,7 +64,11 @@ export class Database {
 
   /** Runs a statement and answers how many rows it changed. */
   run(sql: string, ...values: SqlValue[]): number {
-    return Number(this.#prepare(sql).run(...values).changes);
+    try {
+      return Number(this.#prepare(sql).run(...values).changes);
+    } catch (error) {
+      throw placed(error, this.#sqlite.location() as string);
+    }
   }
 
   /** Runs several statements without values. */
@@ -74,10 +78,10 @@ export class Database {
 
   /** Stores all writes of `work` as one, or none of them when `work` throws. Not to be nested. */
   transaction<T>(work: () => T): T {
-    this.#sqlite.exec("BEGIN IMMEDIATE");
+    this.run("BEGIN IMMEDIATE");
     try {
       const result = work();
-      this.#sqlite.exec("COMMIT");
+      this.run("COMMIT");
       return result;
     } catch (error) {
       // SQLite has already undone it after some errors, such as a full disk.
@@ -289,6 +293,6 @@ function hasBegun(sqlite: DatabaseSync): boolean {
     return true;
   } catch (error) {
     if (isLocked(error)) return false;
-    throw error;
+    throw placed(error, sqlite.location() as string);
   }
 }

@@ -2,7 +2,7 @@ import { constants } from "node:fs";
 import { readdir, rename, stat, writeFile } from "node:fs/promises";
 import { hostname } from "node:os";
 import path from "node:path";
-import { Failure } from "../../core/errors.ts";
+import { Failure, placed } from "../../core/errors.ts";
 import { createExclusive, PRIVATE_FILE, readBounded, remove } from "../../core/files.ts";
 import {
   bootId,
@@ -108,6 +108,8 @@ export class BucketLock {
         this.#again = false;
         await this.#replace(JSON.stringify(this.#content));
       }
+    } catch (error) {
+      throw placed(error, this.#layout.lock);
     } finally {
       // In the same step as the last look at #again, so that no change can fall between.
       this.#writing = undefined;

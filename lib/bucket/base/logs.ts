@@ -40,6 +40,8 @@ type StreamField = Required<Pick<LogFields, "stream">>;
 const TEXTS = ["cmd", "reason", "msg"] as const;
 const CMD_LENGTH = 200;
 const ROTATE_BYTES = 32 * 1024 * 1024;
+/** Of a worker's name, so many characters are in the name of its log: with `.log.1` they are 255, which file systems take. */
+const LONGEST_NAME = 249;
 
 interface RunLogOptions {
   layout: Layout;
@@ -158,7 +160,12 @@ export class RunLog {
 
   #write(fields: LogFields, level: Level): number {
     const { layout, runId } = this.#options;
-    const file = fields.worker === undefined ? "ops.log" : `${fields.worker.replaceAll(":", "_")}.log`;
+    // The names of files that are the bucket's or the run's get a `_`, which no name of a worker begins with.
+    const own = fields.worker
+      ?.slice(0, LONGEST_NAME)
+      .replace(/^(ops|activity)$/i, "_$1")
+      .replaceAll(":", "_");
+    const file = `${own ?? "ops"}.log`;
     const line = Buffer.from(this.#line(fields, level));
     this.#append(path.join(runLayout(layout, runId).folder, file), line, Number.POSITIVE_INFINITY);
     this.#append(path.join(layout.logs, file), line, ROTATE_BYTES);
@@ -195,10 +202,11 @@ export class RunLog {
   }
 
   #print(text: string, place: LinePlace): void {
+    const { layout, runId, activity } = this.#options;
     try {
-      this.#options.activity(`${text}\n`, place);
+      activity(`${text}\n`, place);
     } catch (cause) {
-      throw new Failure("failed", `Cannot write the run's Activity: ${messageOf(cause)}`, { cause });
+      throw new Failure("failed", `Cannot write ${runLayout(layout, runId).activity}: ${messageOf(cause)}`, { cause });
     }
   }
 

@@ -91,11 +91,6 @@ export function setLastOutcome(db: Database, allocationId: string, runId: string
   db.run(sql, allocationId, action, outcome, runId, reason);
 }
 
-/** Removes the record of an allocation. */
-export function forgetLastOutcome(db: Database, allocationId: string): void {
-  db.run("DELETE FROM last_outcome WHERE alloc_id = ?", allocationId);
-}
-
 /** Counts the allocations, without removed ones, whose last action failed or found the worker unreachable. */
 export function countFailed(db: Database): number {
   const failed = inStates(undefined, ["failed", "unreachable"]);

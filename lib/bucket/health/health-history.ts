@@ -75,29 +75,25 @@ export interface HealthWanted {
   worker?: string | undefined;
 }
 
+/** A deploy that did not come to its end has changed these files itself, which is told as a problem and as no drift. */
+const IS_CUT_OFF = `aspect = 'files' AND (job, worker_ip) IN (SELECT a.job, a.worker_ip FROM allocations a
+  JOIN hash h ON h.namespace = a.job || '_allocation' AND h.key = a.alloc_id WHERE h.unfinished)`;
+
 /** How everything that was ever looked at is now, in the order of names: workers first. */
 export function healthRecords(db: Database, wanted: HealthWanted = {}, now = Date.now()): HealthRecord[] {
-  const rows = db.tuples<Stored>(
-    `SELECT ${COLUMNS} FROM health_change ${whereOf(wanted)} ORDER BY job, worker_ip, aspect, id`,
-    ...wantedValues(wanted),
-  );
+  const sql = `SELECT ${COLUMNS} FROM health_change WHERE NOT (${IS_CUT_OFF}) ${andOf(wanted)} ORDER BY job, worker_ip, aspect, id`;
+  const rows = db.tuples<Stored>(sql, ...wantedValues(wanted));
   const places = Map.groupBy(rows, ([, job, worker, aspect]) => `${job}\0${worker}\0${aspect}`);
   return [...places.values()].map((own) => recordOf(own, now));
 }
 
 /** The changes, newest first, from behind the number `before` on, at most `limit`; `next` is null at the end. */
 export function healthChanges(db: Database, wanted: HealthWanted, { before, limit }: { before: number; limit: number }) {
-  const where = `${whereOf(wanted) || "WHERE 1"} AND id < ?`;
-  const sql = `SELECT ${COLUMNS}, id FROM health_change ${where} ORDER BY id DESC LIMIT ?`;
-  const rows = db.tuples<[...Stored, id: number]>(sql, ...wantedValues(wanted), before, limit + 1);
+  const sql = `SELECT ${COLUMNS}, id FROM health_change WHERE id < ? ${andOf(wanted)} ORDER BY id DESC LIMIT ?`;
+  const rows = db.tuples<[...Stored, id: number]>(sql, before, ...wantedValues(wanted), limit + 1);
   const shown = rows.slice(0, limit);
   return { items: shown.map(changeOf), next: rows.length > limit ? (shown.at(-1)?.[7] ?? null) : null };
 }
-
-/** A deploy that did not come to its end has changed these files itself, which is told as a problem and as no drift. */
-const IS_CUT_OFF = `aspect = 'files' AND EXISTS (SELECT 1 FROM allocations a
-  JOIN hash h ON h.namespace = a.job || '_allocation' AND h.key = a.alloc_id
-  WHERE a.job = health_change.job AND a.worker_ip = health_change.worker_ip AND h.unfinished)`;
 
 /** What is in no good state now, the longest first. */
 export function notWellNow(db: Database): HealthChange[] {
@@ -115,9 +111,8 @@ export function healthChangesAfter(db: Database, after: number): { last: number;
   return { last, changes: db.tuples<Stored>(sql, after).map(changeOf) };
 }
 
-function whereOf({ job, worker }: HealthWanted): string {
-  const conditions = [...(job === undefined ? [] : ["job = ?"]), ...(worker === undefined ? [] : ["worker_ip = ?"])];
-  return conditions.length === 0 ? "" : `WHERE ${conditions.join(" AND ")}`;
+function andOf({ job, worker }: HealthWanted): string {
+  return `${job === undefined ? "" : "AND job = ?"} ${worker === undefined ? "" : "AND worker_ip = ?"}`;
 }
 
 function wantedValues({ job, worker }: HealthWanted): SqlValue[] {

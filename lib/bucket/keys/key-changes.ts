@@ -92,7 +92,7 @@ export const MOST_IN_A_SENTENCE = 10;
 const BUILT = "SELECT value FROM key_value WHERE namespace = 'ops/worker' AND key = 'certs/ca.crt' ORDER BY version DESC LIMIT 1";
 // A digest is `<mode>:<SHA-256>`.
 const ALLOCATIONS = `SELECT a.job || '@' || a.worker_ip AS place,
-    h.unfinished OR COALESCE(json_extract(h.previous_files, '$."certs/ca.crt"'), '') NOT LIKE '%:' || ? AS waits
+    h.unfinished OR COALESCE(json_extract(NULLIF(h.previous_files, ''), '$."certs/ca.crt"'), '') NOT LIKE '%:' || ? AS waits
   FROM allocations a JOIN hash h ON h.namespace = a.job || '_allocation' AND h.key = a.alloc_id
   WHERE a.runs AND NOT a.removed ORDER BY a.job, a.position, a.worker_ip`;
 

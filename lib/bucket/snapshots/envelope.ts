@@ -4,7 +4,7 @@ import { readTar, type TarEntry } from "../../codec/archive/tar-read.ts";
 import { type OpenedSeal, type Seal, sealKey } from "../../codec/crypto/seal-key.ts";
 import { openedStream } from "../../codec/crypto/sealed-stream.ts";
 import { isUuid } from "../../codec/uuid.ts";
-import { Failure, hasErrno, messageOf } from "../../core/errors.ts";
+import { Failure, isFull, messageOf } from "../../core/errors.ts";
 import { makePrivateFolder, openRegular } from "../../core/files.ts";
 import { parsedJson } from "../../core/shape.ts";
 import { knownSigningKey, type SigningKey, serverKeyFile, serverSigningKey, signingKey } from "../../core/signing-key.ts";
@@ -98,7 +98,7 @@ export async function ofSnapshot<T>(file: string, work: () => Promise<T> | T): P
   } catch (cause) {
     if (cause instanceof Failure && cause.code === "cancelled") throw cause;
     const code = cause instanceof Failure && cause.code === "schema_too_new" ? cause.code : "failed";
-    const why = hasErrno(cause, "ENOSPC", "EDQUOT") ? "the disk is full" : messageOf(cause);
+    const why = isFull(cause) ? "the disk is full" : messageOf(cause);
     throw new Failure(code, `Cannot use the snapshot ${file}: ${why}`, { cause });
   }
 }

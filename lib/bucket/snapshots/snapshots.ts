@@ -9,7 +9,7 @@ import { createGzip } from "node:zlib";
 import { type TarInput, writeTar } from "../../codec/archive/tar-write.ts";
 import { newSeal, type SealTarget } from "../../codec/crypto/seal-key.ts";
 import { sealedStream } from "../../codec/crypto/sealed-stream.ts";
-import { cancelledFailure, Failure, hasErrno, messageOf, throwIfCancelled } from "../../core/errors.ts";
+import { cancelledFailure, Failure, isFull, messageOf, sqliteCode, throwIfCancelled } from "../../core/errors.ts";
 import { exists, flushFolder, makePrivateFolder, namesIn, PRIVATE_FILE, remove } from "../../core/files.ts";
 import { programVersion } from "../../core/self.ts";
 import { quote } from "../../core/shape.ts";
@@ -83,11 +83,6 @@ export async function listSnapshots(
     if (file) items.push(await describeSnapshot(layout, file));
   }
   return { items, next_cursor: names.length > limit ? (shown.at(-1) ?? null) : null };
-}
-
-/** The number of snapshots of a bucket. */
-export async function countSnapshots(layout: Layout): Promise<number> {
-  return (await snapshotNames(layout)).length;
 }
 
 /** The names of the snapshots of a bucket, in no order. */
@@ -190,8 +185,9 @@ export async function createSnapshot(
     return await describeSnapshot(layout, path.join(layout.snapshots, fileName));
   } catch (cause) {
     if (signal.aborted) throw cancelledFailure();
-    if (!hasErrno(cause, "ENOSPC", "EDQUOT")) throw cause;
-    throw new Failure("failed", `Cannot make a snapshot in ${layout.snapshots}: the disk is full`, { cause });
+    if (!isFull(cause) && sqliteCode(cause) === 0) throw cause;
+    const why = isFull(cause) ? "the disk is full" : messageOf(cause);
+    throw new Failure("failed", `Cannot make a snapshot in ${layout.snapshots}: ${why}`, { cause });
   } finally {
     await remove(copy);
     await remove(unfinished);
@@ -199,11 +195,7 @@ export async function createSnapshot(
 }
 
 async function databasePart(db: Database, copy: string): Promise<Part> {
-  try {
-    db.run("VACUUM INTO ?", copy);
-  } catch (cause) {
-    throw new Failure("failed", `Cannot copy the database into a snapshot: ${messageOf(cause)}`, { cause });
-  }
+  db.run("VACUUM INTO ?", copy);
   await chmod(copy, PRIVATE_FILE);
   const hash = createHash("sha256");
   for await (const chunk of createReadStream(copy)) hash.update(chunk);

@@ -6,7 +6,7 @@ import { pipeline } from "node:stream/promises";
 import { createGunzip } from "node:zlib";
 import { readTar, type TarEntry } from "../../codec/archive/tar-read.ts";
 import { uuidV7 } from "../../codec/uuid.ts";
-import { cancelledFailure, Failure, hasErrno, messageOf, throwIfCancelled } from "../../core/errors.ts";
+import { cancelledFailure, Failure, isFull, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { exists, flushFolder, makePrivateFolder, PRIVATE_FILE, remove } from "../../core/files.ts";
 import { faultPoint } from "../../core/self.ts";
 import type { Layout } from "../base/layout.ts";
@@ -70,8 +70,7 @@ export async function receiveSource(
     return { folder, paths, ...summary };
   } catch (error) {
     await remove(folder);
-    if (hasErrno(error, "ENOSPC", "EDQUOT"))
-      throw new Failure("failed", `Cannot keep the upload in ${layout.uploads}: the disk is full`);
+    if (isFull(error)) throw new Failure("failed", `Cannot keep the upload in ${layout.uploads}: the disk is full`);
     throw error;
   }
 }

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { lstat, mkdir, rename, writeFile } from "node:fs/promises";
+import { lstat, mkdir, rename } from "node:fs/promises";
 import path from "node:path";
 import { formatJson } from "../../codec/config/json.ts";
 import { Failure, messageOf } from "../../core/errors.ts";
@@ -113,15 +113,12 @@ async function requireFolder(layout: Layout, folder: string): Promise<void> {
 async function templateFiles(layout: Layout, job: string, template: string): Promise<JobFile[]> {
   await requireFolder(layout, layout.templates);
   const names = (await namesIn(layout.templates)).sort();
-  if (names.includes(template)) return copiedFiles(path.join(layout.templates, template));
+  const given = path.join(layout.templates, template);
+  if (names.includes(template)) return walk(given, SKIPPED_FOLDERS).map((file) => ({ ...file, content: readFound(given, file) }));
   const own = (await namesIn(TEMPLATES)).sort();
   if (own.includes(template)) return ownFiles(path.join(TEMPLATES, template), job);
   const known = `ops has ${own.join(", ")}; templates/ has ${names.join(", ") || "none"}`;
   throw new Failure("usage", `there is no template ${quote(template)}; ${known}`);
-}
-
-function copiedFiles(folder: string): JobFile[] {
-  return walk(folder, SKIPPED_FOLDERS).map((file) => ({ ...file, content: readFound(folder, file) }));
 }
 
 function ownFiles(folder: string, job: string): JobFile[] {
@@ -148,7 +145,7 @@ async function writeJobFiles(folder: string, files: readonly JobFile[]): Promise
   for (const file of files) {
     const target = path.join(folder, file.path);
     await mkdir(path.dirname(target), { recursive: true, mode: SHARED_FOLDER });
-    await writeFile(target, file.content, { mode: file.executable ? 0o755 : 0o644, flag: "wx" });
+    await createExclusive(target, file.content, file.executable ? 0o755 : 0o644);
   }
   await flushTree(folder);
 }

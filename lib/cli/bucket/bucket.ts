@@ -64,7 +64,18 @@ export async function initCommand(input: Parsed): Promise<number> {
 export async function initialisedBucket(dir: string): Promise<Layout> {
   const layout = layoutOf(dir);
   if (await exists(layout.database)) return layout;
-  throw new Failure("bucket_not_initialized", `${dir} is not an initialised bucket: run \`ops init\` there first`);
+  const above = await bucketAbove(dir);
+  const advice =
+    above === undefined ? "run `ops init` there first" : `it lies in ${above}; go there, or give --bucket-dir ${above}`;
+  throw new Failure("bucket_not_initialized", `${dir} is not an initialised bucket: ${advice}`);
+}
+
+/** The nearest bucket that a folder lies in: a bucket has its database, or at least ops.conf. */
+async function bucketAbove(folder: string): Promise<string | undefined> {
+  const above = path.dirname(folder);
+  if (above === folder) return undefined;
+  const { database, opsConf } = layoutOf(above);
+  return (await exists(database)) || (await exists(opsConf)) ? above : bucketAbove(above);
 }
 
 /**
@@ -87,7 +98,7 @@ export async function runInBucket(kind: RunKind, params: RunParams, dir: string,
   if (stop.signal.aborted && !outcome.ok) addAudit(record, "cancel", actor, null);
   const exitCode = outcome.ok ? EXIT.done : isCancelled(record) ? EXIT.cancelled : EXIT.failed;
   settle(record, { exitCode, signal: null, outcome });
-  await finishRun(layout, record).catch(printError);
+  await finishRun(layout, record).catch((error: unknown) => toStderr(`error: ${explain(error)}\n`));
   const isShown = await showResult(view, outcome.result);
   await lock.release();
   await saveRecord(layout, record);
@@ -164,10 +175,6 @@ async function performHere({ layout, record, params, secrets, lock, stop, view }
   await launcher.endAll(LEFT_GRACE_MS);
   writer.close();
   return outcome;
-}
-
-function printError(error: unknown): void {
-  toStderr(`error: ${explain(error)}\n`);
 }
 
 /**

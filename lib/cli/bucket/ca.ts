@@ -9,7 +9,7 @@ import {
   loadAuthority,
   utc,
 } from "../../bucket/base/certificates.ts";
-import { type Layout, layoutOf } from "../../bucket/base/layout.ts";
+import type { Layout } from "../../bucket/base/layout.ts";
 import { uuidV7 } from "../../codec/uuid.ts";
 import { Failure } from "../../core/errors.ts";
 import { readBounded, realPlace } from "../../core/files.ts";
@@ -18,6 +18,7 @@ import { openBucket } from "../../server/reading.ts";
 import { stdinBytes } from "../base/ask.ts";
 import { bucketDir, type Parsed } from "../base/flags.ts";
 import { printAnswer } from "../base/terminal.ts";
+import { initialisedBucket } from "./bucket.ts";
 
 /** What became of an authority that was given. */
 type Import = "imported" | "unchanged" | "rotation_begun";
@@ -27,7 +28,7 @@ type Import = "imported" | "unchanged" | "rotation_begun";
  * replaced only with `--replace`, or, with `--rotate`, as the next one of a rotation.
  */
 export async function importAuthorityCommand(input: Parsed): Promise<number> {
-  const layout = layoutOf(bucketDir(input));
+  const layout = await initialisedBucket(bucketDir(input));
   (await openBucket(layout)).close();
   const { switches } = input;
   if (switches.has("rotate") && switches.has("replace")) throw new Failure("usage", "give --rotate or --replace, not both");

@@ -1,5 +1,5 @@
 import { openDatabase } from "../../bucket/base/database.ts";
-import { type Layout, layoutOf } from "../../bucket/base/layout.ts";
+import type { Layout } from "../../bucket/base/layout.ts";
 import { entriesOfLines, linesOfEntries, liveEntries, storeEntries } from "../../bucket/catalog/kv-transfer.ts";
 import { KvStore } from "../../bucket/kv/kv.ts";
 import { isSecretNamespace, loadKvKey } from "../../bucket/kv/kv-access.ts";
@@ -11,13 +11,14 @@ import { openBucket } from "../../server/reading.ts";
 import { stdinBytes } from "../base/ask.ts";
 import { bucketDir, EXIT, flagList, type Parsed, wantsJson } from "../base/flags.ts";
 import { printJson, toStderr, written } from "../base/terminal.ts";
+import { initialisedBucket } from "./bucket.ts";
 import { passphraseOf } from "./snapshots.ts";
 
 const IMPORT_BYTES = 256 * 1024 * 1024;
 
 /** `ops kv export`: the keys of jobs that no build writes, as JSON lines on stdout; secrets sealed, or in clear with `--reveal`. */
 export async function exportKvCommand(input: Parsed): Promise<number> {
-  const layout = layoutOf(bucketDir(input));
+  const layout = await initialisedBucket(bucketDir(input));
   const passphrase = await passphraseOf(input, false);
   const isRevealed = input.switches.has("reveal");
   if (isRevealed && passphrase !== undefined) throw new Failure("usage", "give --passphrase-file or --reveal, not both");
@@ -35,7 +36,7 @@ export async function exportKvCommand(input: Parsed): Promise<number> {
 
 /** `ops kv import`: stores what stdin holds as `ops kv export` writes it, all or nothing, under the bucket's lock. */
 export async function importKvCommand(input: Parsed): Promise<number> {
-  const layout = layoutOf(bucketDir(input));
+  const layout = await initialisedBucket(bucketDir(input));
   (await openBucket(layout)).close();
   const passphrase = await passphraseOf(input, false);
   const text = decodeUtf8(await stdinBytes(IMPORT_BYTES));

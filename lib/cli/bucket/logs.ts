@@ -10,6 +10,7 @@ import { LogReadings } from "../../server/log-readings.ts";
 import { bucketDir, EXIT, flagList, flagNumber, type Parsed, wantsJson, withoutServerVariables } from "../base/flags.ts";
 import { jsonLine, shortId, stopRequest, toStderr, visible, written } from "../base/terminal.ts";
 import { runLogLines } from "../server/run-logs.ts";
+import { initialisedBucket } from "./bucket.ts";
 
 /** So many lines of one command are held back until the command ends: commands that run at the same time do not mix. */
 const HELD_LINES = 10_000;
@@ -117,7 +118,8 @@ export async function jobLogsCommand(input: Parsed): Promise<number> {
   // The other process ends by itself when this one is gone.
   void stop.insisted.then(() => process.exit(EXIT.cancelled));
   const readings = new LogReadings(new Launcher(withoutServerVariables(process.env)));
-  const task = { name: "job_logs", bucketDir: layoutOf(bucketDir(input)).root, bucketId: "", input: wanted } as const;
+  const { root } = await initialisedBucket(bucketDir(input));
+  const task = { name: "job_logs", bucketDir: root, bucketId: "", input: wanted } as const;
   try {
     const { read } = await readings.pieces(task, stop.signal);
     return await printJobLogs(input, linesOf(read()), stop.signal);

@@ -29,6 +29,7 @@ import {
   visible,
   visibleLines,
 } from "../base/terminal.ts";
+import { initialisedBucket } from "./bucket.ts";
 
 const WORKERS_JSON_BYTES = 1024 * 1024;
 const COMMAND_BYTES = 256 * 1024;
@@ -47,7 +48,7 @@ export async function createJobCommand(input: Parsed): Promise<number> {
 /** Takes the bucket's lock; there is none where a folder has only the source of a bucket on a server. */
 async function takeWorkspace(layout: Layout, command: string): Promise<AsyncDisposable | undefined> {
   if (!(await exists(layout.database)) && (await exists(layout.workspace))) return undefined;
-  (await openBucket(layout)).close();
+  (await openBucket(await initialisedBucket(layout.root))).close();
   return takeBucket(layout, uuidV7(), command);
 }
 

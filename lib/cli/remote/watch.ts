@@ -86,7 +86,7 @@ const MESSAGE_COLUMNS: Columns<ShownMessage> = {
   target: ({ target }) => target,
   subject: ({ subject }) => subject,
   attempts: ({ attempts }) => attempts,
-  next: nextTry,
+  next: ({ state, next_at }) => (state === "failed" || next_at === null ? "never" : next_at),
   error: ({ error }) => error,
 };
 
@@ -130,8 +130,4 @@ export async function retryMessage(input: Parsed, target: Target): Promise<numbe
 
 function shownEvents(events: readonly string[]): string {
   return events.length > 3 ? `${events.slice(0, 2).join(", ")} and ${events.length - 2} more` : events.join(", ") || "none";
-}
-
-function nextTry({ state, next_at }: ShownMessage): string {
-  return state === "failed" || next_at === null ? "never" : next_at;
 }

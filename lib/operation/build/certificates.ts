@@ -5,7 +5,6 @@ import {
   authorityCert,
   CLOCK_SKEW_MS,
   certKey,
-  deleteCert,
   expiringFrom,
   type IssuedCert,
   issuedCerts,
@@ -104,7 +103,7 @@ export function writeCertificates(db: Database, kv: KvStore, { ca, issued, resta
     const namespace = allocationNamespace(cert.job, cert.worker);
     kv.delete(namespace, `certs/${cert.name}.crt`);
     kv.delete(namespace, `certs/${cert.name}.key`);
-    deleteCert(db, cert);
+    db.run("DELETE FROM job_certs WHERE job = ? AND worker_ip = ? AND name = ?", cert.job, cert.worker, cert.name);
   }
 }
 

@@ -1,7 +1,6 @@
 import type { CatalogAllocation } from "../../bucket/base/model.ts";
 import { catalogAllocations, catalogWorkers } from "../../bucket/catalog/catalog.ts";
 import { dropUnusedContents, removeUnnamedContents } from "../../bucket/catalog/contents.ts";
-import { forgetLastOutcome } from "../../bucket/catalog/info.ts";
 import { forgetPromotion, promotionsOf } from "../../bucket/catalog/promotions.ts";
 import { allocationNamespace } from "../../bucket/kv/kv-access.ts";
 import { mapAll } from "../../core/async.ts";
@@ -179,7 +178,7 @@ function forgetAllocations({ db, kv }: OperationContext, host: string, gone: rea
       for (const { id, job } of gone) {
         db.run("DELETE FROM allocations WHERE alloc_id = ?", id);
         forgetPromotion(db, job, id);
-        forgetLastOutcome(db, id);
+        db.run("DELETE FROM last_outcome WHERE alloc_id = ?", id);
         clear(allocationNamespace(job, host));
         if (!hasRows("job", job))
           for (const kind of ["ops/job", "vars/bucket/job", "vars/job", "secrets/job"]) clear(`${kind}/${job}`);

@@ -91,7 +91,7 @@ export const CATALOG_ROUTES: readonly ServerRoute[] = [
     description: "Jobs without anything are left out. `…/jobs/{job}/files/_prometheus/{path}` has the files.",
     query: { jobs: FILTERS.jobs },
     answer: { status: 200, description: "All rows, keyed by the columns", shape: component("CatalogPage") },
-    failures: READ_FAILURES,
+    failures: [...READ_FAILURES, "unknown_name"],
     handle: async ({ query, bucket: { layout } }, { beside }) => beside.answer("prometheus", layout, namesOfList(query.jobs)),
   }),
   bucketRoute("GET /prometheus/scrape", "read", {
@@ -103,7 +103,7 @@ export const CATALOG_ROUTES: readonly ServerRoute[] = [
       description: "The scrape configurations of the jobs, in one list",
       shape: object({ items: list(anything({ type: "object" })) }),
     },
-    failures: READ_FAILURES,
+    failures: [...READ_FAILURES, "unknown_name"],
     handle: async ({ query, bucket: { layout } }, { beside }) => beside.answer("scrape", layout, namesOfList(query.jobs)),
   }),
   ...VIEW_NAMES.map(viewRoute),

@@ -1,6 +1,6 @@
 import { Failure } from "../../core/errors.ts";
 import { described, list, object, string } from "../../core/shape.ts";
-import { type FreezeRule, freezesAhead, openFreeze } from "../../plan/calendar.ts";
+import { type FreezeRule, openFreeze } from "../../plan/calendar.ts";
 import { TIME } from "../../run/progress.ts";
 import type { RunKind, RunParams } from "../../run/protocol.ts";
 
@@ -32,11 +32,7 @@ export function requireThawed(
   throw new Failure("frozen", message, { details });
 }
 
-/** What an overview shows of freezes. */
-export function shownFreezes(rules: readonly FreezeRule[], now: number) {
-  return freezesAhead(rules, now).map(shownFreeze);
-}
-
-function shownFreeze({ fromMs, toMs, reason }: { fromMs: number; toMs: number; reason: string }) {
+/** What is shown of a freeze. */
+export function shownFreeze({ fromMs, toMs, reason }: { fromMs: number; toMs: number; reason: string }) {
   return { from: new Date(fromMs).toISOString(), to: new Date(toMs).toISOString(), reason };
 }

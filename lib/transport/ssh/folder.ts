@@ -2,6 +2,7 @@ import { hash } from "node:crypto";
 import { statSync } from "node:fs";
 import { lstat, mkdtemp, readdir, readFile, readlink, symlink, writeFile } from "node:fs/promises";
 import path from "node:path";
+import { placed } from "../../core/errors.ts";
 import { exists, PRIVATE_FILE, remove } from "../../core/files.ts";
 import { isAlive, type ProcessIdentity } from "../../core/process.ts";
 import { programVersion } from "../../core/self.ts";
@@ -50,7 +51,7 @@ export async function makeSshFolder(
     return folder;
   } catch (error) {
     await remove(folder);
-    throw error;
+    throw placed(error, folder);
   }
 }
 

@@ -1,11 +1,11 @@
-import { mkdtemp, symlink, writeFile } from "node:fs/promises";
+import { mkdtemp, symlink } from "node:fs/promises";
 import { isIPv6, SocketAddress } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { KEY_TYPES, type PublicKey, parsePublicKey } from "../../codec/crypto/ssh-key.ts";
 import { sleep } from "../../core/async.ts";
 import { Failure, throwIfCancelled } from "../../core/errors.ts";
-import { exists, PRIVATE_FILE, readBounded, realPlace, remove, writeAtomic } from "../../core/files.ts";
+import { exists, readBounded, realPlace, remove, writeAtomic } from "../../core/files.ts";
 import { quote } from "../../core/shape.ts";
 import type { Argv, CommandOutcome, Launcher } from "../../core/spawn.ts";
 import type { JumpHost, SshSettings } from "../ssh/openssh.ts";
@@ -136,8 +136,8 @@ export async function scanBehind(
   try {
     await symlink(path.resolve(keyFile), path.join(folder, "key"));
     if (oldKeyFile !== undefined) await symlink(path.resolve(oldKeyFile), path.join(folder, "old_key"));
-    await writeFile(path.join(folder, "known"), knownHostLines("hop", trusted).join(""));
-    await writeFile(path.join(folder, "config"), scanConfig(endpoint, hop, tools), { mode: PRIVATE_FILE });
+    await writeAtomic(path.join(folder, "known"), knownHostLines("hop", trusted).join(""));
+    await writeAtomic(path.join(folder, "config"), scanConfig(endpoint, hop, tools));
     return await scanKinds((kind) => sshScan(folder, kind, tools), tools.signal);
   } finally {
     await remove(folder);

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import { readFileSync, statSync, truncateSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { layoutOf } from "../../../lib/bucket/base/layout.ts";
-import { RunLog } from "../../../lib/bucket/base/logs.ts";
+import { layoutOf, runLayout } from "../../../lib/bucket/base/layout.ts";
+import { RunLog, readLogs } from "../../../lib/bucket/base/logs.ts";
 import { Redactor } from "../../../lib/core/redact.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 
@@ -65,6 +65,35 @@ test("files are the owner's alone; an IPv6 worker's colons do not reach the file
   log.record({ worker: "fd00::1", msg: "x" });
   assert.equal(statSync(path.join(layout.logs, "fd00__1.log")).mode & 0o777, 0o600);
   assert.equal(statSync(layout.runs).mode & 0o777, 0o700);
+});
+
+test("CP-145 HR-022 HR-023 lines of workers named ops and activity are in no file that is the bucket's or the run's", async (t) => {
+  const { layout, log, read } = openLog(t);
+  const run = runLayout(layout, RUN);
+  mkdirSync(run.folder, { recursive: true });
+  writeFileSync(run.activity, "what the run said\n");
+  log.info("of the bucket");
+  for (const worker of ["ops", "activity"]) log.record({ worker, msg: `of ${worker}` });
+  assert.equal(readFileSync(run.activity, "utf8"), "what the run said\n");
+  for (const folder of [layout.logs, run.folder]) {
+    const found: string[] = [];
+    for await (const { entry } of readLogs(folder, { worker: ["ops", "activity"] })) found.push(String(entry.msg));
+    assert.deepEqual(found.sort(), ["of activity", "of ops"]);
+  }
+  assert.match(read("ops.log"), /^[^\n]*msg="of the bucket"\n$/);
+});
+
+test("HR-022 a worker with the longest name that a host may have has a log, which can move aside", (t) => {
+  const { layout, log, read } = openLog(t);
+  const worker = `${`${"a".repeat(61)}.`.repeat(4)}bcdef`;
+  assert.equal(worker.length, 253);
+  log.record({ worker, msg: "first" });
+  log.close();
+  const file = `${worker.slice(0, 249)}.log`;
+  truncateSync(path.join(layout.logs, file), 32 * 1024 * 1024);
+  log.record({ worker, msg: "second" });
+  assert.match(read(file), /^[^\n]*msg=second\n$/);
+  assert.match(read(`${file}.1`), /msg=first\n/);
 });
 
 test("the bucket's log moves aside at 32 MiB, one old file is kept, the run's copy stays whole", (t) => {

@@ -215,6 +215,18 @@ test("what is no bucket is refused and stays untouched", async (t) => {
   assert.deepEqual(readdirSync(folder), ["mine"]);
 });
 
+test("a folder within a bucket is told with the bucket that it lies in, whatever the command", async (t) => {
+  const { dir, layout } = await makeBucket(t);
+  mkdirSync(layout.jobs, { recursive: true });
+  writeFileSync(layout.opsConf, "");
+  const inside = { cwd: layout.jobs };
+  const said = `ops: ${layout.jobs} is not an initialised bucket: it lies in ${dir}; go there, or give --bucket-dir ${dir}\n`;
+  for (const args of [["status"], ["deploy"], ["cat", "jobs"], ["logs", "web"], ["kv", "export"], ["job", "create", "web"]])
+    assert.deepEqual(await ops(args, inside), { code: 1, stdout: "", stderr: said }, args.join(" "));
+  rmSync(layout.data, { recursive: true });
+  assert.equal((await ops(["status"], inside)).stderr, said, "of a bucket on a server there is only the source");
+});
+
 test("with --json stdout is the run's result and nothing else; what happens is on stderr, also of a run that fails", async (t) => {
   const { dir, newest, build } = await setUp(t);
   const deployed = await ops(["deploy", "--json", "--bucket-dir", dir]);

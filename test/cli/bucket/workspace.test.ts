@@ -60,7 +60,7 @@ test("job create outside of a bucket and with a wrong name is an error", async (
   const { run } = await bucket(t);
   const outside = await ops(["job", "create", "web", "--bucket-dir", temporaryFolder(t)]);
   assert.equal(outside.code, 1);
-  assert.match(outside.stderr, /not initiali[sz]ed/);
+  assert.match(outside.stderr, /is not an initialised bucket/);
   const wrong = await run("job", "create", "Web");
   assert.equal(wrong.code, 2);
   assert.match(wrong.stderr, /^ops: Cannot use "Web" as a name: it needs small letters/);

@@ -3,6 +3,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { closeSync, openSync } from "node:fs";
 import { type TestContext, test } from "node:test";
+import { layoutOf, runLayout } from "../../../lib/bucket/base/layout.ts";
 import { uuidV7 } from "../../../lib/codec/uuid.ts";
 import type { FromWorker, OutcomeMessage } from "../../../lib/run/protocol.ts";
 import { PROGRAM } from "../../../scripts/local-server.ts";
@@ -38,9 +39,11 @@ test("a disk that is full fails the run with that sentence", async (t) => {
   const full = openSync("/dev/full", "w");
   const child = startWorker(t, full);
   closeSync(full);
-  child.send(await orders(t));
+  const order = await orders(t);
+  child.send(order);
   const { ok, error } = await outcomeOf(child);
-  assert.deepEqual([ok, error?.message], [false, "Cannot write the run's Activity: the disk is full (write): make room there"]);
+  const { activity } = runLayout(layoutOf(order.bucketDir), order.runId);
+  assert.deepEqual([ok, error?.message], [false, `Cannot write ${activity}: the disk is full (write): make room there`]);
   assert.deepEqual(await once(child, "exit"), [1, null]);
 });
 

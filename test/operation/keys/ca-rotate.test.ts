@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { X509Certificate } from "node:crypto";
-import { readFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { openForReading } from "../../../lib/bucket/base/database.ts";
@@ -92,6 +92,21 @@ test("CP-277 CP-562 CP-563 CP-568 a rotation of the CA takes three steps with a 
   assert.deepEqual(others, []);
   assert.notEqual(new X509Certificate(ca).serialNumber, old);
   assert.equal(ca, readFileSync(it.layout.caCertificate, "utf8"));
+});
+
+test("CP-562 CP-568 a rotation and the status know a job whose first deploy has failed, too", async (t) => {
+  const it = await Rotations.start(t);
+  const folder = path.join(it.layout.jobs, "sick");
+  mkdirSync(folder);
+  writeFileSync(path.join(folder, "manifest.json"), JSON.stringify({ version: "1.0.0", selectors: ["worker"] }));
+  writeFileSync(path.join(folder, "Makefile"), "start:\n\t@exit 3\n");
+  assert.equal((await it.ops("deploy", "--build")).code, 1);
+  const { code, stdout, stderr } = await it.ops("ca", "rotate");
+  assert.equal(code, 0, stdout + stderr);
+  assert.equal((await it.ops("build")).code, 0);
+  const status = await it.ops("status");
+  assert.equal(status.stderr, "");
+  assert.match(status.stdout, /of 4 running allocations are not deployed with the present ca.crt: .*sick@127.0.0.1/);
 });
 
 test("CP-562 a step that could not be taken yet can be repeated, with its result", async (t) => {
