@@ -80,6 +80,7 @@ test("CP-004 CP-077 CP-234 all buckets are listed in pages, other entries of the
   const second = (await server.call("GET", `/api/buckets?limit=2&cursor=${first.next_cursor}`)).body;
   const names = [...first.items, ...second.items].map(({ id }: { id: string }) => id);
   assert.deepEqual([names, second.next_cursor], [ids, null]);
+  assert.equal((await server.call("GET", "/api/buckets?cursor=zzz")).status, 400, "no cursor is no empty list");
 });
 
 test("CP-325 an unknown bucket is 404 on every path below it, and nothing is made", async (t) => {

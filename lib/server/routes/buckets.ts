@@ -1,6 +1,8 @@
 import type { Layout } from "../../bucket/base/layout.ts";
+import { wrongCursor } from "../../bucket/catalog/pages.ts";
 import { bucketIds, createBucket, deleteBucket, findBucket, type RootBucket, renameBucket } from "../../bucket/source/root.ts";
 import type { InitResult } from "../../bucket/workspace/init.ts";
+import { isUuid } from "../../codec/uuid.ts";
 import { Failure } from "../../core/errors.ts";
 import { boolean, described, integer, object, optional, string, withExample } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
@@ -23,9 +25,10 @@ export const BUCKET_ROUTES = [
     query: PAGE,
     answer: { status: 200, description: "A page of buckets", shape: page("Bucket") },
     failures: ["database_busy"],
-    async handle({ query }, services) {
-      const ids = (await idsInReach(services)).filter((id) => id > (query.cursor ?? ""));
-      const shown = ids.slice(0, query.limit);
+    async handle({ query: { cursor, limit } }, services) {
+      if (cursor !== undefined && !isUuid(cursor)) throw wrongCursor();
+      const ids = (await idsInReach(services)).filter((id) => cursor === undefined || id > cursor);
+      const shown = ids.slice(0, limit);
       const buckets = shown.flatMap((id) => unlessGone(services, id) ?? []);
       const items = await Promise.all(buckets.map((bucket) => shownBucket(bucket, services)));
       return json(200, { items, next_cursor: ids.length > shown.length ? shown.at(-1) : null });
