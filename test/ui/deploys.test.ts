@@ -262,3 +262,18 @@ test("two runs of a kind are compared, and each says what was asked and who did 
   await main().getByRole("row", { name: /start/ }).getByText("bearer").waitFor();
   ui.checkPeace();
 });
+
+test("what a person cancelled has no line that tells a failure, and a deploy of one job counts that job alone", async () => {
+  writeFileSync(held, "");
+  const id = await server.startRun(bucket, "deploy", { jobs: ["base"], force: true });
+  await ui.view(bucket, `runs/${id}?tab=summary`);
+  await main()
+    .getByText(/^1 job, 2 workers$/)
+    .waitFor();
+  await ui.page.getByRole("log").getByText("starting base").first().waitFor();
+  await server.call("POST", `/api/buckets/${bucket}/runs/${id}/cancel`);
+  await ui.heading("Deploy cancelled").waitFor();
+  rmSync(held);
+  await main().locator(".evidence li").first().waitFor();
+  assert.equal(await main().locator(".reason-line").count(), 0);
+});

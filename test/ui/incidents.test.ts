@@ -64,7 +64,7 @@ test("CP-890 what nothing else tells of needs attention until it is over; its me
   await needs.getByRole("button", { name: "Log" }).waitFor();
   assert.match(await needs.innerText(), /failed.*push/is);
   await main()
-    .getByText(/^1 incident besides/)
+    .getByText(/^1 incident open/)
     .waitFor();
   await ui.checkBarriers("an incident on the overview");
   await until("the target has refused", async () =>
@@ -86,6 +86,22 @@ test("CP-890 what nothing else tells of needs attention until it is over; its me
   await ui.heading("All well").waitFor();
   await ui.view(bucket, "incidents");
   await row("pager").getByText("over", { exact: true }).waitFor();
+});
+
+test("CP-173 a deploy that failed before it touched a worker leaves no bucket that is well, and is given again", async () => {
+  const app = path.join(source, "workspace/jobs/app");
+  const hooks = { stop: { executed_on: ["pre_deploy"] } };
+  writeFileSync(path.join(app, "manifest.json"), JSON.stringify({ version: "2.0.0", selectors: ["all"], hooks }));
+  writeFileSync(path.join(app, "_hooks/stop.py"), "raise SystemExit('no database')\n");
+  await push(0);
+  await ui.goTo("#/");
+  await row("shop").getByText("2 allocations wait for a deploy").waitFor();
+  assert.equal((await server.run(bucket, "deploy")).status, "failed");
+  await ui.heading("1 of 1 bucket needs attention").waitFor();
+  await row("shop").getByText("The last deploy failed: 2 allocations wait for a deploy").waitFor();
+  await ui.view(bucket, "");
+  await main().locator(".attention li", { hasText: "no database" }).waitFor();
+  assert.match((await ui.button("Deploy …").getAttribute("class")) ?? "", /primary/);
 });
 
 test("CP-890 who may only read sees incidents and messages without orders", async () => {

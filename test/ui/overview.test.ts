@@ -158,6 +158,18 @@ test("Enter opens what is known of a cell, with its last lines and their places;
   await ui.page.keyboard.press("Escape");
 });
 
+test("a cell of every state is seen: it has a ground or a mark", async () => {
+  const blank = `(state) => {
+    const cell = Object.assign(document.querySelector(".grid .cell").cloneNode(), { className: "cell " + state });
+    document.querySelector(".grid .cell").after(cell);
+    const { backgroundColor: ground, backgroundImage: mark } = getComputedStyle(cell);
+    cell.remove();
+    return ground === "rgba(0, 0, 0, 0)" && mark === "none";
+  }`;
+  const states = ["failed", "unreachable", "running", "waiting", "cancelled", "changed", "ok", "disabled"];
+  assert.deepEqual(await ui.page.evaluate(`${JSON.stringify(states)}.filter(${blank})`), []);
+});
+
 test("a chip of the legend shows the same allocations as a table", async () => {
   const chip = (name: RegExp) => main().getByRole("group", { name: "Filter by state" }).first().getByRole("button", { name });
   await chip(/^3 unreachable$/).click();

@@ -116,6 +116,11 @@ export function about(ms) {
   return Math.floor(ms / DAY) === 1 ? "1 day" : `${Math.floor(ms / DAY)} days`;
 }
 
+/** How many allocations wait for a deploy. */
+export function waitText(many) {
+  return `${count(many, "allocation")} ${many === 1 ? "waits" : "wait"} for a deploy`;
+}
+
 /** A time as it is here. */
 export function localTime(iso) {
   return new Date(iso).toLocaleString();

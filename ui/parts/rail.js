@@ -6,7 +6,7 @@ import { mark, runStrip } from "./state.js";
 
 const MOST_IN_RAIL = 5;
 /** Runs that change what runs on the workers. */
-const CHANGING = /^(deploy|job_|run_command|hooks|gc)/;
+const CHANGING = /^(deploy|job_(?!status)|run_command|hooks|gc)/;
 
 /** @param {any} page @param {{ runs: any[], summary: any }} data */
 export function railOf(page, { runs, summary }) {

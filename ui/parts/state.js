@@ -8,13 +8,13 @@ import { duration, number, plain, words } from "../base/text.js";
 const MARKS = {
   failed: "failed expired unhealthy health_failed undelivered ongoing error invalid refused rejected key_changed",
   unreachable: "unreachable",
-  running: "running checking restoring unknown pending health_pending in_progress",
+  running: "running checking restoring unknown pending health_pending",
   waiting: "waiting new update unsettled not_started not_asked queued open",
   soon: "soon expiring warning high unwell",
   hand: "hand drifted",
-  cancelled: "cancelled interrupted withdrawn stale",
-  changed: "changed deployed replaced started restarted reloaded stopped_ok restored",
-  ok: "ok succeeded skipped promoted in_sync passed healthy valid trusted unchanged not_needed known active done approved used reachable normal over sent",
+  cancelled: "cancelled withdrawn stale",
+  changed: "changed deployed replaced started restored",
+  ok: "ok succeeded skipped promoted in_sync passed healthy trusted unchanged not_needed known active done approved used reachable normal over sent",
   disabled: "disabled removed stop stopped",
 };
 const BY_WORD = new Map(Object.entries(MARKS).flatMap(([mark, words]) => words.split(" ").map((word) => [word, mark])));

@@ -56,7 +56,7 @@ function labelOf(name) {
 export function cellText(name, value) {
   if ((value ?? "") === "") return "";
   if (typeof value === "boolean") return value ? "yes" : "no";
-  if (Array.isArray(value) && !value.some(isNested)) return said(value.join(", "));
+  if (Array.isArray(value) && !value.some(isNested)) return said(value.join(", ") || "none");
   if (typeof value === "object") return isNested(value) ? el("code", said(JSON.stringify(value))) : "";
   const [, form] = FORMS.find(([names]) => /** @type {RegExp} */ (names).test(name)) ?? [];
   return /** @type {any} */ (form)?.(value) ?? (typeof value === "number" && !/port$/.test(name) ? number(value) : said(value));

@@ -18,7 +18,7 @@ export function evidenceOf(view, { job, worker, error, evidence }) {
   // The first line of an error says what failed; the others are the worker's own.
   const [, ...own] = (error ?? "").split("\n");
   const [telling, lines] = [tellingLine(error), isFound ? found.lines : own.map((text) => ({ text }))];
-  const isReason = isFound ? ({ line }) => line === found.reason_line : ({ text }) => text === telling;
+  const isReason = isFound ? ({ line }) => line === found.reason_line && error !== "cancelled" : ({ text }) => text === telling;
   const many = lines.length === 1 ? "last line" : `last ${lines.length} lines`;
   const about = joined(many, isFound && found.left_out > 0 && `${number(found.left_out)} by make left out`);
   const text = () => lines.map((one) => one.text).join("\n");

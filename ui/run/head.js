@@ -82,7 +82,8 @@ function aboutLine({ page, run }) {
   const when = end ? `${clockTime(at)} to ${clockTime(end)}, ` : `started ${clockTime(at)}, `;
   const all = outcomesOf(run);
   const sizeOf = (key) => new Set(all.map((row) => row[key]).filter(Boolean)).size;
-  const jobs = (status === "running" && run.progress?.total && page.bucket()?.summary?.totals?.jobs) || sizeOf("job");
+  const jobs =
+    params.jobs?.length || (status === "running" && run.progress?.total && page.bucket()?.summary?.totals?.jobs) || sizeOf("job");
   const workers = sizeOf("worker");
   const parts = [
     `by ${plain(byOf(run))}`,

@@ -1,5 +1,5 @@
 // What a deploy came to: what failed first, with what was said there, then what was not started, then what went well.
-import { el } from "../base/dom.js";
+import { el, prose } from "../base/dom.js";
 import { count, duration, firstLine, joined, listed, said } from "../base/text.js";
 import { orderButton } from "../parts/order.js";
 import { fold, rest } from "../parts/region.js";
@@ -106,9 +106,8 @@ function nowOf(view, { job, reason, allocations }) {
   const down = (view.run.result.left_down ?? []).filter((text) => text.startsWith(`${job}@`));
   const versions = [...Map.groupBy(rows, (row) => (row.previous_hash ? row.current_version : "nothing promoted"))];
   const back = reason.split("; ").filter((text) => /put back|promoted there before/.test(text));
-  const stopped = ["Nothing was put back: ", el("code", "on_failure"), " is ", el("code", "stop"), "."];
   const isGate = allocations.some(({ evidence }) => evidence);
-  const putBack = isGate ? stopped : "Nothing was put back: only a failed gate does that.";
+  const why = isGate ? "`on_failure` is `stop`" : "only a failed gate does that";
   return [
     el("h2", "What runs now"),
     el(
@@ -116,7 +115,7 @@ function nowOf(view, { job, reason, allocations }) {
       versions.map(([version, own], index) => [index > 0 && ", ", said(version), ` on ${own.length}`]),
       down.length > 0 && [", ", el("b.error", `may be down on ${down.length}`)],
     ),
-    el("p.meta", back.length > 0 ? said(back.join("; ")) : putBack),
+    el("p.meta", back.length > 0 ? said(back.join("; ")) : prose(`Nothing was put back: ${why}.`)),
   ];
 }
 

@@ -67,7 +67,7 @@ export function answersOf(view) {
 function answerFold(view, key, own, index) {
   const [{ outcome, exit_code: code, output, error }] = own;
   const names = workersOf(own);
-  const text = [output, error].filter(Boolean).join("\n");
+  const text = [output?.trimEnd(), error].filter(Boolean).join("\n");
   const summary = [
     badge(outcome),
     code > 0 && el("span", `exit code ${code}`),

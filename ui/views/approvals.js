@@ -74,7 +74,7 @@ function proposalOrders(page, { id, kind, state: word, proposed_by: by, required
   const isOwn = by.toLowerCase() === person.name.toLowerCase();
   const where = `It was proposed by ${by} and is about ${count(hosts.length, "worker")}${reason ? `: ${reason}` : "."}`;
   const path = `/proposals/${id}`;
-  const says = [`Approves this ${words(kind)}, exactly as it is proposed, for a day.`, where];
+  const says = [`Approves this ${words(kind).toLowerCase()}, exactly as it is proposed, for a day.`, where];
   const approve = { path: `${path}/approve`, says, action: "Approve" };
   const reject = {
     path: `${path}/reject`,
@@ -83,12 +83,12 @@ function proposalOrders(page, { id, kind, state: word, proposed_by: by, required
     action: "Reject",
   };
   const withdraw = { method: "DELETE", path, says: ["Ends the proposal."], action: "Withdraw" };
-  const starts = [`Starts this ${words(kind)}. ${where}`];
+  const starts = [`Starts this ${words(kind).toLowerCase()}. ${where}`];
   const start = { path: startPathOf(kind), body: { proposal: id }, says: starts, action: "Start" };
   const items = () => [orderItem(page, "Reject …", reject), (isOwn || has("admin")) && orderItem(page, "Withdraw …", withdraw)];
   return el("span.controls", [
     word === "approved" && orderButton(page, "Start …", start, { style: "small" }),
     !isOwn && required > 0 && orderButton(page, "Approve …", approve, { style: "small", free: true }),
-    moreMenu(() => items().filter(Boolean), "More orders of this proposal"),
+    moreMenu(items, "More orders of this proposal"),
   ]);
 }

@@ -1,6 +1,6 @@
 import { address, bucketPath, get, keepQuery, link, pageAt } from "../base/api.js";
 import { button, el } from "../base/dom.js";
-import { about, ago, count, duration, elapsed, listed, nameOf, number, plain, said, since } from "../base/text.js";
+import { about, ago, count, duration, elapsed, listed, nameOf, number, plain, said, since, waitText } from "../base/text.js";
 import { guide, newBucketButton } from "../parts/guide.js";
 import { tellingLine } from "../parts/map/reason.js";
 import { orderButton } from "../parts/order.js";
@@ -54,9 +54,15 @@ function stateIn(bucket) {
   const { problems, problem_count: problemCount, active_run: active, last_deploy: deploy, initialized, unavailable } = bucket;
   if (unavailable || problems.some(({ kind }) => kind !== "unreachable")) return "failed";
   if (problemCount > 0) return "unreachable";
+  if (wasCutOff(bucket)) return "failed";
   if (bucket.unwell_count > 0) return "unwell";
   if (active) return "running";
   return initialized && deploy ? "ok" : "waiting";
+}
+
+/** Whether the last deploy has failed before it came to some allocations. */
+function wasCutOff({ last_deploy: deploy, counts }) {
+  return deploy?.status === "failed" && counts.waiting > 0;
 }
 
 function needsAttention({ state }) {
@@ -174,8 +180,9 @@ function healthOf(bucket) {
       active && runningLine(bucket),
     ];
   }
+  const cutOff = wasCutOff(bucket) && el("b.failed", `The last deploy failed: ${waitText(bucket.counts.waiting)}`);
   const unwell = many > 0 && el("b.soon", `${number(many)} found not well when last looked at`);
-  if (active || unwell) return [unwell, active && runningLine(bucket)];
+  if (active || cutOff || unwell) return [cutOff, unwell, active && runningLine(bucket)];
   if (state === "waiting") return el("span.meta", "Not deployed yet.", !workers && " Nothing has been pushed.");
   return nextOf(bucket);
 }
@@ -196,7 +203,8 @@ function runningLine({ active_run: active, mean_deploy_ms: mean, run }) {
   return el("span.going-on", run && progressBar(barOf(run, countsOf(run))), el("span", nameOf(active)), time);
 }
 
-function nextOf({ certs_soon: certs, next_cert: next, drifted }) {
+function nextOf({ certs_soon: certs, next_cert: next, drifted, counts }) {
+  if (counts.waiting > 0) return el("span", mark("waiting"), ` ${waitText(counts.waiting)}`);
   if (certs > 0)
     return el("span", mark("soon"), ` ${count(certs, "certificate")} ${certs === 1 ? "ends" : "end"} `, ago(next?.not_after));
   if (drifted > 0) return el("span", mark("hand"), ` Files were changed by hand on ${count(drifted, "allocation")}`);

@@ -1,16 +1,16 @@
 import { keepQuery, queryOf, unless } from "../base/api.js";
-import { words } from "../base/text.js";
+import { el } from "../base/dom.js";
+import { said, words } from "../base/text.js";
 import { tickBox } from "../parts/form.js";
 import { orderButton } from "../parts/order.js";
 import { head, tabs, viewOf } from "../parts/region.js";
-import { tag } from "../parts/state.js";
 import { listing } from "../parts/table.js";
 
 /** More rows than this are not read: the table says that it is cut. */
 const MOST_ENTRIES = 20_000;
 const CATALOG_LISTS = ["workers", "jobs", "allocations", "deployments", "hooks", "ports", "kv", "certs"];
 const STATE_COLUMNS = { allocations: "state", deployments: "rollout", certs: "status" };
-const CELLS = { kv: { key: ({ key, secret }) => [key, secret && tag("secret")] } };
+const CELLS = { kv: { key: ({ key }) => el("span.whole", said(key)) } };
 const TITLES = { kv: "Keys and values", certs: "Certificates" };
 const NONE = {
   kv: "There is no key yet. A build, hooks and ops kv set-secret write them.",

@@ -1,6 +1,6 @@
 import { runsOf } from "../base/api.js";
 import { a, alertPlace, button, el, patch, tell } from "../base/dom.js";
-import { ago, clockTime, count, duration, elapsed, listed, nameOf, number } from "../base/text.js";
+import { ago, clockTime, count, duration, elapsed, listed, nameOf, number, waitText } from "../base/text.js";
 import { activity } from "../frame/activity.js";
 import { attentionPanel, attentionRows } from "../parts/attention.js";
 import { shortId } from "../parts/dialog.js";
@@ -136,7 +136,7 @@ function overviewTitle(bucket, { rows, total, dismissed }) {
   if (dismissed > 0) return ["waiting", `${count(dismissed, "problem")} dismissed`];
   if (counts.allocations === 0) return ["waiting", "No job is on any worker"];
   if (counts.promoted === 0 && waiting > 0) return ["waiting", "Not deployed yet"];
-  if (waiting > 0) return ["waiting", `${count(waiting, "allocation")} ${waiting === 1 ? "waits" : "wait"} for a deploy`];
+  if (waiting > 0) return ["waiting", waitText(waiting)];
   return ["ok", "All well"];
 }
 
@@ -153,7 +153,7 @@ function troubleText(rows) {
     told(jobs(of("unsettled")), "job", "half-way"),
     told(jobs(of("hand")), "job", "changed by hand"),
     told(loaded, "worker", "with a high load"),
-    told(rows.filter(({ incident }) => incident).length, "incident", "besides"),
+    told(rows.filter(({ incident }) => incident).length, "incident", "open"),
   ];
   return listed(parts.filter(Boolean), 6);
 }
@@ -185,8 +185,8 @@ function overviewControls(page, bucket, { rows }, map) {
     const check = { path: "/health_check", body: { jobs: unhealthy } };
     return unhealthy.length > 0 && orderButton(page, "Check again", check, options);
   };
-  const isBroken = rows.length > 0;
-  const deploy = orderButton(page, "Deploy …", () => deployOrder({}), { style: isBroken ? "" : options.style });
+  const retry = rows.length > 0 && again();
+  const deploy = orderButton(page, "Deploy …", () => deployOrder({}), { style: retry ? "" : options.style });
   const items = () => [
     orderItem(page, "Build", { path: "/build" }),
     orderItem(page, "Check for drift", { path: "/drift" }),
@@ -195,5 +195,5 @@ function overviewControls(page, bucket, { rows }, map) {
     el("hr"),
     deleteItem(page),
   ];
-  return [isBroken && again(), deploy, moreMenu(items)];
+  return [retry, deploy, moreMenu(items)];
 }

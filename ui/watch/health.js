@@ -135,8 +135,8 @@ const [PITCH, HEIGHT, LEAST_BAR] = [5, 18, 5];
 function strip(name, places, range) {
   const found = stripOf(places, range, Date.now());
   const width = PITCH * found.bars.length;
-  const good = found.bars.map(({ isKnown }, index) => isKnown && column(index, 0, HEIGHT)).filter(Boolean);
-  const unknown = found.bars.map(({ isKnown }, index) => !isKnown && column(index, HEIGHT - 2, 2)).filter(Boolean);
+  const columns = (known, y, height) =>
+    found.bars.map(({ isKnown }, index) => (isKnown === known ? column(index, y, height) : "")).join("");
   const bad = found.bars.map(({ state, bad: share, from, to }, index) => {
     if (state === "") return null;
     const height = Math.max(LEAST_BAR, share * HEIGHT);
@@ -147,8 +147,8 @@ function strip(name, places, range) {
   return svg(
     "svg.bars",
     { viewBox: `0 0 ${width} ${HEIGHT}`, preserveAspectRatio: "none", ...spoken },
-    svg("path.ok", { d: good.join("") }),
-    svg("path.unknown", { d: unknown.join("") }),
+    svg("path.ok", { d: columns(true, 0, HEIGHT) }),
+    svg("path.unknown", { d: columns(false, HEIGHT - 2, 2) }),
     bad,
   );
 }
