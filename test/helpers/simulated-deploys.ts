@@ -933,7 +933,7 @@ export class SimulatedDeploys {
         if (lost > 0) this.tally.tolerated++;
       }
       for (const one of allocations) {
-        if (one.action === null || ["skipped", "not_started"].includes(one.outcome)) continue;
+        if (one.action === null || ["skipped", "not_started", "disabled"].includes(one.outcome)) continue;
         const last = this.#lastOf(`${name}@${one.worker}`);
         const isNoted = last?.outcome === one.outcome || last?.action.startsWith("restore");
         assert.ok(isNoted, `outcome: ${name}@${one.worker} is ${one.outcome}, ${last?.outcome} is noted`);
