@@ -6,7 +6,7 @@ import { LocalServer } from "../../scripts/local-server.ts";
 import { makeKey } from "../../scripts/private-sshd.ts";
 import { ConsolePage } from "../helpers/browser.ts";
 import { writeServices } from "../helpers/service.ts";
-import { temporaryFolder } from "../helpers/temporary.ts";
+import { temporaryFolder, until } from "../helpers/temporary.ts";
 
 const base = temporaryFolder();
 let server: LocalServer;
@@ -120,8 +120,11 @@ test("CP-179 CP-180 run command carries workers, width, limits and what to do ab
     await ui.confirm("Run on 1 worker");
   });
   assert.deepEqual((await one)[2], { ...((await one)[2] as object), command: "echo out; exit 3", workers: ["127.0.0.2"] });
-  await ui.button("Failed last").click();
-  await run(1).waitFor();
+  // Until the second run has ended and is read, the last one is the first.
+  await until("the one that failed last is chosen", async () => {
+    await ui.button("Failed last").click();
+    return await run(1).isVisible();
+  });
 });
 
 test("CP-181 hooks on the event cli are listed and run", async () => {

@@ -58,6 +58,7 @@ async function numberByRunner({ transport }: TestWorker): Promise<number> {
   const order = { job: "web", target: "status", runId: "r", timeoutMs: patience(60_000) };
   const outcome = await runTarget(transport, order);
   assert.equal(outcome.exitCode, 0, outcome.stdout + outcome.stderr);
+  assert.match(outcome.stdout, /^\d+\n$/);
   return Number(outcome.stdout);
 }
 
@@ -109,7 +110,7 @@ describe("an interrupted sync", { concurrency: 4 }, () => {
       const when = `round ${round}, killed after ${delay} ms`;
       // The script on the worker may still be at work: who comes next waits for it.
       const number = await numberByRunner(worker);
-      assert.ok(number > current, when);
+      assert.ok(number > current, `${when}: ${number} after ${current}`);
       assert.equal(await wholeTree(worker, when), number);
       await syncTree(worker.transport, numberedTree(number + 1));
       current = await wholeTree(worker, when);
