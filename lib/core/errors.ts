@@ -117,7 +117,7 @@ export function systemSentence(error: unknown): string | undefined {
   const { code = "", syscall = "", path, dest } = error as NodeJS.ErrnoException & { dest?: string };
   const [why, advice] = SYSTEM_SENTENCES[ERRNO_OF[sqliteCode(error)] ?? code] ?? SYSTEM_SENTENCES[`${syscall} ${code}`] ?? [];
   if (why === undefined) return undefined;
-  // A file that is not readable may be the one that is copied; what else can be wrong is wrong where it is written.
+  // Of a copy, the source may not be readable; every other failure is one of the target.
   const where = (code === "EACCES" ? path : (dest ?? path)) ?? syscall;
   return `${why}${where === "" ? "" : ` (${where})`}: ${advice}`;
 }

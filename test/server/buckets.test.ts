@@ -188,7 +188,7 @@ test("CP-072 CP-073 CP-236 T-14 a bucket gets another project or name, and nothi
   const { created_at } = file();
   const others = () =>
     readdirSync(folder, { recursive: true })
-      // What the server has told of the bucket is written in its own time.
+      // The messenger writes its state whenever it comes to the bucket.
       .filter((name) => name !== "bucket.json" && !`${name}`.startsWith(".ops/messages"))
       .sort();
   const before = others();

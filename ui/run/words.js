@@ -91,7 +91,7 @@ function jobRows({ job, wave, outcome, reason, allocations }) {
 }
 
 function workerRows({ allocations = [], ...one }) {
-  // Another host key than the known one is nothing that was done.
+  // A host key that has changed is a failure; elsewhere `changed` is what was done.
   const outcome = one.outcome === "changed" ? "key_changed" : one.outcome;
   if (allocations.length === 0) return [{ ...one, outcome, why: one.error }];
   return allocations.map((own) => {

@@ -40,7 +40,7 @@ type StreamField = Required<Pick<LogFields, "stream">>;
 const TEXTS = ["cmd", "reason", "msg"] as const;
 const CMD_LENGTH = 200;
 const ROTATE_BYTES = 32 * 1024 * 1024;
-/** Of a worker's name, so many characters are in the name of its log: with `.log.1` they are 255, which file systems take. */
+/** How much of a worker's name the name of its log has: with `.log.1` that makes the 255 characters that file systems take. */
 const LONGEST_NAME = 249;
 
 interface RunLogOptions {
@@ -160,7 +160,7 @@ export class RunLog {
 
   #write(fields: LogFields, level: Level): number {
     const { layout, runId } = this.#options;
-    // The names of files that are the bucket's or the run's get a `_`, which no name of a worker begins with.
+    // `ops` and `activity` are other logs. A `_` keeps workers apart from them: no worker's name begins with one.
     const own = fields.worker
       ?.slice(0, LONGEST_NAME)
       .replace(/^(ops|activity)$/i, "_$1")
