@@ -63,11 +63,16 @@ forward=$!
 make -s -C "jobs/$job" "$target" </dev/null >&5 2>&1 4<&- 5>&-
 code=$?
 exec 5>&-
-# The forwarder ends by itself once make's output has been passed on, unless a daemon is left.
+# The forwarder ends by itself once make's output has been passed on, unless a daemon holds the pipe. Where no daemon of
+# this user does, the forwarder has 10 s, for a worker with much to do; what is not passed on by then is lost.
+held() {
+  ls -l /proc/[0-9]*/fd 2>/dev/null | grep -q "^l-w.*/\.runner/$job\.pipe (deleted)$"
+}
 tries=0
-while born "$forward" && [ "$tries" -lt 20 ]; do
-  sleep 0.01 2>/dev/null || sleep 1
+while born "$forward" && [ "$tries" -lt 1000 ]; do
   tries=$((tries + 1))
+  if [ $((tries % 20)) -eq 0 ] && held; then break; fi
+  sleep 0.01 2>/dev/null || { sleep 1 && tries=$((tries + 99)); }
 done
 kill "$forward" 2>/dev/null
 
