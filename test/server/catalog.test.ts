@@ -292,6 +292,7 @@ test("CP-383 CP-433 CP-435 CP-436 the overview, the map, the list of buckets and
     [hosts, "Cf", "2.0.0"],
   );
   const cell = await get(`map/web/${a}`);
+  assert.deepEqual(await get(`map/WEB/${a}`), cell);
   assert.deepEqual(
     [cell.state, cell.outcome, cell.since, cell.current_version, cell.drift_files],
     ["promoted", "changed", null, "2.0.0", [{ path: "Makefile", state: "changed" }]],

@@ -265,6 +265,8 @@ test("CP-279 the files of a job are those that were built, whatever the workspac
   const { text, headers } = await get("jobs/web/files/conf/a.txt");
   assert.deepEqual([text, headers.get("etag")], ["as built\n", `"${sha256}"`]);
   assert.equal((await get("jobs/web/files/conf/a.txt", { range: "bytes=3-" })).text, "built\n");
+  assert.deepEqual((await get("jobs/WEB/files")).body.items, items, "names of jobs compare without case");
+  assert.equal((await get("jobs/Web/files/conf/a.txt")).text, text);
   for (const wrong of ["conf", "none", "../web/b.txt", "%2e%2e/b.txt", "conf%2fa.txt", "conf//a.txt", "b.txt%00"])
     assert.equal((await get(`jobs/web/files/${wrong}`)).status, 404, wrong);
   assert.equal((await get("jobs/none/files")).body.error, "not_found");

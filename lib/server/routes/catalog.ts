@@ -75,7 +75,7 @@ export const CATALOG_ROUTES: readonly ServerRoute[] = [
     answer: { status: 200, description: "The allocation", shape: component("MapCell") },
     failures: [...READ_FAILURES, "not_found"],
     handle: async ({ params: { job = "", worker = "" }, bucket: { layout } }, { beside }) =>
-      beside.answer("cell", layout, { job, worker }),
+      beside.answer("cell", layout, { job: job.toLowerCase(), worker }),
   }),
   bucketRoute("GET /workers/facts", "read", {
     summary: "Show the facts of the workers that were read last",

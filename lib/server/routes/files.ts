@@ -61,7 +61,7 @@ export const FILE_ROUTES = [
     answer: { status: 200, description: "A page of files, by path", shape: page("SourceFile") },
     failures: [...READ_FAILURES, "not_found"],
     async handle({ params, query, bucket: { layout } }, { readers }) {
-      const { job = "" } = params;
+      const job = params.job?.toLowerCase() ?? "";
       const wanted = { after: query.cursor ?? "", limit: query.limit + 1 };
       const found = await readers.read(layout, (db) => (jobNames(db).has(job) ? listCatalogFiles(db, job, wanted) : undefined));
       if (!found) throw new Failure("not_found", `there is no job ${quote(job)} in the catalog`);
@@ -75,7 +75,8 @@ export const FILE_ROUTES = [
     answer: { status: 200, description: "Its bytes", type: BYTES, ranges: true },
     failures: [...READ_FAILURES, "file_not_found"],
     async handle({ params, request, bucket: { layout } }, { readers }) {
-      const { job = "", path = "" } = params;
+      const { path = "" } = params;
+      const job = params.job?.toLowerCase() ?? "";
       const found = await readers.read(layout, (db) => ({ file: catalogFile(db, job, path), contents: db.contents }));
       const { file, contents } = found;
       if (!file) throw new Failure("file_not_found", `job ${quote(job)} has no file ${quote(path)}`);
