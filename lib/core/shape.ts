@@ -222,11 +222,10 @@ export function object<F extends Fields>(fields: F, rule: ObjectRule = {}): Shap
       ...(exclusive.length > 0 && { allOf: exclusive.map((pair) => ({ not: { required: pair } })) }),
     },
     check(value, path, report) {
-      if (!isObject(value)) {
-        report(path, `expected an object, found ${typeName(value)}`);
-        return {} as ObjectOf<F>;
-      }
-      const given = recognise(value, { names, rule }, path, report);
+      // What is no object counts as an empty one: whoever checks further finds the values of absent fields.
+      const isGiven = isObject(value);
+      if (!isGiven) report(path, `expected an object, found ${typeName(value)}`);
+      const given = recognise(isGiven ? value : {}, { names, rule }, path, report);
       const isSaid = (name: string) => given.has(name) && given.get(name) !== fields[name]?.absent?.();
       for (const [one, other] of rule.exclusive ?? [])
         if (isSaid(one) && isSaid(other)) report(join(path, other), `excludes ${one}: give one of the two`);
@@ -235,7 +234,7 @@ export function object<F extends Fields>(fields: F, rule: ObjectRule = {}): Shap
         const found = given.get(name);
         if (found !== undefined) result[name] = shape.check(found, join(path, name), report);
         else if (shape.absent) result[name] = shape.absent();
-        else report(join(path, name), "is missing");
+        else if (isGiven) report(join(path, name), "is missing");
       }
       if (rule.alone !== undefined && given.has(rule.alone))
         for (const name of given.keys())

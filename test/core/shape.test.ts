@@ -80,6 +80,7 @@ const invalid: [string, Shape<unknown>, unknown, string[]][] = [
   ["null as a truth value", boolean(), null, [": expected true or false, found null"]],
   ["an object as a list", list(string()), {}, [": expected a list, found an object"]],
   ["a list as an object", object({}), [], [": expected an object, found a list"]],
+  ["a number as an object, as that alone", object({ a: string() }), 5, [": expected an object, found an integer"]],
   ["null as an object", object({}), null, [": expected an object, found null"]],
   ["a list as a record", record(string()), [], [": expected an object, found a list"]],
   ["null for an optional field", object({ a: optional(string()) }), { a: null }, ["a: expected a string, found null"]],

@@ -81,7 +81,7 @@ const ERRORS = [
   'ErrInvalidOpsConf: ops.conf: ssh_usr: is not a known field; did you mean "ssh_user"?',
   "ErrInvalidOpsConf: ops.conf: ssh_key: must be another name: kv.key belongs to the bucket itself",
   "ErrInvalidOpsConf: ops.conf: ssh_port: expected a number from 0 to 65535, found 70000",
-  "ErrInvalidOpsConf: ops.conf: ssh_options/ProxyCommand: expected an allowed ssh option as name",
+  "ErrInvalidOpsConf: ops.conf: ssh_options/ProxyCommand: expected one of KexAlgorithms, Ciphers, MACs, HostKeyAlgorithms, Compression, ConnectTimeout, ServerAliveInterval, ServerAliveCountMax as name",
   "ErrInvalidOpsConf: ops.conf: use_sudo: expected true or false, found 1",
   'ErrInvalidOpsConf: ops.conf: worker_root: expected an absolute path of letters, digits, dots, _ and -, without . or .. as a part, found "/"',
   "ErrInvalidJob: workspace/jobs/beta: passwd: a symbolic link is not allowed",

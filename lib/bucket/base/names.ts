@@ -59,9 +59,9 @@ export const timezone = refined(string({ max: 100 }), (zone, path, report) => {
   return zone;
 });
 
-/** Reports each value of a list that is there a second time. */
+/** Reports each value of a list that is there a second time; undefined is none. */
 export function reportTwice<T>(values: readonly T[], report: (index: number, value: T) => void): void {
-  for (const [index, value] of values.entries()) if (values.indexOf(value) < index) report(index, value);
+  for (const [index, value] of values.entries()) if (value !== undefined && values.indexOf(value) < index) report(index, value);
 }
 
 /** Text without control characters, of at most `max` characters; white space around it is dropped. */

@@ -69,7 +69,9 @@ snapshot_keep = 0
 const OWN_SECRETS = /^(kv\.key|ca\.(key|crt|new))$/;
 const DAYS = integer({ min: 0, max: 36_500 });
 const SSH_OPTIONS =
-  /^(KexAlgorithms|Ciphers|MACs|HostKeyAlgorithms|Compression|ConnectTimeout|ServerAliveInterval|ServerAliveCountMax)$/;
+  "KexAlgorithms|Ciphers|MACs|HostKeyAlgorithms|Compression|ConnectTimeout|ServerAliveInterval|ServerAliveCountMax";
+/** The names of {@link SSH_OPTIONS}, and what is said of any other. */
+const SSH_NAMES = { key: new RegExp(`^(${SSH_OPTIONS})$`), means: `one of ${SSH_OPTIONS.replaceAll("|", ", ")}` };
 
 /** The server and the bucket that commands in this folder work on. */
 export const SERVER_TABLE = object({ url: line(), bucket: optional(line()), ca_file: optional(line()) }, { unknown: "judge" });
@@ -80,7 +82,7 @@ const OPS_CONF = object(
     ssh_key: withDefault(keyName(), "worker.key"),
     ssh_port: withDefault(integer({ min: 0, max: 65_535 }), 22),
     ssh_jump: optional(jump),
-    ssh_options: withDefault(record(sshOption(), { key: SSH_OPTIONS, means: "an allowed ssh option" }), {}),
+    ssh_options: withDefault(record(sshOption(), SSH_NAMES), {}),
     ssh_concurrency: withDefault(integer({ min: 1, max: 1_024 }), 32),
     ssh_keep_seconds: withDefault(integer({ min: 0, max: 86_400 }), 60),
     ssh_reattach_seconds: withDefault(integer({ min: 0, max: 3_600 }), 60),

@@ -44,6 +44,8 @@ test("CP-860 notify.json names targets, what is sent to them, and quiet hours", 
 const WRONG: [what: object, error: RegExp][] = [
   [{ target: {} }, /^ErrInvalidNotify: .*: target: is not a known field; did you mean "targets"\?/],
   [{ send: [{ to: ["nope"] }] }, /send\/0\/to\/0: there is no target "nope"/],
+  [{ targets: { a: 5 } }, /targets\/a: expected an object, found an integer/],
+  [{ quiet: [5] }, /quiet\/0: expected an object, found an integer/],
   [{ targets: { a: {} } }, /targets\/a: expected either webhook or command/],
   [{ targets: { a: { webhook: "http://hook.example/" } } }, /expected an address with https:\/\//],
   [{ targets: { a: { webhook: "https://user:pass@hook.example/" } } }, /a user and a password in an address are not sent/],

@@ -290,6 +290,17 @@ for (const [name, manifest, code, place] of REFUSED)
     assert.notDeepEqual(schemaErrors("manifest", value), []);
   });
 
+test("ErrInvalidManifest: what is no object is told, and what else is wrong with it", async (t) => {
+  const { errors } = await web(t, { resources: 5, health_check: { checks: [{ type: "tcp", port: "http" }] } });
+  assert.deepEqual(
+    errors.map((error) => error.replace("ErrInvalidManifest: workspace/jobs/web/manifest.json: ", "")),
+    [
+      "resources: expected an object, found an integer",
+      'health_check/checks/0/port: "http" is not a port of this job: declare it in resources/ports',
+    ],
+  );
+});
+
 const PROBES: [name: string, probe: Record<string, unknown>, place: string][] = [
   ["HR-163 of an unknown type", { type: "udp", port: "http" }, "type"],
   ["without a type", { port: "http" }, "type"],
