@@ -30,7 +30,7 @@ import { Readers } from "./reading.ts";
 import { ROUTES } from "./routes/table.ts";
 import { RunList } from "./run-list.ts";
 import { StaticFiles } from "./static.ts";
-import { Pulse } from "./watch/pulse.ts";
+import { Pulse, SIGN_PATHS } from "./watch/pulse.ts";
 import { LockedRuns } from "./watch/scheduled-runs.ts";
 import { Scheduler } from "./watch/scheduler.ts";
 
@@ -199,7 +199,7 @@ interface Offered {
 
 /** Answers a request in the order that HTTP conventions say. Public are only the files of the sign-in page, and that the server lives. */
 function answer(request: HttpRequest, own: Offered): Answer | Promise<Answer> {
-  const isSign = own.pulse.has(request.path);
+  const isSign = SIGN_PATHS.has(request.path);
   const isFile = own.files.has(request.path);
   const found = isFile || isSign ? undefined : routeOf(own.routes, request);
   request.noted.route = isFile || isSign ? request.path : found?.route.path;

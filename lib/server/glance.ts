@@ -10,7 +10,7 @@ const MOST_RECENT = 20;
 /** How many drifted allocations an overview names, and how many files one allocation does. */
 const MOST_DRIFTED = 50;
 const MOST_FILES = 20;
-const DRIFT_BYTES = 8 * 1024;
+const DRIFT_BYTES = 5 * 1024;
 /** Of how many drift runs the outcome is kept in memory. */
 const MOST_KEPT_DRIFTS = 20;
 

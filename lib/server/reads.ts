@@ -24,10 +24,13 @@ import type { RunKind, RunParams } from "../run/protocol.ts";
 import { readRecord, readRecordHead, runNotFound } from "../run/record.ts";
 import { catalogBasis, requireNames } from "../run/request.ts";
 import { Drifts, firstDrifted, recentRuns } from "./glance.ts";
-import { countMessages } from "./messages/state.ts";
+import { openAtAGlance } from "./messages/state.ts";
 import { databaseVersion, Readers } from "./reading.ts";
 import { RunList, type RunQuery, shownRun } from "./run-list.ts";
 import { shownFreeze } from "./watch/freeze.ts";
+
+/** Of how many bytes of JSON these lists of a summary are at most. */
+const MOST_BYTES = { freezes: 2 * 1024, unwell: 8 * 1024 };
 
 const readers = new Readers();
 const runList = new RunList();
@@ -82,6 +85,7 @@ export const READS = {
   async summary(layout: Layout, _: undefined) {
     const { found, freezes, unwell, drift, runs: shown } = await overviewOf(layout);
     const { last_run: _newest, ...runs } = shown;
+    const { incidents, messages } = await openAtAGlance(layout);
     const begun = await begunKeyChanges(layout);
     // A list that is damaged is told where it is read.
     const revisions = await listRevisions(layout).catch((): Revision[] => []);
@@ -96,10 +100,11 @@ export const READS = {
       ...found,
       ...runs,
       totals: { ...found.totals, ...totals },
-      freezes,
-      unwell: fitting(unwell, unwell.length),
+      freezes: fitting(freezes, freezes.length, MOST_BYTES.freezes).items,
+      unwell: fitting(unwell, unwell.length, MOST_BYTES.unwell),
+      incidents: fitting(incidents, incidents.length),
       key_changes: await readers.read(layout, (db) => keyChanges(db, begun)),
-      messages: await countMessages(layout),
+      messages,
       revision: current ? shownRevision(current) : null,
       drift: drift && {
         ...drift.run,
@@ -121,6 +126,7 @@ export const READS = {
       problems: found.problems.items.slice(0, 3),
       problem_count: found.problems.total,
       unwell_count: unwell.length,
+      incident_count: (await openAtAGlance(layout)).incidents.length,
       certs_soon: found.certs.total,
       next_cert: found.next_cert,
       drifted: drift?.found.allocations.length ?? 0,

@@ -8,6 +8,7 @@ import { SCHEMA_VERSION } from "../../lib/bucket/base/schema.ts";
 import { setLastOutcome } from "../../lib/bucket/catalog/info.ts";
 import { beginChange } from "../../lib/bucket/catalog/promotions.ts";
 import { VIEW_NAMES } from "../../lib/bucket/catalog/views.ts";
+import { noteHealth } from "../../lib/bucket/health/health-history.ts";
 import { KvStore } from "../../lib/bucket/kv/kv.ts";
 import { loadKvKey } from "../../lib/bucket/kv/kv-access.ts";
 import { TestServer } from "../helpers/server.ts";
@@ -206,12 +207,16 @@ test("CP-383 a summary has at most 64 KB, whatever is wrong, and says what was c
       setLastOutcome(db, id, "run", { action: "sync", outcome: "failed", reason: "\u0001€".repeat(1_000) });
       db.run("UPDATE allocations SET position = ? WHERE alloc_id = ?", index, id);
       db.run(`INSERT INTO job_certs VALUES (?, '10.0.0.1', ?, '', ?, 1, 2, 0)`, job, "c".repeat(200), "€".repeat(500));
+      const unhealthy = { job, worker: "10.0.0.1", aspect: "health", state: "unhealthy", reason: "€".repeat(200) } as const;
+      noteHealth(db, "run", [unhealthy]);
     }
+    const freeze = Array(50).fill({ from: "2020-01-01T00:00", to: "2999-01-01T00:00", reason: "€".repeat(200) });
+    db.run("UPDATE bucket SET schedules = ?", JSON.stringify({ freeze }));
   }
   const { text, body } = await get("summary");
   assert.ok(Buffer.byteLength(text) <= 64 * 1024, String(text.length));
-  for (const list of [body.failed, body.unsettled, body.certs, body.problems]) {
-    assert.ok(list.items.length > 5 && list.total >= 300);
+  for (const list of [body.failed, body.unsettled, body.certs, body.problems, body.unwell]) {
+    assert.ok(list.items.length > 5 && list.total >= 300, `${list.items.length} of ${list.total}`);
     assert.equal(list.items.length + list.cut, list.total);
   }
 });

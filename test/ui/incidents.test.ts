@@ -67,6 +67,8 @@ test("CP-890 what nothing else tells of needs attention until it is over; its me
     .getByText(/^1 incident open/)
     .waitFor();
   await ui.checkBarriers("an incident on the overview");
+  await ui.goTo("#/");
+  await row("shop").getByText("1 open incident").waitFor();
   await until("the target has refused", async () =>
     (await lists<{ error: string | null }>("messages")).some(({ error }) => error),
   );

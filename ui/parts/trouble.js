@@ -24,8 +24,7 @@ export function troublesOf(summary, incidents = []) {
   const found = [...causes.values()].map((own) => own.filter(isNews)).filter((own) => own.length > 0);
   const known = [...items, ...found.map((own) => problemOf(own, left > 0))];
   const isCause = ({ job, run_id: run }) => known.some((one) => (run && one.run_id === run) || (job && one.job === job));
-  const others = incidents.filter((one) => KIND_OF_INCIDENT[one.event] && !isCause(one));
-  const all = [...known, ...others.map(incidentProblem)];
+  const all = [...known, ...incidents.filter((one) => !isCause(one)).map(incidentProblem)];
   return { items: all.sort((one, other) => byTrouble(one.kind, other.kind) || one.since.localeCompare(other.since)), cut };
 }
 

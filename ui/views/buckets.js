@@ -55,7 +55,7 @@ function stateIn(bucket) {
   if (unavailable || problems.some(({ kind }) => kind !== "unreachable")) return "failed";
   if (problemCount > 0) return "unreachable";
   if (wasCutOff(bucket)) return "failed";
-  if (bucket.unwell_count > 0) return "unwell";
+  if (bucket.unwell_count + bucket.incident_count > 0) return "unwell";
   if (active) return "running";
   return initialized && deploy ? "ok" : "waiting";
 }
@@ -182,7 +182,8 @@ function healthOf(bucket) {
   }
   const cutOff = wasCutOff(bucket) && el("b.failed", `The last deploy failed: ${waitText(bucket.counts.waiting)}`);
   const unwell = many > 0 && el("b.soon", `${number(many)} found not well when last looked at`);
-  if (active || cutOff || unwell) return [cutOff, unwell, active && runningLine(bucket)];
+  const open = bucket.incident_count > 0 && el("b.soon", count(bucket.incident_count, "open incident"));
+  if (active || cutOff || unwell || open) return [cutOff, unwell, open, active && runningLine(bucket)];
   if (state === "waiting") return el("span.meta", "Not deployed yet.", !workers && " Nothing has been pushed.");
   return nextOf(bucket);
 }

@@ -21,7 +21,7 @@ const wide = matchMedia("(width >= 2200px)");
 
 /** The bucket at a glance: what is the matter, since when and why, and what to press. */
 export function overviewView(page) {
-  const look = { isOpen: false, withDismissed: false, mapOf: "", readAt: 0, hasMap: false, isLive: false, incidents: [] };
+  const look = { isOpen: false, withDismissed: false, mapOf: "", readAt: 0, hasMap: false, isLive: false };
   const map = deployedMap(page, sinceOf);
   const [top, needs, problem] = [el("div.headed"), el("div"), alertPlace()];
   const rail = region(
@@ -57,8 +57,8 @@ export function overviewView(page) {
     const isNew = !summary?.built_at;
     columns.hidden = isNew;
     if (isNew) return patch(top, guide(page, { ...bucket, workers: summary?.workers ?? 0 }));
-    const { withDismissed, incidents, hasMap } = look;
-    const attention = attentionRows(page.bucketId, troublesOf(summary, incidents), withDismissed);
+    const { withDismissed, hasMap } = look;
+    const attention = attentionRows(page.bucketId, troublesOf(summary, summary.incidents.items), withDismissed);
     const show = () => change({ withDismissed: !withDismissed });
     patch(top, topOfBucket(page, bucket, attention, { map: hasMap ? map : null, show, isShown: withDismissed }));
     const options = {
@@ -94,9 +94,7 @@ export function overviewView(page) {
       () => tell(problem),
       (error) => tell(problem, `The map: ${error.message}`),
     );
-    const incidents = page.get("/incidents?limit=100").catch(() => null);
-    const [found] = await Promise.all([incidents, reading, rail.refresh()]);
-    if (found) look.incidents = found.items.filter(({ over_at: over }) => over === null);
+    await Promise.all([reading, rail.refresh()]);
     draw();
   }
 

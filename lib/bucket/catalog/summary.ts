@@ -6,9 +6,10 @@ import { problemsOf } from "./problems.ts";
 import { allocationsIn, countColumns, inStates } from "./states.ts";
 import { catalogView } from "./views.ts";
 
-/** The bytes of JSON that each list of a summary has at most, and the characters of a reason. */
-const LIST_BYTES = 10 * 1024;
-const PROBLEM_BYTES = 20 * 1024;
+/** The bytes of JSON that each list of a summary has at most, all together less than 64 KB, and the characters of a reason. */
+const LIST_BYTES = 4 * 1024;
+const TROUBLED_BYTES = 10 * 1024;
+const PROBLEM_BYTES = 14 * 1024;
 const REASON_LENGTH = 300;
 /** More rows never fit. */
 const MOST_ROWS = 200;
@@ -21,7 +22,7 @@ interface Shortened<T = Row> {
   cut: number;
 }
 
-/** What the database tells of a bucket at a glance, at most about 52 KB of JSON at any size. */
+/** What the database tells of a bucket at a glance, at most about 40 KB of JSON at any size. */
 export type BucketSummary = ReturnType<typeof bucketSummary>;
 
 const TROUBLED: Listing = {
@@ -52,7 +53,7 @@ export function bucketSummary(db: Database, activeRun: string | null) {
   const found = db.get(`SELECT ${countColumns("1")}`) ?? {};
   const counts: Row = { allocations: allocationsIn(found), ...found };
   const troubled = (condition: string, total: unknown) =>
-    shortened(db, { ...TROUBLED, conditions: [condition, "a.removed = 0"] }, Number(total));
+    shortened(db, { ...TROUBLED, conditions: [condition, "a.removed = 0"] }, Number(total), TROUBLED_BYTES);
   const ending = db.get(`SELECT COUNT(*) AS total FROM job_certs WHERE ${SOON}`);
   const problems = problemsOf(db, activeRun);
   return {
@@ -120,13 +121,13 @@ function keysIn(db: Database): number {
   return keys;
 }
 
-function shortened(db: Database, listing: Listing, total: number): Shortened {
+function shortened(db: Database, listing: Listing, total: number, bytes = LIST_BYTES): Shortened {
   const rows = withoutKeys(readPage(db, listing, { limit: MOST_ROWS }).rows);
   for (const row of rows) {
     const reason = String(row.reason ?? "");
     if (reason.length > REASON_LENGTH) row.reason = `${reason.slice(0, REASON_LENGTH)}…`.toWellFormed();
   }
-  return fitting(rows, total);
+  return fitting(rows, total, bytes);
 }
 
 function withoutKeys(rows: readonly Row[]): Row[] {

@@ -155,13 +155,14 @@ export function wantsJson(input: Pick<Parsed, "switches">): boolean {
   return input.switches.has("json");
 }
 
-/** A flag's whole number; undefined where it was not given. Throws `usage` for anything else and for less than `least`. */
-export function flagNumber(input: Parsed, name: string, least = 0): number | undefined {
+/** A flag's whole number; undefined where it was not given. Throws `usage` for anything else, and outside of the bounds. */
+export function flagNumber(input: Parsed, name: string, bounds?: readonly [least: number, most: number]): number | undefined {
   const text = input.values.get(name);
   if (text === undefined) return undefined;
-  if (/^\d{1,9}$/.test(text) && Number(text) >= least) return Number(text);
-  const bound = least === 0 ? "" : ` of at least ${least}`;
-  throw new Failure("usage", `--${name}: expected a whole number${bound}, found ${quote(text)}`);
+  const [least, most] = bounds ?? [0, 999_999_999];
+  if (/^\d{1,9}$/.test(text) && Number(text) >= least && Number(text) <= most) return Number(text);
+  const told = bounds ? ` from ${least} to ${most}` : "";
+  throw new Failure("usage", `--${name}: expected a whole number${told}, found ${quote(text)}`);
 }
 
 /** The environment without the variables of a server, which may hold secrets, and of its clients. */

@@ -26,6 +26,7 @@ import type { BucketAccess, RunDetail } from "./access.ts";
 
 const RUNS_SHOWN = 20;
 const LONGEST_TAIL = 1_000;
+const TAILS = [0, LONGEST_TAIL] as const;
 const LOOK_AGAIN_MS = 200;
 const CANCEL_MS = 300_000;
 
@@ -33,7 +34,7 @@ const CANCEL_MS = 300_000;
 export async function listRuns(bucket: BucketAccess, input: Parsed): Promise<number> {
   const kind = input.values.get("kind") as RunKind | undefined;
   const status = input.values.get("status") as RunStatus | undefined;
-  const runs = await bucket.runs({ kind, status, limit: flagNumber(input, "limit", 1) ?? RUNS_SHOWN });
+  const runs = await bucket.runs({ kind, status, limit: flagNumber(input, "limit", [1, 1_000_000]) ?? RUNS_SHOWN });
   return printList(input, runs, kind || status ? "there are no such runs" : "there are no runs yet", {
     id: ({ id }) => id,
     kind: ({ kind }) => kind,
@@ -131,7 +132,7 @@ function outcomesOf(name: string, graded: unknown): string {
 
 /** `ops runs follow [run]`: answers the exit code of the run. An interrupt ends the following only. */
 export async function followCommand(bucket: BucketAccess, input: Parsed): Promise<number> {
-  const tail = linesWanted(input);
+  const tail = flagNumber(input, "tail", TAILS);
   const run = await runMeant(bucket, input);
   using stop = stopRequest();
   const view = wantsJson(input) ? ({ show: () => "", meanwhile: "aside" } as const) : undefined;
@@ -151,12 +152,6 @@ export async function followCommand(bucket: BucketAccess, input: Parsed): Promis
   return EXIT_OF[ended.status];
 }
 
-function linesWanted(input: Parsed): number | undefined {
-  const tail = flagNumber(input, "tail");
-  if (tail === undefined || tail <= LONGEST_TAIL) return tail;
-  throw new Failure("usage", `--tail: expected at most ${LONGEST_TAIL} lines`);
-}
-
 /** The byte at which the last lines of a log begin. */
 async function lastLines(bucket: BucketAccess, id: string, count: number): Promise<number> {
   const { lines, next } = await bucket.lines(id, { tail: true, limit: Math.max(1, count) });
@@ -165,7 +160,7 @@ async function lastLines(bucket: BucketAccess, id: string, count: number): Promi
 
 /** `ops runs log [run]`: what the run has said so far. */
 export async function printLog(bucket: BucketAccess, input: Parsed): Promise<number> {
-  const tail = linesWanted(input);
+  const tail = flagNumber(input, "tail", TAILS);
   const { id, kind, params } = await runMeant(bucket, input);
   if (wantsJson(input)) return await printLines(bucket, id, tail);
   // All of it goes to stdout, errors too: this is a document.

@@ -1,7 +1,7 @@
 import { counted } from "../../core/plain-text.ts";
 import { shortNames } from "../../core/short-names.ts";
 import { type Parsed, wantsJson } from "../base/flags.ts";
-import { ago, factLines, printAnswer, printList, shortId, shownTime, spanOf, textTable, visible } from "../base/terminal.ts";
+import { ago, factLines, printAnswer, printList, shortId, shownTime, spanOf, textTable } from "../base/terminal.ts";
 import type { BucketAccess, Summary, WaitingStart } from "./access.ts";
 
 const LISTED_PROBLEMS = 10;
@@ -24,6 +24,7 @@ export async function statusCommand(bucket: BucketAccess, input: Parsed): Promis
       ["last deploy", runText(summary.last_deploy) || "none yet"],
       ["drift", driftText(summary)],
       ["not well", unwellText(summary)],
+      ["incidents", incidentsText(summary)],
       ["messages", summary.messages.failed === 0 ? null : `${summary.messages.failed} given up: ops notify`],
       ["certificates", certText(summary)],
     ]);
@@ -63,29 +64,22 @@ function activeText({ active_run }: Summary, holder: string | null): string {
 }
 
 function lineText(waiting: readonly WaitingStart[]): string | null {
-  if (waiting.length === 0) return null;
-  const shown = waiting
-    .slice(0, MOST_OTHERS)
-    .map(
-      ({ position, kind, by, since }) =>
-        `${position}. ${kind} of ${by.name ?? by.address}, for ${spanOf(Date.now() - Date.parse(since))}`,
-    );
-  return [...shown, ...moreLine(waiting.length - shown.length)].join("\n");
+  return firstLines(waiting, waiting.length, ({ position, kind, by, since }) => {
+    return `${position}. ${kind} of ${by.name ?? by.address}, for ${spanOf(Date.now() - Date.parse(since))}`;
+  });
 }
 
 function freezeText({ freezes }: Summary): string | null {
-  const shown = freezes.slice(0, MOST_OTHERS).map(({ from, to, reason }) => {
+  return firstLines(freezes, freezes.length, ({ from, to, reason }) => {
     const isOn = Date.parse(from) <= Date.now();
-    return visible(isOn ? `on until ${shownTime(to)}: ${reason}` : `from ${shownTime(from)} to ${shownTime(to)}: ${reason}`);
+    return isOn ? `on until ${shownTime(to)}: ${reason}` : `from ${shownTime(from)} to ${shownTime(to)}: ${reason}`;
   });
-  return shown.length === 0 ? null : [...shown, ...moreLine(freezes.length - shown.length)].join("\n");
 }
 
 function keysText({ key_changes }: Summary): string | null {
-  const shown = key_changes.map(({ kind, since, left, next }) => {
-    return `${KEYS[kind]}, for ${spanOf(Date.now() - Date.parse(since))}; go on with: ${visible(next)}\n${visible(left)}`;
+  return firstLines(key_changes, key_changes.length, ({ kind, since, left, next }) => {
+    return `${KEYS[kind]}, for ${spanOf(Date.now() - Date.parse(since))}; go on with: ${next}\n${left}`;
   });
-  return shown.length === 0 ? null : shown.join("\n");
 }
 
 function runText(run: Summary["last_deploy"]): string {
@@ -97,32 +91,36 @@ function driftText({ drift }: Summary): string {
   if (!drift) return "not looked for yet: ops drift";
   const { allocations, total } = drift;
   const found = total === 0 ? "none" : `${counted(total, "allocation")} changed by hand`;
-  const names = allocations.slice(0, MOST_OTHERS).map(({ job, worker, files }) => `${job}@${worker}: ${counted(files, "file")}`);
+  const names = firstLines(allocations, total, ({ job, worker, files }) => `${job}@${worker}: ${counted(files, "file")}`);
   const how = drift.status === "succeeded" || total > 0 ? "" : ` found (run ${drift.status})`;
-  return [`${found}${how}, ${runText(drift).replace(/^\w+, /, "")}`, ...names, ...moreLine(total - names.length)].join("\n");
+  return `${found}${how}, ${runText(drift).replace(/^\w+, /, "")}\n${names ?? ""}`;
 }
 
 function unwellText({ unwell: { items, total } }: Summary): string | null {
-  const shown = items.slice(0, MOST_OTHERS).map(({ job, worker, state, at }) => {
-    return visible(`${job === "" ? worker : `${job}@${worker}`} ${state}, ${ago(at)}`);
+  return firstLines(items, total, ({ job, worker, state, at }) => {
+    return `${job === "" ? worker : `${job}@${worker}`} ${state}, ${ago(at)}`;
   });
-  return total === 0 ? null : [...shown, ...moreLine(total - shown.length)].join("\n");
+}
+
+function incidentsText({ incidents: { items, total } }: Summary): string | null {
+  return firstLines(items, total, ({ subject, opened_at }) => `${subject}, ${ago(opened_at)}: ops notify incidents`);
 }
 
 function certText({ certs, next_cert }: Summary): string | null {
-  const told = certs.items.slice(0, MOST_OTHERS).map(certLine);
-  if (told.length > 0) return [...told, ...moreLine(certs.total - told.length)].join("\n");
-  return next_cert ? `in order; next: ${certLine(next_cert)}` : null;
+  return firstLines(certs.items, certs.total, certLine) ?? (next_cert && `in order; next: ${certLine(next_cert)}`);
 }
 
 function certLine({ job, worker, cert, not_after }: Record<string, unknown>): string {
   const left = Date.parse(String(not_after)) - Date.now();
   const whose = job ? `${job}@${worker} ${cert}` : "the CA";
-  return visible(`${whose} ${left > 0 ? `ends in ${spanOf(left)}` : `has ended ${spanOf(-left)} ago`}`);
+  return `${whose} ${left > 0 ? `ends in ${spanOf(left)}` : `has ended ${spanOf(-left)} ago`}`;
 }
 
-function moreLine(count: number): string[] {
-  return count > 0 ? [`and ${count} more`] : [];
+/** The first of several, one a line, and how many are left out; null where there are none. */
+function firstLines<T>(items: readonly T[], total: number, line: (item: T) => string): string | null {
+  const lines = items.slice(0, MOST_OTHERS).map(line);
+  if (total > lines.length) lines.push(`and ${total - lines.length} more`);
+  return total === 0 ? null : lines.join("\n");
 }
 
 /** `ops health [job]`: how everything is, since when, and for how much of the time it was well. */

@@ -9,16 +9,22 @@ import { TIME } from "../../run/progress.ts";
 
 const EVENT = oneOf(...MESSAGE_EVENTS);
 
-const INCIDENT_FIELDS = {
+const GLANCE_FIELDS = {
   id: string(),
   event: EVENT,
   subject: described(string(), "One line"),
   reason: described(string(), "Why, masked"),
   job: described(nullable(string()), "null where it is about several, or none"),
   run_id: described(nullable(string()), "The run that found it first"),
+  opened_at: TIME,
+};
+/** An open incident in a summary. */
+export const INCIDENT_AT_A_GLANCE = object(GLANCE_FIELDS);
+
+const INCIDENT_FIELDS = {
+  ...GLANCE_FIELDS,
   checks: described(integer({ min: 1 }), "How many checks have found it so"),
   ends_at: described(nullable(TIME), "When the first of the certificates ends"),
-  opened_at: TIME,
   over_at: described(nullable(TIME), "null while it is open"),
 };
 
@@ -105,11 +111,18 @@ async function readKept(layout: Layout): Promise<MessageState | undefined> {
   return bytes && valueIn(KEPT_STATE, bytes.toString());
 }
 
-/** How many messages of a bucket wait, and how many were given up. */
-export async function countMessages(layout: Layout): Promise<{ waiting: number; failed: number }> {
-  const { messages = [] } = (await readKept(layout)) ?? {};
+/** What no state of an allocation or a worker tells of. */
+const ABOUT_RUNS: readonly string[] = ["run_failed", "snapshot_failed", "schedule_missed"];
+
+/** The open incidents about runs, as a summary has them, newest first; how many messages wait, and how many were given up. */
+export async function openAtAGlance(layout: Layout) {
+  const { messages = [], incidents = [] } = (await readKept(layout)) ?? {};
   const count = (wanted: Message["state"]) => messages.filter(({ state }) => state === wanted).length;
-  return { waiting: count("waiting"), failed: count("failed") };
+  const open = incidents.filter(({ event, over_at }) => over_at === null && ABOUT_RUNS.includes(event));
+  const shown = open.map(({ id, event, subject, reason, job, run_id, opened_at }) => {
+    return { id, event, subject, reason, job, run_id, opened_at };
+  });
+  return { incidents: shown.toReversed(), messages: { waiting: count("waiting"), failed: count("failed") } };
 }
 
 /** Writes what {@link readMessageState} reads, whole or not at all. Makes no folder of a bucket that is gone. */

@@ -153,7 +153,7 @@ async function glanceAt({ layout, id, project, name }: RootBucket, beside: ReadT
 }
 
 const NO_RUNS = { active_run: null, last_run: null, last_deploy: null, recent: [], mean_deploy_ms: null };
-const NO_COUNTS = { workers: 0, jobs: 0, problem_count: 0, unwell_count: 0, certs_soon: 0, drifted: 0 };
+const NO_COUNTS = { workers: 0, jobs: 0, problem_count: 0, unwell_count: 0, incident_count: 0, certs_soon: 0, drifted: 0 };
 const NO_GLANCE = { ...NO_COUNTS, ...NO_RUNS, counts: null, problems: [], next_cert: null, freezes: [] };
 
 async function shownBucket(bucket: RootBucket, { supervisor, readers, runList, access }: Services) {

@@ -18,6 +18,7 @@ import {
 import { TIME } from "../../run/progress.ts";
 import { RUN_STATUS } from "../../run/protocol.ts";
 import { ID, RUN_KIND } from "../../run/record.ts";
+import { INCIDENT_AT_A_GLANCE } from "../messages/state.ts";
 import { FREEZES } from "../watch/freeze.ts";
 import { HEALTH_CHANGE } from "../watch/health-shapes.ts";
 
@@ -109,6 +110,8 @@ const KEY_CHANGE = object({
   next: described(string(), "The command that goes on with the change"),
 });
 
+const OPEN_INCIDENTS = "Open incidents that no state tells of: a run failed, or a due time was missed";
+
 /** `GET …/summary`. */
 export const BUCKET_SUMMARY = object({
   built_at: described(nullable(TIME), "null before the first build"),
@@ -133,6 +136,7 @@ export const BUCKET_SUMMARY = object({
     shortList(HEALTH_CHANGE),
     "What was found in no good state when it was last looked at, the longest first; `problems` tell of the last actions",
   ),
+  incidents: described(shortList(INCIDENT_AT_A_GLANCE), `${OPEN_INCIDENTS}, newest first`),
   key_changes: described(list(KEY_CHANGE), "Changes of the bucket's keys that have begun and have not ended"),
   messages: described(countsOf("waiting", "failed"), "How many wait, and how many were given up"),
   ...RUNS,
@@ -160,6 +164,7 @@ export const BUCKET_GLANCES = object({
       problems: described(list(PROBLEM), "The first 3"),
       problem_count: COUNT,
       unwell_count: described(COUNT, "What was found in no good state when it was last looked at"),
+      incident_count: described(COUNT, OPEN_INCIDENTS),
       certs_soon: described(COUNT, "Certificates that have ended or are near their end"),
       next_cert: nullable(object({ ...CERT, status: oneOf("expired", "expiring", "ok") })),
       drifted: described(

@@ -5,6 +5,9 @@ import { writeAtomic } from "../../core/files.ts";
 import { type Answer, type HttpRequest, raw } from "../../http/message.ts";
 import { requireReading } from "../../http/router.ts";
 
+/** The paths of the signs of life. */
+export const SIGN_PATHS: ReadonlySet<string> = new Set(["/healthz", "/readyz"]);
+
 const BEAT_MS = 60_000;
 /** A watch that has not looked for so long hangs. */
 const STALLED_MS = 180_000;
@@ -50,12 +53,7 @@ export class Pulse {
     this.#isStopping = true;
   }
 
-  /** True where a request is for one of the signs of life. */
-  has(path: string): boolean {
-    return path === "/healthz" || path === "/readyz";
-  }
-
-  /** The answer to a request for one of them. Throws `method_not_allowed` for anything but GET and HEAD. */
+  /** The answer to a request for one of {@link SIGN_PATHS}. Throws `method_not_allowed` for anything but GET and HEAD. */
   answer(request: HttpRequest): Answer {
     requireReading(request);
     const isFine = request.path === "/healthz" || this.#isReady();

@@ -113,8 +113,8 @@ test("what there is none of, and what is mistyped, is told in a sentence, with -
       2,
       /--status: expected one of running, succeeded, failed, cancelled, found "bad" \(see/,
     ],
-    [["runs", "list", "--limit", "0"], 2, /^ops: --limit: expected a whole number of at least 1, found "0"\n$/],
-    [["runs", "log", "--tail", "5000"], 2, /at most 1000 lines/],
+    [["runs", "list", "--limit", "0"], 2, /^ops: --limit: expected a whole number from 1 to 1000000, found "0"\n$/],
+    [["runs", "log", "--tail", "5000"], 2, /--tail: expected a whole number from 0 to 1000, found "5000"/],
     [["runs", "cancel", "nope"], 1, /there is no run/],
     [["revisions", "show", "nope"], 1, /there is no revision "nope"/],
   ] as const)

@@ -113,8 +113,9 @@ test("CP-872 a test is sent at once; a retry sends what has failed; both need th
   assert.equal((await post(`/messages/${uuidV7()}/retry`)).body.error, "not_found");
 });
 
-test("CP-862 a run that fails is told, and a success ends it", async (t) => {
-  const { receiver, server, bucket, file, post } = await told(t);
+test("CP-862 CP-436 a run that fails is told, by the summaries too, and a success ends it", async (t) => {
+  const { receiver, server, bucket, file, get, post } = await told(t);
+  const inShort = async () => (await server.call("GET", "/api/summary")).body.items[0].incident_count;
   const workspace = (name: string, value: unknown) =>
     writeFileSync(path.join(bucket.folder, "workspace", name), JSON.stringify(value));
   mkdirSync(path.join(bucket.folder, "workspace"));
@@ -126,9 +127,12 @@ test("CP-862 a run that fails is told, and a success ends it", async (t) => {
   assert.deepEqual([receiver.bodies[0]?.event, receiver.bodies[0]?.run_id], ["run_failed", run_id]);
   assert.match(String(receiver.bodies[0]?.subject), /^shop\/live: Run failed: build$/);
   assert.match(String(receiver.bodies[0]?.reason), /workers\.json/);
+  const [open] = (await get("/summary")).incidents.items;
+  assert.deepEqual([open.subject, open.run_id, await inShort()], ["Run failed: build", run_id, 1]);
   workspace("workers.json", []);
   const again = (await post("/build")).body.run_id;
   assert.equal((await server.ended(bucket.path, again)).status, "succeeded");
   await until("the end is told", () => receiver.received.length === 2);
   assert.equal(receiver.bodies[1]?.subject, "shop/live: Over: Run failed: build");
+  assert.deepEqual([(await get("/summary")).incidents, await inShort()], [{ items: [], total: 0, cut: 0 }, 0]);
 });
