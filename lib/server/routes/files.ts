@@ -75,8 +75,7 @@ export const FILE_ROUTES = [
     answer: { status: 200, description: "Its bytes", type: BYTES, ranges: true },
     failures: [...READ_FAILURES, "file_not_found"],
     async handle({ params, request, bucket: { layout } }, { readers }) {
-      const { path = "" } = params;
-      const job = params.job?.toLowerCase() ?? "";
+      const [job, path] = [params.job?.toLowerCase() ?? "", params.path ?? ""];
       const found = await readers.read(layout, (db) => ({ file: catalogFile(db, job, path), contents: db.contents }));
       const { file, contents } = found;
       if (!file) throw new Failure("file_not_found", `job ${quote(job)} has no file ${quote(path)}`);
