@@ -1,6 +1,7 @@
 import { address, link } from "../base/api.js";
-import { alertPlace, button, el, facts, tell } from "../base/dom.js";
+import { alertPlace, button, el, facts } from "../base/dom.js";
 import { prefer, preference } from "../base/preferences.js";
+import { tell } from "../base/text.js";
 import { ask, closeDialogs } from "../parts/dialog.js";
 import { tickBox } from "../parts/form.js";
 import { SECTIONS } from "../routes.js";
