@@ -63,7 +63,7 @@ async function makeBucket(folder: string): Promise<void> {
   const hosts = Array.from({ length: WORKERS }, (_, index) => ({
     host: `127.0.1.${index + 1}`,
     connection: "local",
-    root: path.join(folder, "worker"),
+    root: path.join(folder, `worker-${index + 1}`),
   }));
   const manifest = { selectors: ["worker"], hooks: { python: hook, typescript: hook } };
   mkdirSync(path.join(folder, "workspace/jobs/web/_hooks"), { recursive: true });

@@ -1,14 +1,20 @@
+import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { readConsole } from "../lib/server/console-files.ts";
 import { LocalServer } from "../scripts/local-server.ts";
 import { ConsolePage } from "../test/helpers/browser.ts";
 import { recordRun } from "../test/helpers/log-runs.ts";
 import { makeWorkspace } from "../test/helpers/workspace.ts";
-import { median, timed } from "./measure.ts";
+import { median, sideBySide, timed } from "./measure.ts";
 
 const LINES = 1_000_000;
 const ROUNDS = 7;
+/** First paints are short and vary much. A browser keeps the compiled script of a page from its third visit on. */
+const [VISITS, PAINTS] = [3, 25];
 
 /** The console in a browser: its first paint, and a run with a log of a million lines. */
 export async function ui(): Promise<void> {
@@ -22,11 +28,11 @@ export async function ui(): Promise<void> {
     const run = recordRun(root, bucket, log);
     const size = (log.length / 1024 / 1024).toFixed(0);
     console.log(`ui: medians of ${ROUNDS} rounds, range; a log of ${LINES} lines, ${size} MiB`);
-    await report("first paint of the sign-in page", () => firstPaint(console_, ""));
+    await firstPaints(console_);
     console.log(`… memory of its tab ${(await tabBytes(console_)) >> 20} MiB`);
     await console_.signIn(server.token);
     const address = `#/buckets/${bucket}/runs/${run}`;
-    await report("a run with the long log: first paint", () => firstPaint(console_, address));
+    await report("a run with the long log: first paint", () => firstPaint(console_, `${server.url}/${address}`));
     await report("… until its last line is there", () => lastLine(console_, address));
     await report("… a line in the middle, by its number", () => jumped(console_));
     await console_.page.keyboard.press("Control+f");
@@ -86,9 +92,38 @@ async function report(name: string, measure: () => Promise<number>): Promise<voi
   console.log(`${name.padEnd(44)} ${median(times).toFixed(0).padStart(6)} ms   ${range.padStart(14)}`);
 }
 
-async function firstPaint({ page, url }: ConsolePage, address: string): Promise<number> {
+/** The sign-in page beside two floors: a paragraph with a script of one line, and the console's own page without its script. */
+async function firstPaints(console_: ConsolePage): Promise<void> {
+  const assets = await readConsole();
+  const textAt = (place: string) => assets.get(place)?.content.toString() ?? "";
+  const head =
+    '<!doctype html><html lang="en"><title>floor</title><script type="module" blocking="render" src="/floor.js"></script>';
+  const pages: Record<string, [type: string, text: string]> = {
+    "/paragraph": ["text/html", `${head}<p id="text"></p></html>`],
+    "/floor.js": ["text/javascript", 'document.getElementById("text").textContent = "a paragraph";'],
+    "/page": ["text/html", textAt("/").replace(/<script.*<\/script>/, "")],
+    "/console.css": ["text/css", textAt("/console.css")],
+    "/icon.svg": ["image/svg+xml", textAt("/icon.svg")],
+  };
+  const floors = createServer((request, response) => {
+    const [type, text] = pages[request.url ?? ""] ?? ["text/plain", ""];
+    response.setHeader("content-type", type).end(text);
+  });
+  await once(floors.listen(0, "127.0.0.1"), "listening");
+  const floor = `http://127.0.0.1:${(floors.address() as AddressInfo).port}`;
+  for (let visit = 0; visit < VISITS; visit++) await firstPaint(console_, console_.url);
+  await sideBySide(PAINTS, {
+    "first paint of a paragraph": () => firstPaint(console_, `${floor}/paragraph`),
+    "… of the console's page without its script": () => firstPaint(console_, `${floor}/page`),
+    "… of the sign-in page": () => firstPaint(console_, console_.url),
+  });
+  floors.close();
+  floors.closeAllConnections();
+}
+
+async function firstPaint({ page }: ConsolePage, url: string): Promise<number> {
   await page.goto("about:blank");
-  await page.goto(`${url}/${address}`);
+  await page.goto(url);
   return await page.evaluate<number>(`new Promise((resolve) => new PerformanceObserver((list) =>
     resolve(list.getEntriesByName("first-contentful-paint")[0].startTime)).observe({ type: "paint", buffered: true }))`);
 }

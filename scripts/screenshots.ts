@@ -163,7 +163,8 @@ async function largeBucket(server: LocalServer): Promise<string> {
   const workers = Array.from({ length: LARGE.workers }, (_, index) => {
     const rack = `r${String(1 + Math.floor(index / LARGE.rack)).padStart(2, "0")}`;
     const tags = { rack, zone: index % 2 === 0 ? "north" : "south" };
-    return { host: `${rack}-${String(index % LARGE.rack).padStart(2, "0")}`, connection: "local", labels: ["all"], tags };
+    const host = `${rack}-${String(index % LARGE.rack).padStart(2, "0")}`;
+    return { host, connection: "local", root: `/srv/${host}`, labels: ["all"], tags };
   });
   write("workers.json", workers);
   for (const job of ["agent", "buffer", "clock", "collector", "gateway", "journal", "metrics", "relay", "sampler", "updater"]) {

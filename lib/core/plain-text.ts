@@ -35,9 +35,9 @@ export function decodeUtf8(bytes: Uint8Array): string | undefined {
   }
 }
 
-/** The line and the column (in characters) of a place in a text, both from 1. */
+/** The line and the column (in characters, but for a byte order mark) of a place in a text, both from 1. */
 export function lineAndColumn(text: string, at: number): { line: number; column: number } {
-  const before = text.slice(0, at);
+  const before = text.slice(0, at).replace(/^\ufeff/, "");
   return { line: before.split("\n").length, column: [...before.slice(before.lastIndexOf("\n") + 1)].length + 1 };
 }
 

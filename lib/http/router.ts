@@ -86,8 +86,13 @@ function paramsOf(pattern: string, given: readonly string[]): Record<string, str
   return params;
 }
 
+/** Throws `method_not_allowed` for anything but GET and HEAD. */
+export function requireReading(request: HttpRequest): void {
+  if (request.method !== "GET" && request.method !== "HEAD") throw methodNotAllowed(request, ["GET", "HEAD"]);
+}
+
 /** The failure for a known path with another method. */
-export function methodNotAllowed(request: HttpRequest, allowed: string[]): Failure {
+function methodNotAllowed(request: HttpRequest, allowed: string[]): Failure {
   const allow = allowed.join(", ");
   return new Failure("method_not_allowed", `this path takes ${allow}, not ${request.method}`, { details: { allow } });
 }

@@ -4,14 +4,10 @@ import type { Exchange } from "../http/listen.ts";
 export type Log = (message: string, facts?: Record<string, unknown>) => void;
 
 /** The forms of the log. */
-export const LOG_FORMATS = ["text", "json"] as const;
+export type LogFormat = "text" | "json";
 
-/** One entry of the log with its newline, in one of {@link LOG_FORMATS}. */
-export function logLine(
-  format: (typeof LOG_FORMATS)[number],
-  message: string,
-  facts: Record<string, unknown> = { message },
-): string {
+/** One entry of the log with its newline, in one of the forms. */
+export function logLine(format: LogFormat, message: string, facts: Record<string, unknown> = { message }): string {
   const time = new Date().toISOString();
   return format === "json" ? `${JSON.stringify({ time, ...facts })}\n` : `${time} ${message}\n`;
 }

@@ -199,14 +199,11 @@ interface Offered {
 
 /** Answers a request in the order that HTTP conventions say. Public are only the files of the sign-in page, and that the server lives. */
 function answer(request: HttpRequest, own: Offered): Answer | Promise<Answer> {
-  const sign = own.pulse.answer(request);
-  if (sign) {
-    request.noted.route = request.path;
-    return sign;
-  }
+  const isSign = own.pulse.has(request.path);
   const isFile = own.files.has(request.path);
-  const found = isFile ? undefined : routeOf(own.routes, request);
-  request.noted.route = isFile ? request.path : found?.route.path;
+  const found = isFile || isSign ? undefined : routeOf(own.routes, request);
+  request.noted.route = isFile || isSign ? request.path : found?.route.path;
+  if (isSign) return own.pulse.answer(request);
   // The API reference consists of files too, but they are not public.
   if (isFile && !request.path.startsWith("/docs")) return own.files.answer(request);
   const identity = own.guard.admit(request);

@@ -3,7 +3,7 @@ import { promisify } from "node:util";
 import { brotliCompress, constants, gzip } from "node:zlib";
 import { isKnown } from "../http/download.ts";
 import { type Answer, type HttpRequest, raw } from "../http/message.ts";
-import { methodNotAllowed } from "../http/router.ts";
+import { requireReading } from "../http/router.ts";
 import type { Asset } from "./console-files.ts";
 
 /** How a text is compressed; the first one that the client takes is sent. */
@@ -52,7 +52,7 @@ export class StaticFiles {
 
   /** The answer to a request for a file that is there. Throws `method_not_allowed` for anything but GET and HEAD. */
   answer(request: HttpRequest): Answer {
-    if (request.method !== "GET" && request.method !== "HEAD") throw methodNotAllowed(request, ["GET", "HEAD"]);
+    requireReading(request);
     this.#brotli ??= this.compress("br");
     const { type, content, version, encoded } = this.#files.get(request.path) as Served;
     const encoding = takenEncoding(String(request.headers["accept-encoding"] ?? ""), encoded);

@@ -50,7 +50,7 @@ export async function simulatedBucket(t: Parameters<typeof makeBucket>[0]): Prom
   const names = Object.keys(JOBS);
   makeWorkspace(bucket.dir, {
     jobs: Object.fromEntries(names.map((name) => [name, { version: "1.0.0", selectors: ["worker"], ...JOBS[name] }])),
-    workers: SIMULATED.map((host) => ({ host, connection: "local" })),
+    workers: SIMULATED.map((host) => ({ host, connection: "local", root: `/srv/${host}` })),
     files: {
       ...Object.fromEntries(names.map((name) => [`workspace/jobs/${name}/conf`, "0"])),
       [SEQUENCE]: "{{ .UpdateSeq }} on {{ .WorkerIP }}\n",

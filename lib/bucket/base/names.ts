@@ -59,9 +59,10 @@ export const timezone = refined(string({ max: 100 }), (zone, path, report) => {
   return zone;
 });
 
-/** Reports each value of a list that is there a second time. */
-export function reportTwice<T>(values: readonly T[], report: (index: number, value: T) => void): void {
-  for (const [index, value] of values.entries()) if (values.indexOf(value) < index) report(index, value);
+/** Reports each text of a list that is there a second time, but for empty ones. */
+export function reportTwice(values: readonly string[], report: (index: number, value: string) => void): void {
+  const first = new Map(values.map((value, index) => [value, index] as const).reverse());
+  for (const [index, value] of values.entries()) if (value !== "" && first.get(value) !== index) report(index, value);
 }
 
 /** Text without control characters, of at most `max` characters; white space around it is dropped. */

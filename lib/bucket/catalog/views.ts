@@ -1,4 +1,5 @@
 import { Failure } from "../../core/errors.ts";
+import { quote } from "../../core/shape.ts";
 import type { Database, Row } from "../base/database.ts";
 import type { Layout } from "../base/layout.ts";
 import { unknownName } from "../base/problems.ts";
@@ -219,8 +220,8 @@ function lower(names: readonly string[]): string[] {
 function knownWords(kind: string, given: readonly string[] | undefined, known: readonly string[]): string[] | undefined {
   const words = given && lower(given);
   const wrong = words?.find((word) => !known.includes(word));
-  if (wrong !== undefined) throw new Failure("invalid_request", unknownName(kind, wrong, known));
-  return words;
+  if (wrong === undefined) return words;
+  throw new Failure("invalid_request", `${kind}: expected one of ${known.join(", ")}, found ${quote(wrong)}`);
 }
 
 /** A typing mistake must not look like an empty answer. Where some of the names are known, their rows are shown. */

@@ -69,8 +69,8 @@ export function relative(layout: Layout, file: string): string {
 
 /** What breaks JSON, without the engine's quotation of the text, and where. */
 function jsonFailure(error: unknown, text: string): TextFailure {
-  const [what] = messageOf(error).split(/, (?:\.\.\.)?"|in JSON at position \d+/);
-  return new TextFailure(text, brokenAt(error, text), `not valid JSON: ${what?.trim()}`);
+  const [what] = messageOf(error).split(/, (?:\.\.\.)?"|(?: in JSON)? at position \d+/);
+  return new TextFailure(text, brokenAt(error, text), `not valid JSON: ${what}`);
 }
 
 /**

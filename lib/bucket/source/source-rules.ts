@@ -279,15 +279,12 @@ function readablePath(path: string): string {
 }
 
 function byJob(found: readonly FoundFile[]): Map<string, FoundFile[]> {
-  const jobs = new Map<string, FoundFile[]>();
-  for (const file of found) {
+  const inJobs = found.flatMap((file) => {
     const [, job, below] = /^jobs\/([^/]+)\/(.+)$/s.exec(file.path) ?? [];
-    if (job === undefined || below === undefined) continue;
-    const own = jobs.get(job) ?? [];
-    own.push({ ...file, path: below });
-    jobs.set(job, own);
-  }
-  return new Map([...jobs].sort(([a], [b]) => (a < b ? -1 : 1)));
+    return job === undefined || below === undefined ? [] : { job, file: { ...file, path: below } };
+  });
+  const jobs = [...Map.groupBy(inJobs, ({ job }) => job)].sort(([a], [b]) => (a < b ? -1 : 1));
+  return new Map(jobs.map(([job, own]) => [job, own.map(({ file }) => file)]));
 }
 
 /** Makes sure that the files were read in one state of the workspace, not in a mixture of two (`ErrSourceChanged`). */

@@ -3,7 +3,7 @@ import { lstatSync } from "node:fs";
 import path from "node:path";
 import { parseTemplate } from "../../codec/template/parse.ts";
 import { messageOf, throwIfCancelled } from "../../core/errors.ts";
-import { decodeUtf8 } from "../../core/plain-text.ts";
+import { decodeUtf8, lineAndColumn } from "../../core/plain-text.ts";
 import { type FoundFile, foundPieces, readFound } from "../../core/walk.ts";
 import { bytesOf, digestOf, LARGEST_ROW_BYTES, type Pieces } from "../base/contents.ts";
 import type { Layout } from "../base/layout.ts";
@@ -20,8 +20,6 @@ import { isCertFile } from "./manifest-blocks.ts";
 /** A job as its folder in the workspace describes it. */
 export type JobSource = NonNullable<ReturnType<typeof readJob>>;
 
-const EXECUTABLE_MODE = 0o755;
-const PLAIN_MODE = 0o644;
 const RESERVED = ["data", "logs", "bin"];
 const HOOKS = "_hooks/";
 const OLD_HOOKS = "_modules/";
@@ -70,7 +68,7 @@ function readJob(name: string, files: CatalogFile[], folder: FileProblems, probl
 function readFiles(folder: string, inFolder: readonly FoundFile[], found: FileProblems): CatalogFile[] {
   return inFolder.flatMap((file) => {
     try {
-      const mode = file.executable ? EXECUTABLE_MODE : PLAIN_MODE;
+      const mode = file.executable ? 0o755 : 0o644;
       return [{ path: file.path, mode, ...readFile(folder, file) }];
     } catch (error) {
       found.error(file.path, messageOf(error));
@@ -103,10 +101,13 @@ function checkFolder(folder: string, files: readonly CatalogFile[], found: FileP
   const names = new Set(files.map((file) => file.path));
   if (!names.has("Makefile") && !names.has("Makefile.tpl"))
     found.error("", "has no Makefile (or Makefile.tpl) with the targets start, stop and restart");
+  const onDisk = (name: string) => lstatSync(path.join(folder, name), { throwIfNoEntry: false });
   for (const reserved of RESERVED)
     for (const name of [reserved, `${reserved}.tpl`])
-      if (lstatSync(path.join(folder, name), { throwIfNoEntry: false }))
-        found.error(name, `${reserved} is kept on the workers for the running service: use another name`);
+      if (onDisk(name)) found.error(name, `${reserved} is kept on the workers for the running service: use another name`);
+  for (const name of names)
+    if (name.endsWith(".tpl") && onDisk(name.slice(0, -4))?.isDirectory())
+      found.error(name, "it would be rendered in the place of a folder: use another name");
   if (names.has("prometheus.yml") && names.has("prometheus.yml.tpl"))
     found.error("prometheus.yml", "there is prometheus.yml.tpl too: keep one of them");
 }
@@ -143,6 +144,6 @@ function checkTemplateText(path: string, text: string, found: FileProblems): voi
     const [, line = "1", bytes = "0", message = told] = /^(\d+):(\d+): (.*)$/s.exec(told) ?? [];
     // Go counts columns in bytes from 0; people count characters from 1.
     const before = Buffer.from(text.split("\n")[Number(line) - 1] ?? "").subarray(0, Number(bytes));
-    found.error(`line ${line}, column ${[...before.toString()].length + 1}`, message);
+    found.error(`line ${line}, column ${lineAndColumn(before.toString(), before.length).column}`, message);
   }
 }

@@ -107,7 +107,8 @@ export function positive(max: number, otherwise: number): Shape<number> {
 
 function probeOf(given: Infer<typeof PROBE>, limit: number, path: string, report: Report): Probe {
   const wrong = (field: string, message: string) => report(`${path}/${field}`, message);
-  const { port, timeout_seconds: own = 0, expect_status: expectStatus } = given;
+  const { timeout_seconds: own = 0, expect_status: expectStatus } = given;
+  const port = typeof given.port === "string" ? given.port.trim() : given.port;
   const timeoutSeconds = own > 0 ? own : limit;
   const command: Probe = { type: "ssh", command: given.command, timeoutSeconds };
   if (typeof given.type !== "string") return command;

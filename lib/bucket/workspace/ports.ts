@@ -17,7 +17,7 @@ const PORT_NAME = /^[a-z][a-z0-9_]*$/;
 const PORT_RULE = "small letters, digits and _, the first a letter, at most 100,";
 const PORT_VALUES = "{} for a port from the pool, or a number from 1 to 65535";
 /** Keys that the build itself writes to `ops/bucket`, where the port names of all jobs are kept too. */
-const TAKEN_NAMES = new Set(["bucket_id", "jobs", "activejobs"]);
+const TAKEN_NAMES = ["bucket_id", "jobs", "activejobs"];
 
 /** Whether a port may have this name (else `ErrPortKeyFormat`). */
 export function isPortName(name: string): boolean {
@@ -89,13 +89,12 @@ export function assignPorts(
 }
 
 function checkPortNames(requests: readonly PortRequest[], problems: Problems): void {
-  const owners = new Map<string, string>();
+  const owners = new Map(TAKEN_NAMES.map((name) => [name, "the bucket itself"]));
   for (const { job, file, ports } of requests)
     for (const name of ports.keys()) {
       const owner = owners.get(name);
-      const taken = TAKEN_NAMES.has(name) ? "the bucket itself" : owner && `job ${owner}`;
-      const message = `the name is used by ${taken} already`;
-      if (taken) problems.error("ErrPortNameCollision", file, `resources/ports/${name}`, message);
-      else owners.set(name, job);
+      const message = `the name is used by ${owner} already`;
+      if (owner !== undefined) problems.error("ErrPortNameCollision", file, `resources/ports/${name}`, message);
+      else owners.set(name, `job ${job}`);
     }
 }

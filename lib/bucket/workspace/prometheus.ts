@@ -19,6 +19,8 @@ export const SCRAPE_TEMPLATE = `${SCRAPE}.tpl`;
 const IMPLICIT = "_implicit";
 /** The rules that ops writes for a Prometheus, below its folder of rules. */
 export const OPS_RULES = "ops/certs.yaml";
+/** Where the job of a Prometheus gets folders. */
+const FOLDERS_MADE = /^(rules(\/ops)?|consoles(\/runbooks|\/dashboards)?)(\.tpl)?$/;
 /** A target that stands for the addresses of a port of the job: `ops:port/<name>[/<worker>]`. */
 export const PORT = /^ops:port\/([^/]+)(?:\/(.+))?$/;
 
@@ -58,8 +60,11 @@ export function checkPrometheus(jobs: readonly JobSource[], problems: Problems):
     for (const [file, rule] of rulesOf(files, report)) checkRule(file, rule, { job, files, alerts, report });
     if (files.has("alerts/certs.yaml") && `${job}/certs.yaml` === OPS_RULES)
       report("alerts/certs.yaml", "ops writes rules of this name for a job ops: give the file another name");
+    if (!isPrometheus(all)) continue;
     const unknown = "alerts get no runbook_url, since no port of the job is known as that of Prometheus";
-    if (isPrometheus(all) && webPort(job, ports) === undefined) problems.warn(folder, "prometheus.yml", unknown);
+    if (webPort(job, ports) === undefined) problems.warn(folder, "prometheus.yml", unknown);
+    for (const { path: file } of all.filter((one) => FOLDERS_MADE.test(one.path)))
+      problems.error("ErrInvalidJob", folder, file, "ops makes a folder of this name for a Prometheus: use another name");
   }
 }
 

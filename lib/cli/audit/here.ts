@@ -28,7 +28,7 @@ export function auditWanted(input: Parsed): { wanted: AuditWanted; limit: number
   const known: readonly string[] = AUDIT_KINDS;
   const unknown = what?.find((one) => !known.includes(one));
   if (unknown !== undefined) throw new Failure("usage", `--what: ${quote(unknown)} is none of ${known.join(", ")}`);
-  return { wanted: { what, who, from, run, since, until }, limit: flagNumber(input, "limit") ?? SHOWN_LINES };
+  return { wanted: { what, who, from, run, since, until }, limit: flagNumber(input, "limit", 1) ?? SHOWN_LINES };
 }
 
 /** The root that a command names. Throws `usage` where it names none. */

@@ -30,8 +30,10 @@ export interface Flag {
   value?: string;
   /** The value may be left out: `--wait`, `--wait=5m`. */
   mayLack?: true;
-  /** The words that the value can be, where there are few. */
+  /** The words that the value can be, where there are few; case and dashes for underscores do not count. */
   choices?: readonly string[];
+  /** Other words are possible, too. */
+  isOpen?: true;
   /** A one-letter form. */
   short?: string;
   help: string;
@@ -153,12 +155,13 @@ export function wantsJson(input: Pick<Parsed, "switches">): boolean {
   return input.switches.has("json");
 }
 
-/** A flag's whole number; undefined where it was not given. Throws `usage` for anything else. */
-export function flagNumber(input: Parsed, name: string): number | undefined {
+/** A flag's whole number; undefined where it was not given. Throws `usage` for anything else and for less than `least`. */
+export function flagNumber(input: Parsed, name: string, least = 0): number | undefined {
   const text = input.values.get(name);
   if (text === undefined) return undefined;
-  if (!/^\d{1,9}$/.test(text)) throw new Failure("usage", `--${name}: expected a whole number, found ${quote(text)}`);
-  return Number(text);
+  if (/^\d{1,9}$/.test(text) && Number(text) >= least) return Number(text);
+  const bound = least === 0 ? "" : ` of at least ${least}`;
+  throw new Failure("usage", `--${name}: expected a whole number${bound}, found ${quote(text)}`);
 }
 
 /** The environment without the variables of a server, which may hold secrets, and of its clients. */
@@ -269,11 +272,19 @@ export function parseFlags(command: Command, args: readonly string[]): Parsed {
     }
     if (value === undefined) throw misuse(command, `${typed} needs a value: ${flag.value}`);
     if (parsed.values.has(name)) throw misuse(command, `${typed} is given twice`);
-    parsed.values.set(name, value);
+    parsed.values.set(name, flag.choices && !flag.isOpen ? chosen(command, flag, value) : value);
     if (flag.mayLack) parsed.switches.add(name);
   }
   if (!parsed.switches.has("help")) checkOperands(command, parsed.operands);
   return parsed;
+}
+
+/** A flag's word, or its words with commas between them, as its choices are written. Throws `usage` where one is none of them. */
+function chosen(command: Command, { name, value, choices = [] }: Flag, given: string): string {
+  const words = (value === "A,B" ? given.split(",") : [given]).map((word) => word.trim().toLowerCase().replaceAll("-", "_"));
+  const wrong = words.find((word) => !choices.includes(word));
+  if (wrong === undefined) return words.join(",");
+  throw misuse(command, `--${name}: expected one of ${choices.join(", ")}, found ${quote(wrong)}`, nearest(wrong, choices));
 }
 
 function checkOperands(command: Command, operands: string[]): void {

@@ -29,9 +29,6 @@ export async function logsCommand(input: Parsed): Promise<number> {
 export function wantedLogs(input: Parsed): { filter: LogFilter; tail: number | undefined } {
   if (input.switches.has("follow"))
     throw new Failure("usage", "--follow goes with a job: `ops logs <job> --follow` (see `ops logs --help`)");
-  const format = input.values.get("format") ?? "human";
-  if (format !== "human" && format !== "raw")
-    throw new Failure("usage", `--format: expected human or raw, found ${quote(format)}`);
   const given = FILTERS.map((name) => [name, flagList(input, name)] as const);
   return { filter: Object.fromEntries(given.filter(([, values]) => values !== undefined)), tail: flagNumber(input, "tail") };
 }

@@ -140,6 +140,7 @@ export const RUN_COMMANDS: readonly CommandRow[] = [
         name: "template",
         value: "NAME",
         choices: ["service", "systemd", "compose"],
+        isOpen: true,
         help: "A folder of templates/, or service, systemd, compose",
       },
     ],

@@ -70,7 +70,7 @@ export async function renameBucket(input: Parsed, target: Target): Promise<numbe
 /** `ops buckets set <bucket> --approvals N`: says what it was before. */
 export async function setBucket(input: Parsed, target: Target): Promise<number> {
   const approvals = flagNumber(input, "approvals");
-  if (approvals === undefined || approvals > 2) throw new Failure("usage", "--approvals: expected 0, 1 or 2");
+  if (approvals === undefined) throw new Failure("usage", "--approvals: expected 0, 1 or 2");
   const client = await openServer(target);
   const path = `${BUCKETS}/${await bucketNamed(client, input.operands[0])}`;
   const before = await namedAnswer("Bucket", await client.call("GET", path));

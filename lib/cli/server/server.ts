@@ -1,9 +1,8 @@
 import { once } from "node:events";
 import { flushCompileCache } from "node:module";
-import { Failure, messageOf } from "../../core/errors.ts";
-import { quote } from "../../core/shape.ts";
+import { messageOf } from "../../core/errors.ts";
 import { Launcher } from "../../core/spawn.ts";
-import { LOG_FORMATS, type Log, logLine } from "../../server/access.ts";
+import { type Log, type LogFormat, logLine } from "../../server/access.ts";
 import { startServer } from "../../server/app.ts";
 import { serverConfig, tokenWarning } from "../../server/config.ts";
 import { EXIT, type Parsed, withoutServerVariables } from "../base/flags.ts";
@@ -18,7 +17,7 @@ const NOTIFY_MS = 10_000;
  */
 export async function serverCommand(input: Parsed, earlier = false): Promise<number> {
   const { "log-format": logFormat = "text", ...flags } = Object.fromEntries(input.values);
-  const log = logIn(logFormat);
+  const log: Log = (message, facts) => process.stderr.write(logLine(logFormat as LogFormat, message, facts));
   // systemd's socket for readiness. It leaves the environment, so that hooks do not inherit it.
   const { NOTIFY_SOCKET } = process.env;
   delete process.env.NOTIFY_SOCKET;
@@ -56,10 +55,4 @@ async function tellReady(launcher: Launcher, socket: string, log: Log): Promise<
   } catch (error) {
     log(`warning: Cannot tell systemd that the server is ready: ${messageOf(error)}; systemd may take the start for failed`);
   }
-}
-
-function logIn(name: string): Log {
-  const format = LOG_FORMATS.find((one) => one === name);
-  if (!format) throw new Failure("usage", `--log-format: expected ${LOG_FORMATS.join(" or ")}, found ${quote(name)}`);
-  return (message, facts) => process.stderr.write(logLine(format, message, facts));
 }

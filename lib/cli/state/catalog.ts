@@ -34,7 +34,7 @@ export async function showInfo(bucket: BucketAccess, input: Parsed): Promise<num
   return printAnswer(input, info, () => tableOf(Object.entries(info), columns));
 }
 
-/** `ops cat <resource>`. Throws `ErrNotFound` when there is nothing to show. */
+/** `ops cat <resource>`. Throws `ErrNotFound` when there is nothing to show because the bucket was never built. */
 export async function showView(name: ViewName, bucket: BucketAccess, input: Parsed): Promise<number> {
   const query = {
     jobs: flagList(input, "jobs"),
@@ -45,14 +45,15 @@ export async function showView(name: ViewName, bucket: BucketAccess, input: Pars
     deleted: input.switches.has("deleted"),
   };
   const { columns, items } = await bucket.view(name, query);
-  const missing = query.state ? " in that state" : ": has the bucket been built?";
-  const why = query.outcome ? " with that outcome" : missing;
-  if (items.length === 0 && !wantsJson(input)) throw new Failure("ErrNotFound", `there are no ${name} to show${why}`);
+  const state = query.state ? " in that state" : "";
+  const none = `there are no ${name}${query.outcome ? " with that outcome" : state}`;
+  if (items.length === 0 && !wantsJson(input) && (await bucket.info()).built_at === null)
+    throw new Failure("ErrNotFound", `${none}: the bucket was never built`);
   const rows = name === "deployments" ? items.map(inShort) : items;
   // A column that says nothing in any row is left out.
   const isTold = (column: string) => rows.some((row) => ![0, "", false, null, undefined].includes(row[column]));
   const shown = columns.filter((column) => !LEFT_OUT[name]?.includes(column) && isTold(column));
-  return printAnswer(input, items, () => cellTable(rows, shown));
+  return printAnswer(input, items, () => (items.length === 0 ? `${none}\n` : cellTable(rows, shown)));
 }
 
 /** `ops cat kv get <namespace> <key>`. */
@@ -64,11 +65,13 @@ export async function showKey(bucket: BucketAccess, input: Parsed): Promise<numb
   return printAnswer(input, shown, lines.join(""));
 }
 
-/** `ops cat prometheus`: what each job has below `_prometheus/`. Throws `ErrNotFound` when no job has anything. */
+/** `ops cat prometheus`: what each job has below `_prometheus/`. */
 export async function showPrometheus(bucket: BucketAccess, input: Parsed): Promise<number> {
   const rows = await bucket.prometheus(flagList(input, "jobs"));
-  if (rows.length === 0 && !wantsJson(input)) throw new Failure("ErrNotFound", "no job has anything below _prometheus/");
-  return printAnswer(input, rows, () => cellTable(rows, Object.keys(rows[0] ?? {})));
+  const [first] = rows;
+  return printAnswer(input, rows, () =>
+    first ? cellTable(rows, Object.keys(first)) : "no job has anything below _prometheus/\n",
+  );
 }
 
 /** `ops cat prometheus get <job> <path>`: a file as it was built. Throws `ErrNotFound`. */

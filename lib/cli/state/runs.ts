@@ -1,11 +1,10 @@
 import { isUuid } from "../../codec/uuid.ts";
 import { sleep } from "../../core/async.ts";
 import { Failure } from "../../core/errors.ts";
-import { nearest } from "../../core/nearest.ts";
 import { byteSize } from "../../core/plain-text.ts";
-import { isObject, quote } from "../../core/shape.ts";
+import { isObject } from "../../core/shape.ts";
 import type { Progress } from "../../run/progress.ts";
-import { RUN_KINDS, type RunKind, type RunStatus } from "../../run/protocol.ts";
+import type { RunKind, RunStatus } from "../../run/protocol.ts";
 import { actorText, askedBy } from "../../run/record.ts";
 import type { ShownRun } from "../../server/run-list.ts";
 import { EXIT, flagNumber, type Parsed, wantsJson } from "../base/flags.ts";
@@ -32,9 +31,9 @@ const CANCEL_MS = 300_000;
 
 /** `ops runs list`. */
 export async function listRuns(bucket: BucketAccess, input: Parsed): Promise<number> {
-  const kind = flagChoice<RunKind>(input, "kind", RUN_KINDS);
-  const status = flagChoice<RunStatus>(input, "status", ["running", "succeeded", "failed", "cancelled"]);
-  const runs = await bucket.runs({ kind, status, limit: Math.max(1, flagNumber(input, "limit") ?? RUNS_SHOWN) });
+  const kind = input.values.get("kind") as RunKind | undefined;
+  const status = input.values.get("status") as RunStatus | undefined;
+  const runs = await bucket.runs({ kind, status, limit: flagNumber(input, "limit", 1) ?? RUNS_SHOWN });
   return printList(input, runs, kind || status ? "there are no such runs" : "there are no runs yet", {
     id: ({ id }) => id,
     kind: ({ kind }) => kind,
@@ -44,16 +43,6 @@ export async function listRuns(bucket: BucketAccess, input: Parsed): Promise<num
     took: ({ duration_ms }) => spanOf(duration_ms),
     what: whatOf,
   });
-}
-
-/** A flag's value, which is one of these words; dashes and underscores are the same. Throws `usage` for another one. */
-function flagChoice<T extends string>(input: Parsed, name: string, words: readonly T[]): T | undefined {
-  const text = input.values.get(name);
-  const wanted = text?.replaceAll("-", "_") as T;
-  if (text === undefined || words.includes(wanted)) return text === undefined ? undefined : wanted;
-  const close = nearest(text, words);
-  const advice = close === undefined ? `expected one of ${words.join(", ")}` : `did you mean ${close}?`;
-  throw new Failure("usage", `--${name}: ${quote(text)} is none; ${advice}`);
 }
 
 /** Who asked for a run, in short: the name of a token, else the user of a command, or the address of an earlier request. */

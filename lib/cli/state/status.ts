@@ -96,10 +96,13 @@ function runText(run: Summary["last_deploy"]): string {
 function driftText({ drift }: Summary): string {
   if (!drift) return "not looked for yet: ops drift";
   const { allocations, total } = drift;
-  const found = total === 0 ? "none" : `${counted(total, "allocation")} changed by hand`;
+  const { in_sync: same = 0, drifted = 0, ...others } = drift.workers;
+  const none = same > 0 ? "none" : "nothing known";
+  const found = drifted > 0 ? `${counted(total, "allocation")} changed by hand` : none;
   const names = allocations.slice(0, MOST_OTHERS).map(({ job, worker, files }) => `${job}@${worker}: ${counted(files, "file")}`);
-  const how = drift.status === "succeeded" || total > 0 ? "" : ` found (run ${drift.status})`;
-  return [`${found}${how}, ${runText(drift).replace(/^\w+, /, "")}`, ...names, ...moreLine(total - names.length)].join("\n");
+  const unseen = Object.entries(others).map(([outcome, count]) => `${counted(count, "worker")} ${outcome.replace("_", " ")}`);
+  const first = `${found}, ${runText(drift).replace(/^\w+, /, "")}`;
+  return [first, ...names, ...moreLine(total - names.length), ...unseen].join("\n");
 }
 
 function unwellText({ unwell: { items, total } }: Summary): string | null {

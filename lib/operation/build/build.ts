@@ -9,7 +9,7 @@ import { PROMETHEUS_NAMESPACE } from "../../bucket/kv/kv-access.ts";
 import { scrapeEntries } from "../../bucket/prometheus/scrape.ts";
 import { markBuilt } from "../../bucket/source/revisions.ts";
 import { isPrometheus } from "../../bucket/workspace/prometheus.ts";
-import { readWorkspace, type Workspace } from "../../bucket/workspace/workspace.ts";
+import { readWorkspace } from "../../bucket/workspace/workspace.ts";
 import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { exists } from "../../core/files.ts";
 import { counted } from "../../core/plain-text.ts";
@@ -19,7 +19,7 @@ import { parametersOf } from "../../run/protocol.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
 import { type Built, buildCatalog } from "./build-catalog.ts";
 import { writeKv } from "./build-kv.ts";
-import { type Certificates, issueCertificates, writeCertificates } from "./certificates.ts";
+import { issueCertificates, writeCertificates } from "./certificates.ts";
 
 const PHASES = ["read", "check", "store", "post_build"] as const;
 
@@ -56,6 +56,7 @@ async function buildBucket(context: OperationContext, purgeJobs: boolean): Promi
     for (const warning of problems.warnings) log.warn(sentenceOf(warning));
     for (const problem of problems.errors) log.error(sentenceOf(problem));
   });
+  const told = problems.warnings.length;
   beginPhase("store", context);
   await storeLargeContents(db, built.jobs, context.signal);
   db.transaction(() => {
@@ -69,16 +70,14 @@ async function buildBucket(context: OperationContext, purgeJobs: boolean): Promi
   faultPoint("build: stored");
   await removeUnnamedContents(db);
   warnOfNames(context, problems);
+  for (const warning of problems.warnings.slice(told)) log.warn(sentenceOf(warning));
   beginPhase("post_build", context);
   if (built.jobs.some(({ hooks }) => hooks.some(({ events }) => events.includes("post_build")))) await runPostBuild(context);
   return buildResult(built, problems);
 }
 
 /** Reads and checks everything and issues certificates; throws when anything is wrong. */
-async function prepareBuild(
-  context: OperationContext,
-  problems: Problems,
-): Promise<{ workspace: Workspace; built: Built; certificates: Certificates }> {
+async function prepareBuild(context: OperationContext, problems: Problems) {
   const { db, kv, layout, log, run, signal } = context;
   beginPhase("read", context);
   kv.loadAll();
@@ -96,13 +95,9 @@ async function prepareBuild(
 }
 
 /** Writes what the jobs have to be scraped, where a job runs a Prometheus. */
-function writeScrapes({ db, kv, log }: OperationContext, { jobs }: Built, problems: Problems): void {
-  const warn = ({ message }: Failure) => {
-    const sentence = `${message}; ${PROMETHEUS_NAMESPACE} has nothing of the job until a build finds the key`;
-    const warning = { file: "", path: "", message: sentence };
-    problems.warnings.push(warning);
-    log.warn(sentenceOf(warning));
-  };
+function writeScrapes({ db, kv }: OperationContext, { jobs }: Built, problems: Problems): void {
+  const follows = `${PROMETHEUS_NAMESPACE} has nothing of the job until a build finds the key`;
+  const warn = ({ message }: Failure) => problems.warn("", "", `${message}; ${follows}`);
   const isWanted = jobs.some(({ files }) => isPrometheus(files));
   const { entries = new Map(), scrapeNames } = isWanted ? scrapeEntries(db, kv, warn) : {};
   kv.sync(PROMETHEUS_NAMESPACE, entries);
@@ -123,9 +118,7 @@ function warnOfNames({ db, kv, log }: OperationContext, problems: Problems): voi
   for (const { namespace, key, value } of secrets) {
     if (!known.has(value)) continue;
     const sentence = `the secret's value equals the name ${quote(value)} in this bucket, and names are not masked; give the secret another value`;
-    const warning = { file: `${namespace}/${key}`, path: "", message: sentence };
-    problems.warnings.push(warning);
-    log.warn(sentenceOf(warning));
+    problems.warn(`${namespace}/${key}`, "", sentence);
   }
 }
 

@@ -219,7 +219,7 @@ function judgeCertificates(db: Database): Judgement {
   const told = firstOf(ends, MOST_LISTED);
   const advice = "build, then deploy; a CA is replaced by `ops ca rotate`";
   if (over.length > 0) return problem(`expired: ${told}`, advice);
-  return near.length > 0 ? warning(`near their end: ${told}`, advice) : ok(`${certs.length} are valid for a while`);
+  return near.length > 0 ? warning(`near their end: ${told}`, advice) : ok(`valid for a while: ${certs.length}`);
 }
 
 async function judgeBuild(layout: Layout, db: Database): Promise<Judgement> {

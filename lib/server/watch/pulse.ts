@@ -3,6 +3,7 @@ import { sleep } from "../../core/async.ts";
 import { messageOf } from "../../core/errors.ts";
 import { writeAtomic } from "../../core/files.ts";
 import { type Answer, type HttpRequest, raw } from "../../http/message.ts";
+import { requireReading } from "../../http/router.ts";
 
 const BEAT_MS = 60_000;
 /** A watch that has not looked for so long hangs. */
@@ -49,11 +50,15 @@ export class Pulse {
     this.#isStopping = true;
   }
 
-  /** `GET /healthz` and `GET /readyz`; undefined for any other request. */
-  answer({ method, path }: HttpRequest): Answer | undefined {
-    if (path !== "/healthz" && path !== "/readyz") return undefined;
-    if (method !== "GET" && method !== "HEAD") return undefined;
-    const isFine = path === "/healthz" || this.#isReady();
+  /** True where a request is for one of the signs of life. */
+  has(path: string): boolean {
+    return path === "/healthz" || path === "/readyz";
+  }
+
+  /** The answer to a request for one of them. Throws `method_not_allowed` for anything but GET and HEAD. */
+  answer(request: HttpRequest): Answer {
+    requireReading(request);
+    const isFine = request.path === "/healthz" || this.#isReady();
     return { ...raw("text/plain; charset=utf-8", isFine ? "ok\n" : "not ready\n"), status: isFine ? 200 : 503 };
   }
 

@@ -248,7 +248,7 @@ test("CP-380 CP-381 states and outcomes follow what is recorded, and are counted
   assert.deepEqual(of({ state: ["disabled"] }), ["10.0.0.1"]);
   assert.throws(() => of({ state: ["promotd"] }), {
     code: "invalid_request",
-    message: /there is no state "promotd"; did you mean "promoted"/,
+    message: /^state: expected one of new, .*promoted.*, found "promotd"$/,
   });
 });
 

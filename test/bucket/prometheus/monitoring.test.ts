@@ -274,6 +274,16 @@ test("templates of all jobs may read ops/prometheus, but only a Prometheus has t
   assert.throws(() => staged(calls, "web"), { code: "failed", message: /only the files of a job with prometheus\.yml/ });
 });
 
+test("a file of a Prometheus job cannot be where ops makes a folder for it", async (t) => {
+  for (const file of ["rules", "rules/ops", "consoles.tpl", "consoles/runbooks"]) {
+    const taken = await makeBucket(t, { ...SPEC, files: { ...FILES, [`${JOBS}/prometheus/${file}`]: "" } });
+    const message = `ErrInvalidJob: ${JOBS}/prometheus: ${file}: ops makes a folder of this name for a Prometheus: use another name`;
+    await assert.rejects(build(taken.context(), {}), { code: "ErrInvalidJob", message });
+  }
+  const elsewhere = { [`${JOBS}/web/rules`]: "", [`${JOBS}/prometheus/rules/own.yaml`]: "groups: []\n" };
+  await built(t, { ...SPEC, files: { ...FILES, ...elsewhere } });
+});
+
 test("a Prometheus whose port is not known gets no runbook_url, and the build says so; job ops keeps off the rules of ops", async (t) => {
   const jobs = { ...SPEC.jobs, prometheus: { selectors: ["worker"], resources: { ports: { one: 1001, two: 1002 } } } };
   const bucket = await built(t, { ...SPEC, jobs });

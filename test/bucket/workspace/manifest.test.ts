@@ -125,7 +125,7 @@ test("HR-163 probes of the three types are taken, each with its defaults", async
     resources: { ports: { http: {} } },
     health_check: {
       checks: [
-        { type: " TCP ", port: "http" },
+        { type: " TCP ", port: " http " },
         { type: "http", port: "http", timeout_seconds: 2 },
         { type: "http", port: "http", path: "/ok?x=1", expect_status: 204, scheme: "HTTPS", timeout_seconds: 0 },
         { type: "ssh", command: "true" },
@@ -373,6 +373,13 @@ const FOLDERS: [name: string, files: Record<string, string | null>, place: strin
     { "workspace/jobs/web/prometheus.yml": "", "workspace/jobs/web/prometheus.yml.tpl": "" },
     ": prometheus.yml: there is prometheus.yml.tpl too",
   ],
+  [
+    "with a template in the place of a folder",
+    { "workspace/jobs/web/conf.tpl": "", "workspace/jobs/web/conf/a": "" },
+    ": conf.tpl: it would be rendered in the place of a folder",
+  ],
+  ["with a template that has no name", { "workspace/jobs/web/.tpl": "" }, ": .tpl: it would be rendered"],
+  ["with a template below that has no name", { "workspace/jobs/web/conf/.tpl": "" }, ": conf/.tpl: it would be rendered"],
   ["with _hooks and _modules", { "workspace/jobs/web/_hooks/a.py": "", "workspace/jobs/web/_modules/b.py": "" }, ": _modules: "],
   ["with a control character in a file name", { "workspace/jobs/web/a\nb": "" }, ': "a\\nb": '],
 ];

@@ -75,6 +75,11 @@ test("every field is taken: names in small letters, units in MB and MHz, its own
   ]);
 });
 
+test("workers over ssh have a machine each, so they may have the same root", async (t) => {
+  const { found, errors } = await workers(t, '[{"host": "a"}, {"host": "b"}, {"host": "127.0.0.1", "connection": "local"}]');
+  assert.deepEqual([found.map(({ root }) => root), errors], [Array(3).fill("/opt/worker"), []]);
+});
+
 test("a local worker has no way to be reached over ssh", async (t) => {
   const { found } = await workers(t, '[{"host": "a"}, {"host": "127.0.0.1", "connection": "local", "root": "/srv/w1"}]');
   assert.deepEqual(found[1], {
@@ -126,6 +131,12 @@ const REFUSED: [name: string, text: string, sentence: RegExp][] = [
   ["a tag that is no text", '[{"host": "a", "tags": {"z": 1}}]', /0\/tags\/z: expected a string/],
   ["broken JSON, with its place", '[\n  {"host": x}\n]', /line 2, column 12: not valid JSON: Unexpected token 'x'$/],
   ["JSON that ends too early", '[{"host": "a"', /line 1, column 14: not valid JSON: Expected /],
+  [
+    "a root twice on this machine",
+    '[{"host": "a", "connection": "local"}, {"host": "b", "connection": "local", "root": "/opt/worker"}]',
+    /1\/root: \/opt\/worker is there twice: each worker on this machine needs a root of its own$/,
+  ],
+  ["text behind the JSON", "[] x", /line 1, column 4: not valid JSON: Unexpected non-whitespace character after JSON$/],
   ["an empty file", "", /line 1, column 1: not valid JSON: Unexpected end of JSON input$/],
 ];
 

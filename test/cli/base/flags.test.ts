@@ -24,6 +24,22 @@ test("values, switches, short forms, operands and -- are read", () => {
   assert.equal(parseFlags(push, ["http://x", "--jobs", "-"]).values.get("jobs"), "-");
 });
 
+test("a flag with few words takes these alone, in any case, with dashes or underscores", () => {
+  const flags = [
+    { name: "kind", value: "KIND", choices: ["deploy", "health_check"], help: "Of this kind" },
+    { name: "only", value: "A,B", choices: ["one", "two"], help: "Only these" },
+    { name: "template", value: "NAME", choices: ["service"], isOpen: true, help: "A folder, or service" },
+  ] as const;
+  const values = (...args: string[]) => Object.fromEntries(parseFlags({ ...deploy, flags }, args).values);
+  const given = values("--kind", "Health-Check", "--only", "Two, one", "--template", "My-Folder");
+  assert.deepEqual(given, { kind: "health_check", only: "two,one", template: "My-Folder" });
+  const refused =
+    /^--kind: expected one of deploy, health_check, found "deplyo"; did you mean deploy\? \(see `ops deploy --help`\)$/;
+  assert.throws(() => values("--kind", "deplyo"), { code: "usage", message: refused });
+  assert.throws(() => values("--only", "one,three"), { message: /^--only: expected one of one, two, found "three" \(/ });
+  assert.throws(() => values("--only", ""), { message: /^--only: expected one of one, two, found ""/ });
+});
+
 test("the longest name wins; dashes and underscores are the same in command names", () => {
   assert.equal(findCommand(commands, ["push", "rollback", "x"]).command, rollback);
   assert.deepEqual(findCommand(commands, ["push", "rollback", "x"]).rest, ["x"]);

@@ -54,6 +54,23 @@ test("each finding of check has its file, line and column, whatever kind of file
   assert.deepEqual(severities, ["none", "jobs"]);
 });
 
+test("a byte order mark does not move what stands behind it on its line", async (t) => {
+  const dir = temporaryFolder(t);
+  makeWorkspace(dir, {
+    files: {
+      "ops.conf": "\ufeffssh_usr = 1\n",
+      "workspace/bucket.conf": "\ufeffa =\n",
+      "workspace/jobs/web/manifest.json": '\ufeff{"verison": "1"}',
+      "workspace/jobs/web/Makefile.tpl": "\ufeff# {{ nope }}",
+    },
+  });
+  const { problems } = await checkWorkspace(layoutOf(dir), SIGNAL);
+  assert.deepEqual(
+    placedProblems(layoutOf(dir), problems).map(({ file, line, column }) => `${file}:${line}:${column}`),
+    ["ops.conf:1:1", "workspace/bucket.conf:1:4", "workspace/jobs/web/Makefile.tpl:1:6", "workspace/jobs/web/manifest.json:1:2"],
+  );
+});
+
 test("check needs no bucket, stores nothing, and exits with 1 for errors only", async (t) => {
   const dir = temporaryFolder(t);
   makeWorkspace(dir, { jobs: { web: { version: 1 } }, workers: ["10.0.0.1"] });

@@ -107,8 +107,13 @@ test("what there is none of, and what is mistyped, is told in a sentence, with -
   for (const [words, code, sentence] of [
     [["runs", "show", "nope"], 1, /^ops: there is no run "nope"\n$/],
     [["runs", "show", "x"], 2, /give at least 4 letters/],
-    [["runs", "list", "--kind", "deplyo"], 2, /^ops: --kind: "deplyo" is none; did you mean deploy\?\n$/],
-    [["runs", "list", "--status", "bad"], 2, /expected one of running, succeeded, failed, cancelled\n$/],
+    [["runs", "list", "--kind", "deplyo"], 2, /^ops: --kind: expected one of push, .* found "deplyo"; did you mean deploy\?/],
+    [
+      ["runs", "list", "--status", "bad"],
+      2,
+      /--status: expected one of running, succeeded, failed, cancelled, found "bad" \(see/,
+    ],
+    [["runs", "list", "--limit", "0"], 2, /^ops: --limit: expected a whole number of at least 1, found "0"\n$/],
     [["runs", "log", "--tail", "5000"], 2, /at most 1000 lines/],
     [["runs", "cancel", "nope"], 1, /there is no run/],
     [["revisions", "show", "nope"], 1, /there is no revision "nope"/],

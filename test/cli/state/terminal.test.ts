@@ -107,7 +107,10 @@ test("the status begins with what is wrong, one line each, and tells what comes 
     },
     active_run: { id, kind: "deploy", created_at: soon(-3), dry_run: true },
     last_deploy: { id, status: "failed", finished_at: soon(-1), created_at: AT },
-    drift: { id, status: "failed", finished_at: soon(-1), created_at: AT, total: 1, allocations: [{ ...cert, files: 2 }] },
+    drift: {
+      ...{ id, status: "failed", finished_at: soon(-1), created_at: AT },
+      ...{ workers: { in_sync: 3, drifted: 1, not_started: 2 }, total: 1, allocations: [{ ...cert, files: 2 }] },
+    },
     certs: {
       items: [
         { ...cert, not_after: soon(3.001) },
@@ -122,6 +125,14 @@ test("the status begins with what is wrong, one line each, and tells what comes 
     unwell: { items: [], total: 0 },
   };
   const waiting = [{ position: 1, kind: "build", by: { address: "192.0.2.7" }, since: soon(-0.5) }];
+  const textWith = (workers: Record<string, number>) =>
+    shown(t, statusCommand, {
+      summary: async () => ({ ...summary, drift: { ...summary.drift, workers, total: 0, allocations: [] } }),
+      line: async () => ({ waiting, holder: null }),
+      place: async () => "shop/live",
+    });
+  assert.match(await textWith({ in_sync: 4 }), /\ndrift +none, 24 h ago: ops/);
+  assert.match(await textWith({ cancelled: 1 }), /\ndrift +nothing known, 24 h ago: ops runs show \w{8}\n +1 worker cancelled\n/);
   const text = await shown(t, statusCommand, {
     summary: async () => summary,
     line: async () => ({ waiting, holder: null }),
@@ -143,6 +154,9 @@ test("the status begins with what is wrong, one line each, and tells what comes 
   );
   assert.match(text, /\nkey change +kv\.key, for 2 d; go on with: ops kv rekey\n +not all is sealed\n/);
   assert.match(text, /\nlast deploy +failed, 24 h ago: ops runs show /);
-  assert.match(text, /\ndrift +1 allocation changed by hand, 24 h ago: ops runs show \w{8}\n +web@10\.0\.0\.1: 2 files\n/);
+  assert.match(
+    text,
+    /\ndrift +1 allocation changed by hand, 24 h ago: ops runs show \w{8}\n +web@10\.0\.0\.1: 2 files\n +2 workers not started\n/,
+  );
   assert.match(text, /\ncertificates +web@10\.0\.0\.1 tls ends in 3 d\n +web@10\.0\.0\.1 tls has ended 2 d ago\n +and 7 more\n/);
 });

@@ -69,7 +69,7 @@ test("an allocation whose restart failed differs from its neighbours, until the 
   assert.deepEqual(rows({ outcome: ["changed"] })[1]?.last_reason, "");
   assert.throws(() => rows({ outcome: ["faild"] }), {
     code: "invalid_request",
-    message: 'there is no outcome "faild"; did you mean "failed"?',
+    message: 'outcome: expected one of unknown, changed, ok, failed, unreachable, cancelled, found "faild"',
   });
 });
 
