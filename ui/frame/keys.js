@@ -93,14 +93,10 @@ function press(selector) {
   return found !== null;
 }
 
-function current() {
-  return document.querySelector("main .current");
-}
-
 /** Moves the ground of the current row, and the focus to its link. */
 function step(by) {
   const rows = [...document.querySelectorAll("main :is(tbody tr:not(.group), .attention li)")];
-  const now = current();
+  const now = document.querySelector("main .current");
   const next = rows[now ? rows.indexOf(now) + by : by > 0 ? 0 : rows.length - 1];
   if (!next) return rows.length > 0;
   now?.classList.remove("current");

@@ -66,11 +66,14 @@ function begin({ expires_at: ends, totp, name, role, buckets }) {
 
 function drawMenu(withCodes) {
   const content = () => [
-    el("p.pad.small", "Signed in as ", el("b", said(person.name)), ` (${person.role})`),
-    !has("admin") && el("p.pad.small", "Orders that need a greater role are hidden."),
-    signing.ends.session && el("p.pad.small", "The session ends ", ago(signing.ends.session)),
-    withCodes && signing.ends.code && el("p.pad.small", "The code holds until ", ago(signing.ends.code)),
-    el("div.pad", colours()),
+    el(
+      "div.pad",
+      el("p.small", "Signed in as ", el("b", said(person.name)), ` (${person.role})`),
+      !has("admin") && el("p.small", "Orders that need a greater role are hidden."),
+      signing.ends.session && el("p.small", "The session ends ", ago(signing.ends.session)),
+      withCodes && signing.ends.code && el("p.small", "The code holds until ", ago(signing.ends.code)),
+      colours(),
+    ),
     el("hr"),
     item(isAdmin() ? "People and sessions" : "Sessions", () => (location.hash = "#/people")),
     item("Audit", () => (location.hash = "#/audit")),

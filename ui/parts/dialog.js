@@ -104,8 +104,7 @@ export function popupButton(label, content, { menu = false, ...attributes } = {}
 
 /** An entry of a menu. */
 export function item(label, onclick, { dangerous = false } = {}) {
-  const attributes = { type: "button", role: "menuitem", onclick, class: dangerous && "dangerous" };
-  return el("button.item", attributes, label);
+  return el("button.item", { type: "button", role: "menuitem", onclick, class: dangerous && "dangerous" }, label);
 }
 
 const STAYS_MS = 8_000;

@@ -124,7 +124,7 @@ function snapshots(page) {
     { name: "note", label: "Note" },
     { ...PASSPHRASE, hint: "Seals the snapshot; empty for the settings of ops.conf" },
   ];
-  const create = { path: "/snapshots", says, asks, example: { note: "…" }, action: "Create" };
+  const create = { path: "/snapshots", says, asks, example: { note: "…" } };
   const table = {
     caption: "Snapshots",
     columns: ["name", "created_at", "note", "size_bytes", "seal", "signer", "schema_version", "actions"],
