@@ -246,18 +246,21 @@ export function object<F extends Fields>(fields: F, rule: ObjectRule = {}): Shap
   };
 }
 
-/** The given fields under their present names; reports older names and unknown keys. */
+/** The given fields under their present names, which go before older ones; reports older names and unknown keys. */
 function recognise(value: object, { names, rule }: KnownKeys, path: string, report: Report): Map<string, unknown> {
   const aliases = new Map(Object.entries(rule.aliases ?? {}));
   const given = new Map<string, unknown>();
-  for (const [key, entry] of Object.entries(value)) {
-    if (entry === undefined || (rule.lenient && entry === null)) continue;
-    const wanted = rule.lenient ? key.toLowerCase() : key;
-    const alias = aliases.get(wanted);
-    if (alias !== undefined) report(join(path, key), `is an older name of ${alias}`, "warning");
-    const name = alias ?? names.find((one) => (rule.lenient ? one.toLowerCase() : one) === wanted);
-    if (name !== undefined) given.set(name, entry);
-    else reportUnknown(key, { names: [...names, ...aliases.keys()], rule }, path, report);
+  const said = Object.entries(value).filter(([, entry]) => entry !== undefined && !(rule.lenient && entry === null));
+  const inCase = (key: string) => (rule.lenient ? key.toLowerCase() : key);
+  const keys = new Set(said.map(([key]) => inCase(key)));
+  for (const [key, entry] of said) {
+    const alias = aliases.get(inCase(key));
+    const isBoth = alias !== undefined && keys.has(alias);
+    const counts = isBoth ? ", which is there too and counts" : "";
+    if (alias !== undefined) report(join(path, key), `is an older name of ${alias}${counts}`, "warning");
+    const name = alias ?? names.find((one) => inCase(one) === inCase(key));
+    if (name !== undefined && !isBoth) given.set(name, entry);
+    else if (name === undefined) reportUnknown(key, { names: [...names, ...aliases.keys()], rule }, path, report);
   }
   return given;
 }

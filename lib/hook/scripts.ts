@@ -25,7 +25,8 @@ const MODULES: ScriptFile = {
 };
 /** Bash stays while the script runs, so that bash tells how the script was ended. */
 const BASH = ["bash", "-c", '"$@"; exit $?', "bash"] as const;
-const VIRTUAL_ENVIRONMENTS = [".venv", "venv"];
+/** Below the job; `_modules` is an older name of `_hooks`. */
+const VIRTUAL_ENVIRONMENTS = ["_hooks/.venv", "_hooks/venv", "_modules/.venv", "_modules/venv"];
 const SCRIPT_KINDS = ["py", "ts", "js"];
 
 let helpers: readonly ScriptFile[] | undefined;
@@ -90,7 +91,7 @@ async function pythonFor(layout: Layout, job: string): Promise<string> {
   // The folder may have capitals that the name in the catalog does not have.
   const folder = (await namesIn(layout.jobs)).find((name) => name.toLowerCase() === job) ?? job;
   for (const name of VIRTUAL_ENVIRONMENTS) {
-    const interpreter = path.join(layout.jobs, folder, HOOKS_FOLDER, name, "bin", "python3");
+    const interpreter = path.join(layout.jobs, folder, name, "bin", "python3");
     if (await exists(interpreter)) return interpreter;
   }
   return "python3";

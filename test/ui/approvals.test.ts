@@ -39,7 +39,8 @@ const commandAsked = async (name: string) => {
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("Type shop to go on").fill("shop");
   await dialog.getByRole("button", { name: /^Run on/ }).click();
-  await dialog.getByText("approval of another person").waitFor();
+  const refusal = dialog.getByRole("alert").filter({ hasText: "approval of another person" });
+  await refusal.locator("code", { hasText: /^ops propose / }).waitFor();
 };
 
 test("a command that needs approval is proposed from its question, approved by another person, and started once", async () => {

@@ -277,3 +277,18 @@ test("what a person cancelled has no line that tells a failure, and a deploy of 
   await main().locator(".evidence li").first().waitFor();
   assert.equal(await main().locator(".reason-line").count(), 0);
 });
+
+test("in a forced deploy the map says of what is not begun that it waits, as the head does", async () => {
+  rmSync(broken, { force: true });
+  assert.equal((await server.run(bucket, "deploy")).status, "succeeded");
+  writeFileSync(held, "");
+  const id = await server.startRun(bucket, "deploy", { force: true });
+  for (const view of [`runs/${id}?tab=workers`, "deployments/rollout", ""]) {
+    await ui.goTo(`#/buckets/${bucket}/${view}`);
+    await main().getByRole("gridcell", { name: "base on 127.0.0.1, running" }).waitFor();
+    await main().getByRole("gridcell", { name: "app on 127.0.0.1, waiting" }).waitFor();
+  }
+  rmSync(held);
+  await server.follow(bucket, id);
+  ui.checkPeace();
+});

@@ -54,6 +54,16 @@ test("the title says what is the matter, and each cause is one row: what failed,
   await ui.checkBarriers("a failing overview");
 });
 
+test("the question about what failed names first what failed, then what could not be reached", async () => {
+  const { body } = await server.call<{ items: { id: string }[] }>("GET", `/api/buckets/${bucket}/runs?kind=deploy&limit=1`);
+  await ui.view(bucket, `runs/${body.items[0]?.id}?tab=summary`);
+  await ui.button("Retry what failed …").click();
+  await dialog().getByText("nginx").waitFor();
+  assert.deepEqual(await dialog().locator("tbody th").allTextContents(), ["kafka", "search", "nginx"]);
+  await ui.page.keyboard.press("Escape");
+  await ui.view(bucket, "");
+});
+
 test("the rail tells the last runs, what was changed by hand, and the source", async () => {
   const rail = main().locator(".rail");
   await rail.getByRole("img", { name: /^Last \d runs: \d succeeded, 1 failed$/ }).waitFor();

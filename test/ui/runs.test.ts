@@ -15,6 +15,12 @@ const AT_BOTTOM = `(() => {
   const middle = document.elementFromPoint(orders.left + 20, orders.bottom - 20);
   return [Math.round(main.bottom - orders.bottom), middle?.closest(".controls") !== null];
 })()`;
+/** Whether a list is wider than its place, and the orders of its first row are seen all the same. */
+const IN_REACH = `(() => {
+  const [table, orders] = ["main .table", "main .table td .more"].map((one) => document.querySelector(one));
+  const { left, right, top } = orders.getBoundingClientRect();
+  return table.scrollWidth > table.clientWidth && orders.contains(document.elementFromPoint((left + right) / 2, top + 4));
+})()`;
 /** Views with orders in their head, which a phone has at the bottom. */
 const WITH_ORDERS = ["", "jobs", "jobs/base", "deployments", "deployments/rollout", "workers", `workers/${WORKERS[0]}`];
 const HIDDEN = "\u202e";
@@ -171,6 +177,20 @@ test("a long command leaves room for the columns beside it", async () => {
   await ui.page.setViewportSize({ width: 1280, height: 800 });
   await ui.view(bucket, "audit");
   assert.equal(height < 100, true, `a row is ${height} pixels high`);
+});
+
+test("the rows of a wide list are one line each, and the orders at their ends stay in sight", async () => {
+  await server.run(bucket, "workers/sysstat");
+  await ui.page.setViewportSize({ width: 1024, height: 768 });
+  await ui.view(bucket, "workers");
+  await rows()
+    .first()
+    .getByRole("button", { name: /^Orders for / })
+    .waitFor();
+  const height = (await rows().first().boundingBox())?.height ?? 0;
+  const isReached = await ui.page.evaluate(IN_REACH);
+  await ui.page.setViewportSize({ width: 1280, height: 800 });
+  assert.deepEqual([height < 50, isReached], [true, true], `a row is ${height} pixels high`);
 });
 
 test("a build that fails says each problem with its file and line", async () => {

@@ -235,7 +235,7 @@ test("a snapshot is made, checked, restored and deleted", async () => {
   const made = sent(async () => {
     await ui.button("Create a snapshot …").click();
     await dialog().getByLabel("Note").fill("before the change");
-    await ui.confirm("Create");
+    await ui.confirm("Create a snapshot");
   });
   assert.deepEqual(await made, ["POST", "snapshots", { note: "before the change" }]);
   const snapshot = row("before the change");

@@ -175,7 +175,7 @@ test("in the evening: a command, the catalog, a snapshot and its restore, and si
   await ui.view(bucket, "source/snapshots");
   await ui.button("Create a snapshot …").click();
   await dialog().getByLabel("Note").fill("before the night");
-  await ui.confirm("Create");
+  await ui.confirm("Create a snapshot");
   await ended("Snapshot create", "succeeded");
   await row("before the night").getByRole("button", { name: "Restore …" }).click();
   await ui.confirm("Restore", "production");

@@ -98,17 +98,6 @@ function renew(old, now) {
   if (old.nodeName !== "TEXTAREA") patch(old, ...now.childNodes);
 }
 
-/** Text in which backticks mark code. */
-export function prose(text) {
-  return text.split("`").map((part, index) => (index % 2 === 1 ? el("code", part) : part));
-}
-
-/** Shows a sentence, or nothing. */
-export function tell(place, ...message) {
-  patch(place, ...message);
-  place.hidden = place.textContent === "";
-}
-
 /** A hidden place for a problem. */
 export function alertPlace() {
   return el("p.error", { role: "alert", hidden: true });

@@ -1,6 +1,6 @@
 // How text, numbers and times are written. What a worker, a hook, a file or a person has said goes through `said` or `plain`
 // before a page shows it: nothing in it may hide, turn the direction of what follows, or pass for something else.
-import { el } from "./dom.js";
+import { el, patch } from "./dom.js";
 
 /** What shows nothing or turns the direction: controls but tab and newline, formats, and marks without width but of emoji. */
 const HIDDEN = /(?![\t\n]|\ufe0e|\ufe0f)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
@@ -26,6 +26,17 @@ export function said(text) {
     at = index + mark.length;
   }
   return [...pieces, whole.slice(at)];
+}
+
+/** A sentence in which two backticks mark code. */
+export function prose(text) {
+  return text.split(/`([^`]+)`/).map((part, index) => (index % 2 === 1 ? el("code", said(part)) : said(part)));
+}
+
+/** Shows a sentence, or nothing. */
+export function tell(place, sentence = "", ...more) {
+  patch(place, prose(sentence), ...more);
+  place.hidden = place.textContent === "";
 }
 
 /** The first line of what was said, for one row. */

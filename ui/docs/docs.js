@@ -1,5 +1,6 @@
 import { call, curlOf, encoded } from "../base/api.js";
-import { alertPlace, el, prose, scroller, tell } from "../base/dom.js";
+import { alertPlace, el, scroller } from "../base/dom.js";
+import { prose, tell } from "../base/text.js";
 import { startCodes } from "../frame/session.js";
 import { copying } from "../parts/dialog.js";
 import { fieldsOf } from "../parts/form.js";

@@ -121,9 +121,7 @@ export const activity = {
   },
 
   /** Opens the log where it is. */
-  open() {
-    setOpen(true);
-  },
+  open: () => setOpen(true),
 
   /** The next error, or the one before. */
   error: (by) => inLog(() => pane.error(by)),

@@ -1,6 +1,7 @@
 import { address, link } from "../base/api.js";
-import { alertPlace, button, el, facts, tell } from "../base/dom.js";
+import { alertPlace, button, el, facts } from "../base/dom.js";
 import { prefer, preference } from "../base/preferences.js";
+import { tell } from "../base/text.js";
 import { ask, closeDialogs } from "../parts/dialog.js";
 import { tickBox } from "../parts/form.js";
 import { SECTIONS } from "../routes.js";
@@ -92,14 +93,10 @@ function press(selector) {
   return found !== null;
 }
 
-function current() {
-  return document.querySelector("main .current");
-}
-
 /** Moves the ground of the current row, and the focus to its link. */
 function step(by) {
   const rows = [...document.querySelectorAll("main :is(tbody tr:not(.group), .attention li)")];
-  const now = current();
+  const now = document.querySelector("main .current");
   const next = rows[now ? rows.indexOf(now) + by : by > 0 ? 0 : rows.length - 1];
   if (!next) return rows.length > 0;
   now?.classList.remove("current");

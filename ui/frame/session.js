@@ -1,21 +1,15 @@
 // Who is signed in: the card of a new page, the question over a page whose session has ended, codes of an authenticator app,
 // and the menu of the session (control-plane.md, Authentication). The token is held until the cookie is there, no longer.
 import { call, request, session } from "../base/api.js";
-import { alertPlace, button, el, patch, tell } from "../base/dom.js";
-import { isAdmin, person } from "../base/person.js";
-import { ago, said } from "../base/text.js";
+import { alertPlace, button, el, patch } from "../base/dom.js";
+import { has, isAdmin, person } from "../base/person.js";
+import { ago, said, tell } from "../base/text.js";
 import { item, popupButton, toast } from "../parts/dialog.js";
 import { colours } from "../parts/form.js";
 import { icon } from "../parts/state.js";
 
 const SESSION = "/api/auth/session";
 const VERIFY = "/api/auth/totp/verify";
-/** Why orders are missing in the console, by role. */
-const MAY_NOT = {
-  read: "You see everything and change nothing: orders are hidden.",
-  operate: "Orders that deploy, or that change the bucket, are hidden.",
-  deploy: "Orders that change the bucket, its keys or snapshots are hidden.",
-};
 /** So long before its end a code is asked for again; of a short session a quarter. */
 const AHEAD_MS = 60_000;
 
@@ -72,11 +66,14 @@ function begin({ expires_at: ends, totp, name, role, buckets }) {
 
 function drawMenu(withCodes) {
   const content = () => [
-    el("p.pad.small", "Signed in as ", el("b", said(person.name)), ` (${person.role})`),
-    MAY_NOT[person.role] && el("p.pad.small", MAY_NOT[person.role]),
-    signing.ends.session && el("p.pad.small", "The session ends ", ago(signing.ends.session)),
-    withCodes && signing.ends.code && el("p.pad.small", "The code holds until ", ago(signing.ends.code)),
-    el("div.pad", colours()),
+    el(
+      "div.pad",
+      el("p.small", "Signed in as ", el("b", said(person.name)), ` (${person.role})`),
+      !has("admin") && el("p.small", "Orders that need a greater role are hidden."),
+      signing.ends.session && el("p.small", "The session ends ", ago(signing.ends.session)),
+      withCodes && signing.ends.code && el("p.small", "The code holds until ", ago(signing.ends.code)),
+      colours(),
+    ),
     el("hr"),
     item(isAdmin() ? "People and sessions" : "Sessions", () => (location.hash = "#/people")),
     item("Audit", () => (location.hash = "#/audit")),

@@ -1,7 +1,7 @@
 // The log with its tools: which lines are shown, how, and the way through them.
 import { address, keepQuery, link } from "../base/api.js";
-import { button, el, tell } from "../base/dom.js";
-import { count, number } from "../base/text.js";
+import { button, el } from "../base/dom.js";
+import { count, number, tell } from "../base/text.js";
 import { ask } from "../parts/dialog.js";
 import { logEdge } from "./edge.js";
 import { logFind } from "./find.js";

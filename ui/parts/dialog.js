@@ -1,5 +1,5 @@
-import { alertPlace, button, el, scroller, tell } from "../base/dom.js";
-import { plain } from "../base/text.js";
+import { alertPlace, button, el, scroller } from "../base/dom.js";
+import { plain, prose, tell } from "../base/text.js";
 import { icon } from "./state.js";
 
 let dialogs = 0;
@@ -104,8 +104,7 @@ export function popupButton(label, content, { menu = false, ...attributes } = {}
 
 /** An entry of a menu. */
 export function item(label, onclick, { dangerous = false } = {}) {
-  const attributes = { type: "button", role: "menuitem", onclick, class: dangerous && "dangerous" };
-  return el("button.item", attributes, label);
+  return el("button.item", { type: "button", role: "menuitem", onclick, class: dangerous && "dangerous" }, label);
 }
 
 const STAYS_MS = 8_000;
@@ -114,7 +113,7 @@ const STAYS_MS = 8_000;
 export function toast(text, { error = false, controls = [] } = {}) {
   const place = document.getElementById("toasts");
   const close = () => one.remove();
-  const content = el("div", el("p", text), el("div.controls", controls));
+  const content = el("div", el("p", error ? prose(text) : text), el("div.controls", controls));
   const one = el("div.toast", { class: error && "error" }, content, button("Close", close, { class: "small quiet" }));
   place.append(one);
   while (place.children.length > 3) place.firstElementChild.remove();

@@ -1,7 +1,7 @@
 import { link } from "../base/api.js";
-import { el, prose } from "../base/dom.js";
+import { el } from "../base/dom.js";
 import { isAdmin } from "../base/person.js";
-import { ago, said } from "../base/text.js";
+import { ago, prose, said } from "../base/text.js";
 import { command, copying } from "./dialog.js";
 import { orderButton, orderItem } from "./order.js";
 import { icon, mark } from "./state.js";

@@ -41,6 +41,7 @@ export function jobMap(page, options) {
     jobs: [],
     order: [],
     reached: new Map(),
+    left: new Set(),
     isLive: false,
     by: preference("map by", "name"),
     isUnfolded: false,
@@ -114,10 +115,13 @@ export function jobMap(page, options) {
       draw();
       readOpened();
     },
-    /** Shows what a run has reached since then; null: no run goes on. */
-    follow(rollouts) {
-      look.isLive = rollouts !== null;
-      if (rollouts) look.reached = reached(look.reached, rollouts);
+    /** Shows what the run that goes on, if any, has reached since then. What a forced deploy, or `every` one, has not begun waits. */
+    follow(run, every = run?.params.force) {
+      if (!run && !look.isLive) return;
+      const { rollouts = [], jobs = [] } = run?.progress ?? {};
+      look.isLive = Boolean(run);
+      look.reached = reached(look.reached, rollouts);
+      look.left = new Set(jobs.flatMap(({ job, state }) => (every && state === "waiting" ? job : [])));
       take(look);
       draw();
     },
@@ -140,7 +144,8 @@ function take(look) {
   const { workers, jobs } = look.map;
   const indexOf = new Map(workers.map(({ worker }, index) => [worker, index]));
   look.jobs = jobs.map((one) => {
-    const cells = merged(one.cells, indexOf, look.reached.get(one.job));
+    const known = merged(one.cells, indexOf, look.reached.get(one.job));
+    const cells = look.left.has(one.job) ? known.replace(/[oc]/g, "w").replace(/[OC]/g, "W") : known;
     return { ...one, cells, counts: tally(cells) };
   });
   const isBusy = look.isLive || document.activeElement?.closest(".map") !== null;

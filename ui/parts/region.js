@@ -1,5 +1,5 @@
 import { alertPlace, button, el, patch } from "../base/dom.js";
-import { said } from "../base/text.js";
+import { said, tell } from "../base/text.js";
 
 /**
  * A region of a view: reads, and draws what was read whenever that has changed. What is on the page stays while it is read
@@ -27,8 +27,7 @@ export function region(read, draw, { name = "section", rows = 6 } = {}) {
       redraw();
     } catch (error) {
       if (error.name === "AbortError") return;
-      problem.hidden = false;
-      patch(problem, error.message, " ", button("Try again", refresh, { class: "small" }));
+      tell(problem, error.message, " ", button("Try again", refresh, { class: "small" }));
       if (content === undefined) body.replaceChildren();
       body.removeAttribute("aria-busy");
     }

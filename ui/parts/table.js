@@ -35,7 +35,7 @@ const FORMS = [
   [/_bytes$/, size],
   [/_ms$/, duration],
   [/_(s|seconds)$/, (seconds) => duration(seconds * 1000)],
-  [/^last_run$|^run_id$/, (id) => el("a.code.whole", { href: link(address().bucketId, "runs", [id]) }, `…${id.slice(-8)}`)],
+  [/^last_run$|^run_id$/, (id) => el("a.code", { href: link(address().bucketId, "runs", [id]) }, `…${id.slice(-8)}`)],
   [/^worker$/, (worker) => el("a", { href: link(address().bucketId, "workers", [worker]) }, said(worker))],
   [/reason$/, reasonLine],
   [IDS, shortId],

@@ -62,7 +62,9 @@ function isAskedToEnd({ audit }) {
 function cancelling({ audit, progress }) {
   const { confirmed = 0, total = 0 } = progress?.cancel ?? {};
   const asked = audit.findLast(({ action }) => action === "cancel");
-  const left = Math.ceil((Date.parse(asked?.at) + CANCEL_WAIT_MS - Date.now()) / 1000);
+  // Progress may tell of a cancel before the record does.
+  const since = Date.parse(asked?.at) || Date.now();
+  const left = Math.ceil((since + CANCEL_WAIT_MS - Date.now()) / 1000);
   return `${confirmed} of ${total} confirmed${left > 0 ? `; by force in ${left} s` : "; ended by force"}`;
 }
 

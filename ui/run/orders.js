@@ -4,6 +4,7 @@ import { count, listed, localTime, nameOf, number, plain, said } from "../base/t
 import { letterOf, tally } from "../parts/map/model.js";
 import { jobMap } from "../parts/map.js";
 import { curlItem, orderButton, orderItem } from "../parts/order.js";
+import { byTrouble } from "../parts/state.js";
 import { outcomesOf, tallied } from "./words.js";
 
 const ELSEWHERE = /^(push|rollback|snapshot_\w+|unknown)$/;
@@ -35,13 +36,13 @@ export function canRetry({ kind, status, params }) {
 
 /** Repeats a run where it is not done. */
 function retryOrder(run) {
-  const rows = outcomesOf(run);
+  const rows = outcomesOf(run).sort((one, other) => byTrouble(one.outcome, other.outcome));
   const bad = rows.filter(({ outcome }) => NOT_DONE.test(outcome));
-  const { path, danger } = againOrder(run);
+  const many = `${number(bad.length)} of ${number(rows.length)}`;
   const jobs = [...Map.groupBy(bad, ({ job }) => job ?? "workers")].map(([job, own]) => [job, tallied(own)]);
   return {
-    ...{ path, danger, body: { retry_of: run.id }, title: "Retry what failed?", action: "Retry what failed" },
-    says: [`Repeats ${nameOf(run)} where it is not done: ${bad.length} of ${rows.length}. What is done stays as it is.`],
+    ...{ ...againOrder(run), body: { retry_of: run.id }, title: "Retry what failed?", action: "Retry what failed" },
+    says: [`Repeats ${nameOf(run)} where it is not done: ${many}. What is done stays as it is.`],
     fields: changesTable(jobs),
   };
 }

@@ -56,12 +56,14 @@ function jobRow({ job, state, reason, duration_ms: ms }, { rollouts, waiting }) 
   const rollout = rollouts.find((one) => one.job === job);
   const waits = waiting.filter((one) => one.job === job);
   const [since] = waits.map((one) => one.since).sort();
-  const { batch = 0, batches = 0, failed = 0, hosts = [], gate, action } = rollout ?? {};
+  const { batch = 0, batches = 0, hosts = [], gate, action } = rollout ?? {};
+  const [failed, lost] = ["failed", "unreachable"].map((word) => hosts.filter((host) => host.state === word).length);
   const phase = joined(
     batch > 0 ? `batch ${batch} of ${batches}` : action,
     { pending: "gate", failed: "gate failed" }[gate],
     hosts.some((host) => host.state === "restoring") && "puts back",
     failed > 0 && `failed on ${failed}`,
+    lost > 0 && `${lost} unreachable`,
   );
   const took = state === "running" ? since && elapsed(since) : ms > 0 && duration(ms);
   const about = [mark(state, { label: state }), el("b", job), rollout ? batchStrip(hosts) : el("span")];

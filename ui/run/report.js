@@ -1,6 +1,6 @@
 // What a deploy came to: what failed first, with what was said there, then what was not started, then what went well.
-import { el, prose } from "../base/dom.js";
-import { count, duration, firstLine, joined, listed, said } from "../base/text.js";
+import { el } from "../base/dom.js";
+import { count, duration, firstLine, joined, listed, prose, said } from "../base/text.js";
 import { orderButton } from "../parts/order.js";
 import { fold, rest } from "../parts/region.js";
 import { byTrouble, mark, rowAbout, tag } from "../parts/state.js";
@@ -83,7 +83,7 @@ function troubleOf(view, job, own) {
   const [{ worker, error, evidence }] = own;
   const same = names.length === 2 ? "same on both" : names.length > 2 && `same on ${names.length} workers`;
   const who = el("b", { title: names.join(", ") }, inShort(names));
-  const what = el("span", said(firstLine(error).replace(/:$/, "")));
+  const what = el("span", prose(firstLine(error).replace(/:$/, "")));
   const lines = evidenceOf(view, { job, worker, error, evidence });
   return el("section", { key: worker }, el("p.who", who, " ", what, " ", el("span.meta", same)), lines);
 }

@@ -1,6 +1,6 @@
 // What runs other than deploys came to, each kind in the words of its own.
 import { el } from "../base/dom.js";
-import { count, firstLine, said } from "../base/text.js";
+import { count, firstLine, prose, said } from "../base/text.js";
 import { fold } from "../parts/region.js";
 import { badge, byTrouble, mark, rowAbout } from "../parts/state.js";
 import { dataOf } from "../parts/table.js";
@@ -13,7 +13,7 @@ import { inShort, outcomesOf, workersOf } from "./words.js";
 export function summaryOf(view) {
   const { run } = view;
   const { kind, result, error } = run;
-  const sentence = error && el("p.error.says", { key: "error" }, said(error));
+  const sentence = error && el("p.error.says", { key: "error" }, prose(error));
   if (!result) return [sentence, el("p.notice", error ? "It left no result: its log tells more." : "It left no result.")];
   if (Array.isArray(result.problems)) return problemsOf(result.problems);
   const body = result.summary ? reportOf(view) : [sentence, formOf(kind, result)(view)];

@@ -27,7 +27,7 @@ function mapOf(view) {
   const known = read("/map");
   if (!known) return all.element;
   const isActive = run.status === "running";
-  if (isActive || shown !== run.status) all.follow(isActive ? (run.progress?.rollouts ?? []) : null);
+  all.follow(isActive && run, true);
   if (shown !== run.status) all.show(isActive ? known : resultIn(known, run));
   view.map.shown = run.status;
   return all.element;

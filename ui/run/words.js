@@ -47,7 +47,7 @@ export function onWorkers(rows) {
  */
 export function tallied(rows, wordOf = ({ outcome }) => outcome) {
   const groups = [...Map.groupBy(rows, wordOf)];
-  return groups.map(([word, own]) => `${own.length} ${word.replaceAll("_", " ")}`).join(", ");
+  return groups.map(([word, own]) => `${number(own.length)} ${word.replaceAll("_", " ")}`).join(", ");
 }
 
 /** The waves of a run that has some. */

@@ -1,6 +1,5 @@
 import { keepQuery, queryOf, unless } from "../base/api.js";
-import { el } from "../base/dom.js";
-import { said, words } from "../base/text.js";
+import { words } from "../base/text.js";
 import { tickBox } from "../parts/form.js";
 import { orderButton } from "../parts/order.js";
 import { head, tabs, viewOf } from "../parts/region.js";
@@ -10,7 +9,6 @@ import { listing } from "../parts/table.js";
 const MOST_ENTRIES = 20_000;
 const CATALOG_LISTS = ["workers", "jobs", "allocations", "deployments", "hooks", "ports", "kv", "certs"];
 const STATE_COLUMNS = { allocations: "state", deployments: "rollout", certs: "status" };
-const CELLS = { kv: { key: ({ key }) => el("span.whole", said(key)) } };
 const TITLES = { kv: "Keys and values", certs: "Certificates" };
 const NONE = {
   kv: "There is no key yet. A build, hooks and ops kv set-secret write them.",
@@ -28,7 +26,6 @@ export function catalogView(page) {
   const list = listing(read, {
     caption: catalogTitle(name),
     stateColumn: STATE_COLUMNS[name],
-    cells: CELLS[name],
     none: NONE[name] ?? "The catalog has none. Push a source; a push builds it.",
     tools: switchesOf(page, name, () => list.refresh()),
   });

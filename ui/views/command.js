@@ -1,7 +1,7 @@
 import { runsOf } from "../base/api.js";
-import { alertPlace, el, patch, tell } from "../base/dom.js";
+import { alertPlace, el, patch } from "../base/dom.js";
 import { draft } from "../base/preferences.js";
-import { count, listed, number, plain } from "../base/text.js";
+import { count, listed, number, plain, tell } from "../base/text.js";
 import { item, popupButton } from "../parts/dialog.js";
 import { fieldsOf } from "../parts/form.js";
 import { orderButton } from "../parts/order.js";

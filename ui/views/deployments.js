@@ -1,6 +1,6 @@
 import { runsOf, unless } from "../base/api.js";
 import { a, el } from "../base/dom.js";
-import { ago, count, elapsed, nameOf, number, said } from "../base/text.js";
+import { ago, count, elapsed, nameOf, number, prose, said } from "../base/text.js";
 import { fieldsOf } from "../parts/form.js";
 import { freezeLine } from "../parts/freeze.js";
 import { pushCommand } from "../parts/guide.js";
@@ -124,7 +124,7 @@ function planRow(page, run, validity) {
 
 function lastRow(page, run) {
   const retry = canRetry(run) && retryButton(page, run, "small");
-  const told = [run.status, run.error && [": ", said(run.error)]];
+  const told = [run.status, run.error && [": ", prose(run.error)]];
   return rowOfRun(page, run, [run.status, "Last deploy", told], el("span.end", ago(run.created_at)), retry);
 }
 
@@ -145,8 +145,11 @@ function rolloutTab(page, choices) {
   };
   const about = region(() => page.bucket()?.summary?.counts ?? {}, draw, { rows: 1 });
   const readMap = async () => {
-    const found = await unless(page.get("/map"), null);
-    if (found?.jobs.length > 0) map.show(found);
+    const { active_run: id } = page.bucket() ?? {};
+    const [found, run] = await Promise.all([unless(page.get("/map"), null), id && page.get(`/runs/${id}`)]);
+    if (!found?.jobs.length) return;
+    map.show(found);
+    map.follow(run);
   };
   // A table of many is read when somebody wants to see it.
   const readTable = () => each.open && list.refresh();

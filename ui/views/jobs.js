@@ -234,7 +234,7 @@ function allocationsTable(page, look, changed) {
       worker: tick,
       version: ({ current_version: now, new_version: target }) =>
         el("span.whole", said(now === target ? now : `${now} → ${target}`)),
-      last_run: ({ last_run: id, worker }) => id && a(page.link("runs", [id], { worker }), el("code.whole", `…${id.slice(-8)}`)),
+      last_run: ({ last_run: id, worker }) => id && a(page.link("runs", [id], { worker }), el("code", `…${id.slice(-8)}`)),
     },
     keyOf: ({ worker }) => worker,
     none: "No worker has all of its selectors.",

@@ -1,6 +1,6 @@
 import { runsOf } from "../base/api.js";
-import { a, alertPlace, button, el, patch, tell } from "../base/dom.js";
-import { ago, clockTime, count, duration, elapsed, listed, nameOf, number, waitText } from "../base/text.js";
+import { a, alertPlace, button, el, patch } from "../base/dom.js";
+import { ago, clockTime, count, duration, elapsed, listed, nameOf, number, tell, waitText } from "../base/text.js";
 import { activity } from "../frame/activity.js";
 import { attentionPanel, attentionRows } from "../parts/attention.js";
 import { shortId } from "../parts/dialog.js";
@@ -21,7 +21,7 @@ const wide = matchMedia("(width >= 2200px)");
 
 /** The bucket at a glance: what is the matter, since when and why, and what to press. */
 export function overviewView(page) {
-  const look = { isOpen: false, withDismissed: false, mapOf: "", readAt: 0, hasMap: false, isLive: false };
+  const look = { isOpen: false, withDismissed: false, mapOf: "", readAt: 0 };
   const map = deployedMap(page, sinceOf);
   const [top, needs, problem] = [el("div.headed"), el("div"), alertPlace()];
   const rail = region(
@@ -57,10 +57,10 @@ export function overviewView(page) {
     const isNew = !summary?.built_at;
     columns.hidden = isNew;
     if (isNew) return patch(top, guide(page, { ...bucket, workers: summary?.workers ?? 0 }));
-    const { withDismissed, hasMap } = look;
+    const { withDismissed } = look;
     const attention = attentionRows(page.bucketId, troublesOf(summary, summary.incidents.items), withDismissed);
     const show = () => change({ withDismissed: !withDismissed });
-    patch(top, topOfBucket(page, bucket, attention, { map: hasMap ? map : null, show, isShown: withDismissed }));
+    patch(top, topOfBucket(page, bucket, attention, { map, show, isShown: withDismissed }));
     const options = {
       isOpen: look.isOpen,
       onOpen: () => change({ isOpen: true }),
@@ -79,12 +79,11 @@ export function overviewView(page) {
     const { active_run: runId, last_run: last, summary } = page.bucket() ?? {};
     if (!summary?.built_at) return;
     const run = runId && (await page.get(`/runs/${runId}`));
-    if (run || look.isLive) map.follow(run ? (run.progress?.rollouts ?? []) : null);
-    look.isLive = Boolean(run);
+    map.follow(run);
     const mapOf = JSON.stringify([runId, last?.id, last?.status, summary.built_at, runId ? "" : summary.counts]);
     if (mapOf === look.mapOf && Date.now() - look.readAt < MAP_MS) return;
     map.show(await page.get("/map"));
-    Object.assign(look, { mapOf, readAt: Date.now(), hasMap: true });
+    Object.assign(look, { mapOf, readAt: Date.now() });
   }
 
   async function refresh() {
@@ -107,10 +106,9 @@ function topOfBucket(page, bucket, attention, { map, show, isShown }) {
   const [word, title] = overviewTitle(bucket, attention);
   const { dismissed } = attention;
   const hidden = button(`${number(dismissed)} dismissed, ${isShown ? "hide" : "show"}`, show, { class: "plain" });
-  const goesOn = () => [a(page.link("runs", [runId]), whatGoesOn(bucket)), ", ", elapsed(last?.created_at)];
   const parts = [
     attention.total > 0 && troubleText(attention.rows),
-    runId && el("span", goesOn()),
+    runId && el("span", a(page.link("runs", [runId]), whatGoesOn(bucket)), ", ", elapsed(last?.created_at)),
     upToDate(summary, map),
     word === "ok" && lastDeploy(summary),
     dismissed > 0 && hidden,
@@ -159,8 +157,9 @@ function troubleText(rows) {
 function upToDate({ counts, jobs, workers }, map) {
   const all = counts.allocations - counts.disabled;
   if (all === 0) return `${count(jobs, "job")}, ${count(workers, "worker")}`;
-  const seen = map?.counts();
-  const done = seen ? (seen.o ?? 0) + (seen.c ?? 0) : counts.promoted;
+  // Nothing before the map is there.
+  const { o: ok = 0, c: changed = 0 } = map.counts();
+  const done = ok + changed || counts.promoted;
   const isDone = `${all === 1 ? "is" : "are"} up to date`;
   if (done < all) return `${number(done)} of ${count(all, "allocation")} ${isDone}`;
   return `${count(all, "allocation")} of ${count(jobs, "job")} on ${count(workers, "worker")} ${isDone}`;

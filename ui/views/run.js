@@ -1,7 +1,7 @@
 import { address } from "../base/api.js";
-import { alertPlace, button, el, patch, tell } from "../base/dom.js";
+import { alertPlace, button, el, patch } from "../base/dom.js";
 import { prefer, preference } from "../base/preferences.js";
-import { nameOf, number } from "../base/text.js";
+import { nameOf, number, tell } from "../base/text.js";
 import { activity } from "../frame/activity.js";
 import { ghosts } from "../parts/region.js";
 import { runHead } from "../run/head.js";

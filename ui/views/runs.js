@@ -1,6 +1,6 @@
 import { address, keepQuery, queryOf } from "../base/api.js";
 import { a, el } from "../base/dom.js";
-import { duration, elapsed, nameOf, number, plain, said, words } from "../base/text.js";
+import { duration, elapsed, nameOf, number, plain, prose, said, words } from "../base/text.js";
 import { choice } from "../parts/form.js";
 import { cancelButton } from "../parts/order.js";
 import { empty, head, region, viewOf } from "../parts/region.js";
@@ -62,6 +62,6 @@ function aboutCell({ about, error, schedule }) {
   return [
     about && el("span.one-line", said(about)),
     repeats && el("span.meta", repeats),
-    error && el("span.one-line.error", { title: plain(error) }, said(error)),
+    error && el("span.one-line.error", { title: plain(error) }, prose(error)),
   ];
 }

@@ -1,6 +1,6 @@
 import { encoded, keepQuery, queryOf, unless } from "../base/api.js";
-import { a, el, facts, prose, scroller } from "../base/dom.js";
-import { ago, count, joined, localTime, said, size } from "../base/text.js";
+import { a, el, facts, scroller } from "../base/dom.js";
+import { ago, count, joined, localTime, prose, said, size } from "../base/text.js";
 import { shortId, toast } from "../parts/dialog.js";
 import { fileParts } from "../parts/files.js";
 import { choice } from "../parts/form.js";
@@ -124,7 +124,7 @@ function snapshots(page) {
     { name: "note", label: "Note" },
     { ...PASSPHRASE, hint: "Seals the snapshot; empty for the settings of ops.conf" },
   ];
-  const create = { path: "/snapshots", says, asks, example: { note: "…" }, action: "Create" };
+  const create = { path: "/snapshots", says, asks, example: { note: "…" } };
   const table = {
     caption: "Snapshots",
     columns: ["name", "created_at", "note", "size_bytes", "seal", "signer", "schema_version", "actions"],
@@ -165,7 +165,7 @@ function opening({ signer, own, seal, error }, says) {
     ? [`This server did not make it: the key that signed it is ${signer}. Compare that with the server that did.`]
     : ["It is not signed: whoever can write files may have made it."];
   const trust = own || error ? {} : signer ? { signer } : { unsigned: true };
-  const key = { name: "key", label: "Key", hint: "`ops snapshot restore --identity-file` on the command line needs none" };
+  const key = { name: "key", label: "Key", hint: "ops snapshot restore --identity-file on the command line needs none" };
   return {
     says: own || error ? says : [...whose, ...says],
     ...(seal && { asks: [seal.for === "passphrase" ? PASSPHRASE : key] }),

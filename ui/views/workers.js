@@ -40,7 +40,7 @@ export function workersView(page) {
     orderItem(page, "Trust by force …", () => trustOrder(look, true), { dangerous: true }),
   ]);
   const controls = [orderButton(page, "Read uptime", order("uptime"), { style: "primary" }), trust, which, more];
-  const line = "Definitions come from workspace/workers.json of the pushed source; the rest is what runs have found.";
+  const line = "Defined in workspace/workers.json; the rest is what runs have found.";
   return viewOf("Workers", head({ title: "Workers", line, controls }), list);
 }
 
@@ -62,7 +62,7 @@ function cellsOf(page) {
       a(page.link("workers", [worker]), said(worker)),
       hostname && el("small", " ", said(hostname)),
     ],
-    state: ({ state: word, since: at }) => [state(word), at && el("small.whole", " ", since(at))],
+    state: ({ state: word, since: at }) => el("span.whole", state(word), at && el("small", " ", since(at))),
     well: ({ well }) => (well === "" ? "" : `${well} %`),
     behind: ({ behind }) => (behind > 0 ? number(behind) : ""),
     host_key: hostKeyOf,
@@ -70,7 +70,11 @@ function cellsOf(page) {
       load !== undefined && [load.toFixed(2), el("small.meta", `, up ${duration(uptime * 1000)}`)],
     cpu: ({ cpu }) => chartOf(cpu),
     memory: ({ memory }) => chartOf(memory),
-    labels: ({ labels }) => labels.map((label) => [" ", tag(label)]),
+    labels: ({ labels }) =>
+      el(
+        "span.whole",
+        labels.map((label) => [tag(label), " "]),
+      ),
     actions: ({ worker }) => moreMenu(() => askItems(page, worker), `Orders for ${worker}`),
   };
 }

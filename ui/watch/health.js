@@ -36,7 +36,7 @@ export function healthTab(page, of) {
   const place = of.job ? "worker" : "job";
   const cells = {
     job: ({ job }) => (job === "" ? "the worker" : a(page.link("jobs", [job]), said(job))),
-    aspect: ({ aspect }) => el("span.whole", ASPECT_NAMES[aspect]),
+    aspect: ({ aspect }) => ASPECT_NAMES[aspect],
   };
   const places = dataTable({
     caption: "places",

@@ -15,7 +15,7 @@ const MESSAGE_TABS = { "": ["Incidents", incidentList], messages: ["Messages", m
 export function incidentsView(page) {
   const chosen = MESSAGE_TABS[page.rest[0]] ? page.rest[0] : "";
   const names = Object.entries(MESSAGE_TABS).map(([name, [label]]) => [name, label]);
-  const line = "What runs, schedules, approvals and certificates have brought up, and who was told, by workspace/notify.json.";
+  const line = "What was found wrong, and who was told of it, by workspace/notify.json.";
   const choices = tabs(names, chosen, (name) => page.link("incidents", [name]));
   return viewOf("Incidents", [head({ title: "Incidents", line }), choices], MESSAGE_TABS[chosen][1](page));
 }
@@ -58,12 +58,8 @@ function messageList(page) {
 }
 
 function retryOf(page, { id, state: word }) {
-  const done = () => {
-    toast("The message is sent now, or tried for another day.");
-    page.refresh();
-  };
   const order = { path: `/messages/${encodeURIComponent(id)}/retry` };
-  return orderButton(page, word === "failed" ? "Retry" : "Send now", order, { style: "small", free: true, done });
+  return orderButton(page, word === "failed" ? "Retry" : "Send now", order, { style: "small", free: true });
 }
 
 function targetList(page) {

@@ -12,7 +12,7 @@ import { rhythmText } from "./rhythm.js";
 
 /** How a due time that started nothing is marked. */
 const OUTCOME_MARKS = { skipped: "soon", missed: "soon", refused: "failed" };
-const ABOUT_SCHEDULES = "What the server starts by itself. The schedules are in workspace/schedules.json of the pushed source.";
+const ABOUT_SCHEDULES = "What the server starts by itself, by workspace/schedules.json.";
 
 /** What the server starts by itself in a bucket, and when nothing may be deployed. @param {import("../routes.js").Page} page */
 export function schedulesView(page) {

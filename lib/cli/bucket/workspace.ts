@@ -91,7 +91,7 @@ export async function generateWorkers(dir: string, result: unknown, dryRun: bool
   const list = await readList(layout);
   const before = (await readBounded(layout.workersJson, WORKERS_JSON_BYTES))?.toString() ?? "";
   for (const [host, resources] of told) {
-    const entry = list.find((one) => textAt(one, "host")?.toLowerCase() === host.toLowerCase());
+    const entry = list.find((one) => textAt(one, "host")?.trim().toLowerCase() === host.toLowerCase());
     if (!entry) throw unchanged(name, `worker ${quote(host)} is not in it: build the bucket again`);
     for (const [field, value] of Object.entries(resources)) entry[fieldKey(entry, field) ?? field] = value;
   }
@@ -127,9 +127,9 @@ async function readList(layout: Layout): Promise<Record<string, unknown>[]> {
   return list;
 }
 
-/** The name of a field as it stands in the file, where names are compared without case. */
+/** The name of a field as it stands in the file: names are compared without case, and of two equal ones the last counts. */
 function fieldKey(entry: Record<string, unknown>, field: string): string | undefined {
-  return Object.keys(entry).find((key) => key.toLowerCase() === field);
+  return Object.keys(entry).findLast((key) => key.toLowerCase() === field);
 }
 
 function textAt(entry: Record<string, unknown>, field: string): string | undefined {

@@ -84,7 +84,9 @@ export function allocationResult(state: AllocationState): AllocationResult {
 
 /** Completes a result with the outcome of each worker and the number of each outcome. */
 export function deployResult({ jobs, reconciled, ...rest }: Omit<DeployResult, "workers" | "summary">): DeployResult {
-  const all = [...jobs.flatMap((job) => job.allocations), ...reconciled];
+  const found = [...jobs.flatMap(({ job, allocations }) => allocations.map((one) => ({ ...one, job }))), ...reconciled];
+  // A disabled allocation that reconcile has stopped is one of its job, too.
+  const all = [...new Map(found.map((one) => [`${one.job}@${one.worker}`, one])).values()];
   const byWorker = Map.groupBy(all, ({ worker }) => worker);
   const workers = [...byWorker].map(([worker, own]) => ({ worker, outcome: worstOf(own.map(({ outcome }) => outcome)) }));
   const summary = {

@@ -39,7 +39,7 @@ export function findingsOf(known: KnownNow, left: readonly string[]): Sightings 
   const unwell = health && [...health.changes, ...health.unwell].flatMap(healthFinding);
   const complete: Sightings["complete"][number][] = [
     { events: ["schedule_missed"], bad: new Set(notStarted) },
-    { events: ["approval_wanted"], bad: new Set(wanted.map(({ id }) => id)) },
+    { events: ["approval_wanted"], bad: new Set(wanted.map(namedById)) },
   ];
   if (health) complete.push(...(["health", "reach", "files"] as const).map((aspect) => stillUnwell(health.unwell, aspect)));
   if (certs) complete.push({ events: ["certificate_ends"], bad: new Set(certs.map(certPlace)) });
@@ -73,6 +73,11 @@ function healthFinding(change: HealthChange): Sighting[] {
   const group = `${run_id} ${aspect === "health" ? job : ""}`;
   const about = { job: job === "" ? null : job, reason: reason === "" ? "" : `${place}: ${reason}` };
   return [{ event: HEALTH_EVENTS[aspect as Watched], place, isBad, group, ...about, run: run_id, at }];
+}
+
+/** What has no name of its own, by its kind and the end of its id. */
+function namedById({ kind, id }: { kind: string; id: string }): string {
+  return `${kind} ${id.slice(-8)}`;
 }
 
 function stillUnwell(unwell: readonly HealthChange[], aspect: Watched): Sightings["complete"][number] {
@@ -117,15 +122,16 @@ function runFindings(record: RunRecord, left: readonly string[]): Sighting[] {
   const isDry = kind === "deploy" && params.dry_run === true;
   const isLasting = (LASTING.includes(kind) && !isDry) || BUILDS.includes(kind);
   const own = schedule && !isLasting ? `${kind} of schedule ${schedule.name}` : isDry ? "dry run of deploy" : kind;
-  const place = BUILDS.includes(kind) ? "build" : own;
   const isMoment = !isLasting && !schedule;
+  const named = isMoment ? namedById(record) : own;
+  const place = BUILDS.includes(kind) ? "build" : named;
   const about = { group: id, run: id, at: finished_at ?? undefined } as const;
   if (kind === "deploy" && !isDry) return deployFindings(record, left);
   const event = kind === "snapshot_create" ? "snapshot_failed" : "run_failed";
   const isBad = status === "failed" && !isTold(record);
   if (isMoment && !isBad) return [];
   const shown = schedule && isLasting ? `${kind} of schedule ${schedule.name}` : own;
-  return [{ event, place: isMoment ? id : place, shown, isBad, isMoment, reason: record.error ?? "", ...about }];
+  return [{ event, place, shown, isBad, isMoment, reason: record.error ?? "", ...about }];
 }
 
 /** A deploy fails job by job, and a later one makes good what it deploys. */
@@ -160,7 +166,7 @@ function forcedFinding({ id, kind, audit, break_glass, created_at: at }: RunReco
   const [start] = audit;
   const shown = `${kind} by ${start ? actorText(start.actor) : "somebody"}`;
   const about = { isMoment: true, shown, reason: break_glass ?? "", at };
-  return { event: "break_glass_used", place: id, isBad: true, group: id, run: id, ...about };
+  return { event: "break_glass_used", place: namedById({ kind, id }), isBad: true, group: id, run: id, ...about };
 }
 
 function lateFinding([name, { due, outcome, reason }]: [string, LastDue]): Sighting {
@@ -171,16 +177,8 @@ function lateFinding([name, { due, outcome, reason }]: [string, LastDue]): Sight
 
 function wantedFinding({ id, kind, reason, proposed: { at, by } }: Proposal): Sighting {
   const why = `${reason === null ? "" : `${reason}\n`}Look at it, then type: ops approve ${id.slice(-8)}`;
-  return {
-    event: "approval_wanted",
-    place: id,
-    shown: `${kind} by ${by.name}`,
-    isBad: true,
-    group: id,
-    reason: why,
-    run: null,
-    at,
-  };
+  const about = { shown: `${kind} by ${by.name}`, reason: why, at };
+  return { event: "approval_wanted", place: namedById({ kind, id }), isBad: true, group: id, run: null, ...about };
 }
 
 function certPlace({ job, worker, cert }: EndingCert): string {

@@ -159,6 +159,29 @@ test("HR-047 widths of 0 and less count as absent", async (t) => {
   assert.equal(job.manifest.lifecycleTimeoutSeconds, 900);
 });
 
+test("where a field has its older and its present name, the present one counts in either order", async (t) => {
+  const [old, present] = [{ Commands: { old: { executed_on: ["cli"] } } }, { hooks: { now: { executed_on: ["cli"] } } }];
+  const scripts = { "workspace/jobs/web/_hooks/old.py": "", "workspace/jobs/web/_hooks/now.py": "" };
+  for (const manifest of [
+    { ...old, ...present, update_parallel_count: 2, max_concurrent_upgrades: 3 },
+    { ...present, ...old, max_concurrent_upgrades: 3, update_parallel_count: 2 },
+  ]) {
+    const { job, errors, warnings } = await web(t, manifest, scripts);
+    assert.deepEqual(errors, []);
+    assert.deepEqual([job.manifest.hooks.map(({ name }) => name), job.manifest.maxConcurrentUpgrades], [["now"], 3]);
+    const of = (text: string) => `workspace/jobs/web/manifest.json: ${text}, which is there too and counts`;
+    assert.deepEqual(warnings.sort(), [
+      of("Commands: is an older name of hooks"),
+      of("update_parallel_count: is an older name of max_concurrent_upgrades"),
+    ]);
+  }
+  const { job } = await web(t, { commands: { old: { executed_on: ["cli"] } }, hooks: null }, scripts);
+  assert.deepEqual(
+    job.manifest.hooks.map(({ name }) => name),
+    ["old"],
+  );
+});
+
 test("the older names of fields work, each with a warning", async (t) => {
   const { job, errors, warnings } = await web(
     t,

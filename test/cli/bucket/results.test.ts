@@ -115,6 +115,15 @@ for (const [what, text, worker, message] of [
     assert.equal(readFileSync(path.join(dir, "workspace/workers.json"), "utf8"), text);
   });
 
+test("HR-128 a worker is found as a build finds it, and the field that counts is replaced", async (t) => {
+  const dir = temporaryFolder(t);
+  const text = '[{"HOST": " B ", "memory": "1 mb", "Memory": "2 mb", "cpu": "1 mhz"}]';
+  makeWorkspace(dir, { files: { "workspace/workers.json": text } });
+  await generateWorkers(dir, { workers: [{ worker: "B", facts: FACTS }] }, false);
+  const entry = { HOST: " B ", memory: "1 mb", Memory: "512 mb", cpu: "2000 mhz" };
+  assert.deepEqual(JSON.parse(readFileSync(path.join(dir, "workspace/workers.json"), "utf8")), [entry]);
+});
+
 test("what is up to date is not written again", async (t) => {
   const dir = temporaryFolder(t);
   const file = path.join(dir, "workspace/workers.json");

@@ -123,6 +123,7 @@ test("the status begins with what is wrong, one line each, and tells what comes 
     messages: { waiting: 1, failed: 0 },
     key_changes: [{ kind: "kv_rekey", since: soon(-2), left: "not all is sealed", next: "ops kv rekey" }],
     unwell: { items: [], total: 0 },
+    incidents: { items: [{ subject: "Run failed: gc", opened_at: soon(-1) }], total: 7 },
   };
   const waiting = [{ position: 1, kind: "build", by: { address: "192.0.2.7" }, since: soon(-0.5) }];
   const textWith = (workers: Record<string, number>) =>
@@ -147,6 +148,7 @@ test("the status begins with what is wrong, one line each, and tells what comes 
   assert.match(lines[2] ?? "", /^10\.0\.0\.\[1-2\] +unreachable: no answer +ops runs show /);
   assert.match(lines[4] ?? "", /^web@10\.0\.0\.\[1-2\] +OSError: Address already.* ops runs show /);
   assert.match(text, /\nand 2 more: ops cat deployments --outcome failed,unreachable\n\nbucket /);
+  assert.match(text, /\nincidents +Run failed: gc, 24 h ago: ops notify incidents\n +and 6 more\n/);
   assert.match(text, /\nfleet +1 worker, 1 job, 1 allocation: 1 promoted\n/);
   assert.match(
     text,

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
+import type { DeployResult } from "../../../lib/operation/deploy/deploy-result.ts";
 import { Deploys, HOSTS, type JobsSpec, outcomes } from "../../helpers/deploys.ts";
 
 const [A, B] = HOSTS;
@@ -20,8 +21,10 @@ test("HR-094 HR-096 what was disabled is stopped once, before any wave, and keep
   const { deploys, jobsOn } = await setUp(t);
   const disabled = { ...TWO, disabled: { web: [B] } };
   await deploys.build({ ...JOBS, other: { files: { new: "1" } } }, disabled);
-  const { text, reconciled } = await deploys.deploy();
+  const { text, reconciled, result } = await deploys.deploy();
   assert.deepEqual(reconciled, [{ job: "web", worker: B, action: "stop", outcome: "changed", error: null }]);
+  const { changed, skipped, disabled: left } = (result as DeployResult).summary.allocations;
+  assert.deepEqual([changed, skipped, left], [3, 1, 0], "each allocation counts once");
   assert.ok(text.indexOf("reconcile: ") < text.indexOf("wave 0"));
   assert.deepEqual(jobsOn(B), [
     { job: "other", disabled: 0 },

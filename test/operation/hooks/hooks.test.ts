@@ -173,7 +173,7 @@ for os.environ["COMMAND"] in ("later", "none"): print("asked", ops.list_hook_dem
 
 test("HR-034 HR-035 HR-036 HR-037 the job's own Python goes before the one on PATH, and stays where it is", async (t) => {
   const set = await setUp(t, web(RECORD), { hosts: [A] });
-  const hooks = path.join(set.dir, "workspace/jobs/web/_hooks");
+  const job = path.join(set.dir, "workspace/jobs/web");
   const said = async () => {
     const before = set.deploys.bucket.activity.length;
     await set.run({ kind: "cli" });
@@ -183,17 +183,19 @@ test("HR-034 HR-035 HR-036 HR-037 the job's own Python goes before the one on PA
       .match(/\| from (\S+)/)?.[1];
   };
   const install = (name: string) => {
-    mkdirSync(path.join(hooks, name, "bin"), { recursive: true });
-    const python = path.join(hooks, name, "bin/python3");
+    mkdirSync(path.join(job, name, "bin"), { recursive: true });
+    const python = path.join(job, name, "bin/python3");
     writeFileSync(python, `#!/bin/sh\necho from ${name}\nexec python3 "$@"\n`);
     chmodSync(python, 0o755);
   };
   assert.equal(await said(), undefined);
-  install("venv");
-  assert.equal(await said(), "venv");
-  install(".venv");
-  assert.equal(await said(), ".venv");
-  assert.equal(traces(set.dir).length, 3);
+  // From the least to the most wanted; _modules is an older name of _hooks.
+  const places = ["_modules/venv", "_modules/.venv", "_hooks/venv", "_hooks/.venv"];
+  for (const place of places) {
+    install(place);
+    assert.equal(await said(), place);
+  }
+  assert.equal(traces(set.dir).length, 1 + places.length);
   const staged = readdirSync(path.join(set.dir, "tmp"), { recursive: true }).map(String);
   assert.ok(staged.some((file) => file.endsWith("_hooks/go.py")));
   assert.deepEqual(

@@ -33,8 +33,8 @@ function run(kind: string, status: string, more: object = {}): RunRecord {
   return { id: `run-${++last}`, kind, status, created_at: AT, finished_at: AT, audit, ...rest, ...more } as unknown as RunRecord;
 }
 
-/** The subjects of the messages that look after look brings. */
-function messagesOf(looks: readonly Partial<KnownNow>[], rule?: Partial<Notify["send"][number]>, now = Date.parse(AT)): string[] {
+/** What is kept of incidents and messages after look after look. */
+function stateAfter(looks: readonly Partial<KnownNow>[], rule?: Partial<Notify["send"][number]>, now = Date.parse(AT)) {
   const state: MessageState = { runs: [], change: 0, incidents: [], messages: [] };
   for (const look of looks) {
     const left = state.incidents.flatMap((one) => (one.over_at === null ? one.left : []));
@@ -43,7 +43,12 @@ function messagesOf(looks: readonly Partial<KnownNow>[], rule?: Partial<Notify["
     // All of them are sent at once.
     for (const one of state.messages) Object.assign(one, { state: "sent", attempts: 1 });
   }
-  return state.messages.map(({ subject }) => subject);
+  return state;
+}
+
+/** The subjects of the messages that look after look brings. */
+function messagesOf(...looks: Parameters<typeof stateAfter>): string[] {
+  return stateAfter(...looks).messages.map(({ subject }) => subject);
 }
 
 const ended = (...all: RunRecord[]): Partial<KnownNow> => ({ ended: all });
@@ -140,6 +145,31 @@ test("CP-861 an incident that began and ended between two looks is told with one
   assert.deepEqual(messagesOf(looks, { events: ["allocation_unhealthy"] }), ["Unhealthy: web@h1"]);
 });
 
+const PROPOSAL = {
+  id: "0198f3a2-7b44-7c02-8e11-2a9d4c6b8f11",
+  kind: "deploy",
+  reason: "why",
+  proposed: { at: AT, by: { name: "ada" } },
+} as unknown as Proposal;
+
+test("CP-861 a place has a name: a run or a proposal that has none is named by its kind and the end of its id", () => {
+  const [id, forced] = ["0198f3a2-0000-7000-8000-00000badc0de", "0198f3a2-0000-7000-8000-0000c0ffee00"];
+  const looks: Partial<KnownNow>[] = [
+    { wanted: [PROPOSAL], ended: [run("hooks", "failed", { id })] },
+    { wanted: [PROPOSAL], forced: [run("deploy", "running", { id: forced, break_glass: "on fire" })] },
+    { wanted: [] },
+  ];
+  const { incidents } = stateAfter(looks);
+  assert.deepEqual(
+    incidents.map(({ event, places, over_at: over }) => [event, places, over !== null]),
+    [
+      ["run_failed", ["hooks 0badc0de"], true],
+      ["approval_wanted", ["deploy 4c6b8f11"], true],
+      ["break_glass_used", ["deploy c0ffee00"], true],
+    ],
+  );
+});
+
 test("CP-873 schedules, proposals and a broken glass are told", () => {
   const due = (outcome: string) => ({ due: AT, outcome, reason: "away", run_id: null, status: null }) as never;
   const schedules = (one: string, other: string): Partial<KnownNow> => ({
@@ -152,13 +182,7 @@ test("CP-873 schedules, proposals and a broken glass are told", () => {
     messagesOf([schedules("missed", "refused"), schedules("skipped", "started"), schedules("started", "started")]),
     ["Schedule missed: a,b (refused)", "Over: Schedule missed: a,b (refused)"],
   );
-  const proposal = {
-    id: "0198f3a2-7b44-7c02-8e11-2a9d4c6b8f11",
-    kind: "deploy",
-    reason: "why",
-    proposed: { at: AT, by: { name: "ada" } },
-  };
-  assert.deepEqual(messagesOf([{ wanted: [proposal as unknown as Proposal] }, {}]), [
+  assert.deepEqual(messagesOf([{ wanted: [PROPOSAL] }, {}]), [
     "Approval wanted: deploy by ada",
     "Over: Approval wanted: deploy by ada",
   ]);
