@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
-import { readdirSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import path from "node:path";
 import type { TestContext } from "node:test";
 import { type Layout, layoutOf } from "../../lib/bucket/base/layout.ts";
 import { sleep } from "../../lib/core/async.ts";
+import { namesIn } from "../../lib/core/files.ts";
 import { type Infer, valueIn } from "../../lib/core/shape.ts";
 import { PROPOSAL } from "../../lib/run/approval/proposal.ts";
 import { readRecord, runIds } from "../../lib/run/record.ts";
@@ -53,7 +54,7 @@ export async function approvalKillRounds(t: Clean, hits: number, seed: number): 
       await sleep(afterMs);
       await rig.server.stop("SIGKILL");
       await work;
-      rig.requireWhole();
+      await rig.requireWhole();
       await rig.open();
       await round.check(met);
       if (round.unanswered > 0) met.hits++;
@@ -120,9 +121,9 @@ class ApprovalRig {
     }
   }
 
-  /** Fails where a proposal on the disk is not a whole one. */
-  requireWhole(): void {
-    for (const name of readdirSync(this.layout.proposals).filter((one) => !one.startsWith(".")))
+  /** Fails where a proposal on the disk is not a whole one. Before the first proposal there is no folder for them. */
+  async requireWhole(): Promise<void> {
+    for (const name of (await namesIn(this.layout.proposals)).filter((one) => !one.startsWith(".")))
       assert.ok(valueIn(PROPOSAL, readFileSync(path.join(this.layout.proposals, name), "utf8")), `${name} is not whole`);
   }
 

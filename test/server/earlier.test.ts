@@ -235,18 +235,6 @@ test("CP-918 CP-919 CP-920 CP-921 workers are listed, added, replaced and remove
   assert.deepEqual(workers(), [{ host: "10.0.0.2", ssh_port: 2222 }]);
 });
 
-test("CP-919 a second worker in the same folder of this machine is refused, as a build would refuse it", async (t) => {
-  const { env, call } = await setUp(t);
-  writeFiles(env.folder, { "ops.conf": 'worker_root = "/srv/w"\n' });
-  assert.equal((await call("POST", "workers", { host: "10.0.0.1", connection: "local" })).status, 201);
-  const { status, body } = await call("POST", "workers", { host: "10.0.0.2", connection: "local", root: "/srv/w" });
-  assert.deepEqual([status, body.error], [400, "invalid_source"]);
-  assert.match(body.message, /workers\.json: 1\/root: \/srv\/w is there twice/);
-  const both = ["10.0.0.1", "10.0.0.2"].map((host) => ({ host, connection: "local" }));
-  writeFiles(env.folder, { "workspace/workers.json": JSON.stringify(both) });
-  assert.equal((await call("PUT", "workers", { ...both[1], root: "/srv/v" })).status, 200, "the mistake can be mended");
-});
-
 test("a workers.json that no build would take is not changed", async (t) => {
   const { env, call, read } = await setUp(t);
   writeFiles(env.folder, { "workspace/workers.json": '[{"host": 5}]' });

@@ -21,7 +21,7 @@ import type { Layout } from "../base/layout.ts";
 import { cpu, fields, folder, host, jump, line, memory, name, reportTwice, SCHEMA_KEY, user } from "../base/names.ts";
 import { type FileProblems, Problems, unknownName } from "../base/problems.ts";
 import { parseSourceJson, readSource, relative, writeSourceFile } from "../source/source-file.ts";
-import { type OpsConf, readOpsConf } from "./settings.ts";
+import type { OpsConf } from "./settings.ts";
 
 /** A worker as `workspace/workers.json` and the defaults of ops.conf describe it. */
 export type Worker = ReturnType<typeof workerOf>;
@@ -59,16 +59,13 @@ export const DISABLED_SCHEMA = DISABLED.schema;
 /** Reads `workspace/workers.json`, in the order of the file; no workers where there is none (`ErrInvalidWorkerJSON`). */
 export async function readWorkers(layout: Layout, settings: OpsConf, problems: Problems): Promise<Worker[]> {
   const found = problems.in(relative(layout, layout.workersJson), "ErrInvalidWorkerJSON");
-  return checkedWorkers((await readSource(parseSourceJson, layout, found)) ?? [], settings, found);
-}
-
-/** The workers of a list. Two workers in one folder of this machine would undo each other's files. */
-function checkedWorkers(entries: unknown, settings: OpsConf, found: FileProblems): Worker[] {
-  const given = found.take(check(WORKER_LIST, entries)) ?? [];
+  const value = await readSource(parseSourceJson, layout, found);
+  const given = found.take(check(WORKER_LIST, value ?? [])) ?? [];
   const workers = given.map((one, index) => workerOf(one, index, settings));
   reportTwice(
     workers.map(({ connection, root }) => (connection === "local" ? root : "")),
-    (index, root) => found.error(`${index}/root`, `${root} is there twice: each worker on this machine needs a root of its own`),
+    (index, root) =>
+      found.warn(`${index}/root`, `${root} is there twice: deploys to two workers in one folder of this machine fail`),
   );
   return workers;
 }
@@ -90,19 +87,19 @@ export async function changeWorker(layout: Layout, host?: string, entry?: Record
   const problems = new Problems();
   const found = problems.in(relative(layout, layout.workersJson), "invalid_source");
   const entries = (await readSource(parseSourceJson, layout, found)) ?? [];
-  const given = found.take(check(WORKER_LIST, entries)) ?? [];
-  refuseAny(problems);
+  const given = checkedList(entries, found, problems);
   const place = host === undefined ? given.length : given.findIndex((one) => canonical(one.host) === canonical(host));
   if (place < 0) throw new Failure("not_found", `there is no worker ${quote(host ?? "")} in ${found.file}`);
   const changed = (entries as unknown[]).toSpliced(place, 1, ...(entry ? [entry] : []));
-  checkedWorkers(changed, await readOpsConf(layout, new Problems()), found);
-  refuseAny(problems);
+  checkedList(changed, found, problems);
   await writeSourceFile(layout.workersJson, formatJson(JSON.stringify(changed)));
 }
 
-function refuseAny(problems: Problems): void {
+function checkedList(entries: unknown, found: FileProblems, problems: Problems): Infer<typeof WORKER_LIST> {
+  const given = found.take(check(WORKER_LIST, entries)) ?? [];
   const sentence = problems.sentence();
   if (sentence !== null) throw new Failure("invalid_source", sentence);
+  return given;
 }
 
 /** The list of workers, in which no host may be twice. */

@@ -75,9 +75,13 @@ test("every field is taken: names in small letters, units in MB and MHz, its own
   ]);
 });
 
-test("workers over ssh have a machine each, so they may have the same root", async (t) => {
-  const { found, errors } = await workers(t, '[{"host": "a"}, {"host": "b"}, {"host": "127.0.0.1", "connection": "local"}]');
-  assert.deepEqual([found.map(({ root }) => root), errors], [Array(3).fill("/opt/worker"), []]);
+test("workers on this machine with one root are warned of; workers over ssh have a machine each", async (t) => {
+  const local = '{"host": "127.0.0.1", "connection": "local"}';
+  const one = await workers(t, `[{"host": "a"}, {"host": "b"}, ${local}]`);
+  assert.deepEqual([one.found.map(({ root }) => root), one.warnings], [Array(3).fill("/opt/worker"), []]);
+  const two = await workers(t, `[${local}, {"host": "b", "connection": "local", "root": "/srv/w"}]`, 'worker_root = "/srv/w"');
+  const warning = "1/root: /srv/w is there twice: deploys to two workers in one folder of this machine fail";
+  assert.deepEqual([two.errors, two.warnings], [[], [`workspace/workers.json: ${warning}`]]);
 });
 
 test("a local worker has no way to be reached over ssh", async (t) => {
@@ -131,11 +135,6 @@ const REFUSED: [name: string, text: string, sentence: RegExp][] = [
   ["a tag that is no text", '[{"host": "a", "tags": {"z": 1}}]', /0\/tags\/z: expected a string/],
   ["broken JSON, with its place", '[\n  {"host": x}\n]', /line 2, column 12: not valid JSON: Unexpected token 'x'$/],
   ["JSON that ends too early", '[{"host": "a"', /line 1, column 14: not valid JSON: Expected /],
-  [
-    "a root twice on this machine",
-    '[{"host": "a", "connection": "local"}, {"host": "b", "connection": "local", "root": "/opt/worker"}]',
-    /1\/root: \/opt\/worker is there twice: each worker on this machine needs a root of its own$/,
-  ],
   ["text behind the JSON", "[] x", /line 1, column 4: not valid JSON: Unexpected non-whitespace character after JSON$/],
   ["an empty file", "", /line 1, column 1: not valid JSON: Unexpected end of JSON input$/],
 ];
