@@ -30,7 +30,7 @@ import { RunList, type RunQuery, shownRun } from "./run-list.ts";
 import { shownFreeze } from "./watch/freeze.ts";
 
 /** Of how many bytes of JSON these lists of a summary are at most. */
-const MOST_BYTES = { freezes: 2 * 1024, unwell: 8 * 1024 };
+const SUMMARY_BYTES = { freezes: 2 * 1024, unwell: 8 * 1024 };
 
 const readers = new Readers();
 const runList = new RunList();
@@ -100,8 +100,8 @@ export const READS = {
       ...found,
       ...runs,
       totals: { ...found.totals, ...totals },
-      freezes: fitting(freezes, freezes.length, MOST_BYTES.freezes).items,
-      unwell: fitting(unwell, unwell.length, MOST_BYTES.unwell),
+      freezes: fitting(freezes, freezes.length, SUMMARY_BYTES.freezes).items,
+      unwell: fitting(unwell, unwell.length, SUMMARY_BYTES.unwell),
       incidents: fitting(incidents, incidents.length),
       key_changes: await readers.read(layout, (db) => keyChanges(db, begun)),
       messages,
