@@ -96,11 +96,12 @@ export class AccessStore {
   /** Makes a token. Throws `invalid_request` where its name is in use, or there are as many tokens as there may be. */
   async create({ lifetimeMs, ...wanted }: NewToken): Promise<MadeToken> {
     const text = newTokenText();
+    const now = this.#now();
     const token: AccessToken = {
       id: randomUUID(),
       ...wanted,
-      created_at: new Date(this.#now()).toISOString(),
-      expires_at: lifetimeMs === undefined ? null : new Date(this.#now() + lifetimeMs).toISOString(),
+      created_at: new Date(now).toISOString(),
+      expires_at: lifetimeMs === undefined ? null : new Date(now + lifetimeMs).toISOString(),
       last_used_on: null,
       sha256: tokenSum(text).toString("hex"),
       totp_secret: wanted.totp === "own" ? base32Encode(randomBytes(NEW_SECRET_BYTES)) : null,

@@ -106,15 +106,15 @@ test("CP-173 a deploy that failed before it touched a worker leaves no bucket th
   assert.match((await ui.button("Deploy …").getAttribute("class")) ?? "", /primary/);
 });
 
-test("CP-890 who may only read sees incidents and messages without orders", async () => {
+test("CP-890 who may only read sees incidents and messages without orders", async (t) => {
   const { body } = await server.call<{ token: string }>("POST", "/api/tokens", { name: "rea", role: "read" });
   const rea = await ConsolePage.open(server.url);
+  t.after(() => rea.close());
   await rea.goTo("");
   await rea.signIn(body.token);
   await rea.view(bucket, "incidents/targets");
   await rea.page.getByRole("main").getByText("pager").first().waitFor();
   assert.equal(await rea.page.getByRole("main").getByRole("button", { name: "Test" }).count(), 0);
   rea.checkPeace();
-  await rea.close();
   ui.checkPeace();
 });

@@ -61,9 +61,10 @@ test("CP-889 a change that has begun says since when, what is left, and what goe
   await ui.checkBarriers("a change of a key that goes on");
 });
 
-test("CP-889 who may not change keys sees their state and the plan, and is told why no more", async () => {
+test("CP-889 who may not change keys sees their state and the plan, and is told why no more", async (t) => {
   const { body } = await server.call<{ token: string }>("POST", "/api/tokens", { name: "dee", role: "deploy" });
   const dee = await ConsolePage.open(server.url);
+  t.after(() => dee.close());
   await dee.goTo("");
   await dee.signIn(body.token);
   await dee.view(bucket, "source/keys");
@@ -72,6 +73,5 @@ test("CP-889 who may not change keys sees their state and the plan, and is told 
   assert.deepEqual(await main.getByRole("button", { name: /^(?:Rekey|Rotate|Go on|Replace)/ }).count(), 0);
   assert.equal(await main.getByRole("button", { name: "Plan" }).count(), 2);
   dee.checkPeace();
-  await dee.close();
   ui.checkPeace();
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import path from "node:path";
-import { after, before, test } from "node:test";
+import { after, before, type TestContext, test } from "node:test";
 import { LocalServer } from "../../scripts/local-server.ts";
 import { ConsolePage, VIEWS } from "../helpers/browser.ts";
 import { writeServices } from "../helpers/service.ts";
@@ -39,14 +39,15 @@ async function tokenOf(name: string, role: string): Promise<string> {
   return body.token;
 }
 
-async function signInAs(token: string): Promise<ConsolePage> {
+async function signInAs(t: TestContext, token: string): Promise<ConsolePage> {
   const page = await ConsolePage.open(server.url);
+  t.after(() => page.close());
   await page.goTo("");
   await page.signIn(token);
   return page;
 }
 
-test("CP-941 a token is made for a person, shown once, used, and revoked", async () => {
+test("CP-941 a token is made for a person, shown once, used, and revoked", async (t) => {
   await openFromMenu("People and sessions");
   await ui.page.getByText("You are root, with the role root.").waitFor();
   await ui.page.getByText("There is no token but the server's own.").waitFor();
@@ -67,7 +68,7 @@ test("CP-941 a token is made for a person, shown once, used, and revoked", async
   assert.match((await row("anna").textContent()) ?? "", /demo\/shop/);
   await ui.checkBarriers("people");
   assert.ok(!(await ui.page.content()).includes(token), "the token is gone from the page");
-  const anna = await signInAs(token);
+  const anna = await signInAs(t, token);
   await ui.page.getByRole("link", { name: "Sessions" }).click();
   await row("anna").waitFor();
   await row("root").getByText("(this one)").waitFor();
@@ -77,22 +78,20 @@ test("CP-941 a token is made for a person, shown once, used, and revoked", async
   await ui.confirm("Revoke", "anna");
   await ui.page.getByText("There is no token but the server's own.").waitFor();
   await anna.page.getByText("Your session has ended.").waitFor();
-  await anna.close();
 });
 
-test("CP-942 a session is ended, and its browser asks for the token again", async () => {
-  const other = await signInAs(await tokenOf("ben", "read"));
+test("CP-942 a session is ended, and its browser asks for the token again", async (t) => {
+  const other = await signInAs(t, await tokenOf("ben", "read"));
   await openFromMenu("People and sessions");
   await ui.page.getByRole("link", { name: "Sessions" }).click();
   await row("ben").getByRole("button", { name: "End …" }).click();
   await ui.confirm("End the session");
   await row("ben").waitFor({ state: "detached" });
   await other.page.getByText("Your session has ended.").waitFor();
-  await other.close();
 });
 
-test("CP-940 CP-942 who may only read sees every view without orders; the first order of a view says why", async () => {
-  const reader = await signInAs(await tokenOf("cleo", "read"));
+test("CP-940 CP-942 who may only read sees every view without orders; the first order of a view says why", async (t) => {
+  const reader = await signInAs(t, await tokenOf("cleo", "read"));
   for (const view of VIEWS) {
     await reader.view(bucket, view);
     const orders = reader.page.locator("main button:not([aria-disabled])", {
@@ -110,13 +109,13 @@ test("CP-940 CP-942 who may only read sees every view without orders; the first 
   assert.equal(await reader.page.getByText(/^Signed in as /).evaluate(isOneLine), true);
   await reader.page.getByRole("menuitem", { name: "Sessions", exact: true }).click();
   await reader.page.getByText("You are cleo, with the role read.").waitFor();
+  await reader.page.locator("tbody th").first().waitFor();
   assert.deepEqual(await reader.page.locator("tbody th").allTextContents(), ["cleo (this one)"]);
   assert.equal(await reader.page.getByRole("link", { name: "Tokens" }).count(), 0);
-  await reader.close();
 });
 
-test("CP-940 who may deploy has those orders, and none of an admin", async () => {
-  const deployer = await signInAs(await tokenOf("dora", "deploy"));
+test("CP-940 who may deploy has those orders, and none of an admin", async (t) => {
+  const deployer = await signInAs(t, await tokenOf("dora", "deploy"));
   await deployer.view(bucket, "deployments");
   await deployer.button("Deploy …").click();
   await deployer.page.getByRole("dialog").getByRole("button", { name: "Cancel" }).click();
@@ -127,5 +126,4 @@ test("CP-940 who may deploy has those orders, and none of an admin", async () =>
   await deployer.view(bucket, "workers");
   await deployer.button("Read uptime").waitFor();
   assert.equal(await deployer.button("Trust …").count(), 0);
-  await deployer.close();
 });
