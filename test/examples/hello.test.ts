@@ -11,7 +11,7 @@ import { patience } from "../../scripts/patience.ts";
 import { testRuntime } from "../helpers/hook-runtime.ts";
 import { environmentOf, HookScripts } from "../helpers/hook-scripts.ts";
 import { freePort } from "../helpers/sshd.ts";
-import { temporaryFolder } from "../helpers/temporary.ts";
+import { temporaryFolder, until } from "../helpers/temporary.ts";
 
 const JOBS = path.join(PROGRAM_ROOT, "examples", "hello", "workspace", "jobs");
 const base = temporaryFolder();
@@ -85,7 +85,9 @@ test("a service that was killed is started again by start, restart and reload", 
   const { folder } = await hello();
   for (const command of ["start", "restart", "reload"]) {
     assert.equal((await service(folder, command)).exitCode, 0, command);
-    process.kill(pidOf(folder), "SIGKILL");
+    const pid = pidOf(folder);
+    process.kill(pid, "SIGKILL");
+    await until("the service is gone", () => identify(pid) === undefined);
   }
 });
 
