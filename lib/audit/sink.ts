@@ -58,14 +58,9 @@ export class AuditSink {
   async close(): Promise<void> {
     this.#stop.abort();
     this.#happened();
-    if (
-      (await within(
-        this.#running.then(() => true),
-        END_GRACE_MS,
-      )) === undefined
-    )
-      await this.#endCommand();
-    await this.#running;
+    const over = this.#running.then(() => true);
+    // Again and again: a command that starts just now is there only later.
+    while (!(await within(over, END_GRACE_MS))) await this.#endCommand();
   }
 
   #happened(): void {

@@ -5,7 +5,9 @@ import { type TestContext, test } from "node:test";
 import type { AuditLog } from "../../lib/audit/log.ts";
 import { AuditSink } from "../../lib/audit/sink.ts";
 import { verifyAudit } from "../../lib/audit/verify.ts";
+import { sleep, within } from "../../lib/core/async.ts";
 import { Launcher } from "../../lib/core/spawn.ts";
+import { patience } from "../../scripts/patience.ts";
 import { auditBelow, chainFiles, entryOf } from "../helpers/audit-log.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
 
@@ -16,11 +18,14 @@ interface Sinking {
   told: string[];
 }
 
-function sinking(t: TestContext, commandOf: (folder: string) => string, now?: () => number): Sinking {
+function sinking(
+  t: TestContext,
+  commandOf: (folder: string) => string,
+  { now, launcher = new Launcher(process.env) }: { now?: () => number; launcher?: Launcher } = {},
+): Sinking {
   const folder = temporaryFolder(t);
   const { log } = auditBelow(path.join(folder, "root"), now);
   const told: string[] = [];
-  const launcher = new Launcher(process.env);
   const options = { command: commandOf(folder), audit: log, launcher, tell: (line: string) => told.push(line), pauseMs: 10 };
   return { folder, log, sink: new AuditSink(options), told };
 }
@@ -29,11 +34,7 @@ const lineCount = (file: string) => (existsSync(file) ? readFileSync(file, "utf8
 
 test("the command gets each line once it is written, also of later months, and what is left when the sink closes", async (t) => {
   let at = Date.UTC(2026, 0, 31, 23);
-  const { folder, log, sink } = sinking(
-    t,
-    (place) => `cat > ${place}/copy`,
-    () => at,
-  );
+  const { folder, log, sink } = sinking(t, (place) => `cat > ${place}/copy`, { now: () => at });
   sink.start({ file: "", size: 0 });
   for (let index = 0; index < 5; index++, at += 3_600_000) await log.append(entryOf(index));
   await log.close();
@@ -96,6 +97,24 @@ test("a command that reads nothing holds up neither lines nor the end", async (t
   for (let index = 0; index < 10; index++) await log.append(long);
   await log.close();
   await sink.close();
+});
+
+test("a command that is there only after the end of the sink has begun is ended, too", async (t) => {
+  class Slow extends Launcher {
+    override async start(...given: Parameters<Launcher["start"]>) {
+      await sleep(3_000);
+      return await super.start(...given);
+    }
+  }
+  const { sink } = sinking(t, () => "exec sleep 1000", { launcher: new Slow(process.env) });
+  sink.start({ file: "", size: 0 });
+  assert.equal(
+    await within(
+      sink.close().then(() => true),
+      patience(30_000),
+    ),
+    true,
+  );
 });
 
 test("a command that closes its standard input is told and ended", async (t) => {
