@@ -119,15 +119,18 @@ test("a command that is there only after the end of the sink has begun is ended,
 
 test("a command that closes its standard input is told and ended", async (t) => {
   const { folder, log, sink, told } = sinking(t, (place) => `echo $$ > ${place}/pid; exec 0<&-; exec sleep 1000`);
+  t.after(() => sink.close());
   sink.start({ file: "", size: 0 });
-  await log.append(entryOf(0));
-  await until("the failure to be told", () => told.length > 0);
+  // A line that comes before the command has closed its standard input is in the pipe, and no failure.
+  await until("the failure to be told", async () => {
+    await log.append(entryOf(0));
+    return told.length > 0;
+  });
   assert.match(told[0] ?? "", /no copy of the audit is kept: it has closed its standard input$/);
   const [pid] = readFileSync(path.join(folder, "pid"), "utf8").split("\n");
   await until("the command to be gone", () => readFileSync(path.join(folder, "pid"), "utf8").trim() !== pid);
   assert.equal(existsSync(`/proc/${pid}`), false);
   await log.close();
-  await sink.close();
 });
 
 test("a command that cannot be started at all is told", async (t) => {
