@@ -59,7 +59,7 @@ export class AuditSink {
     this.#stop.abort();
     this.#happened();
     const over = this.#running.then(() => true);
-    // Again and again: a command that starts just now is there only later.
+    // More than once: a command that is being started can only be ended later.
     while (!(await within(over, END_GRACE_MS))) await this.#endCommand();
   }
 

@@ -1,7 +1,7 @@
 import { counted } from "../../core/plain-text.ts";
 import { shortNames } from "../../core/short-names.ts";
 import { type Parsed, wantsJson } from "../base/flags.ts";
-import { ago, factLines, printAnswer, printList, shortId, shownTime, spanOf, textTable } from "../base/terminal.ts";
+import { ago, factLines, printAnswer, printList, shortId, shownTime, spanOf, textTable, visible } from "../base/terminal.ts";
 import type { BucketAccess, Summary, WaitingStart } from "./access.ts";
 
 const LISTED_PROBLEMS = 10;
@@ -77,9 +77,10 @@ function freezeText({ freezes }: Summary): string | null {
 }
 
 function keysText({ key_changes }: Summary): string | null {
-  return firstLines(key_changes, key_changes.length, ({ kind, since, left, next }) => {
-    return `${KEYS[kind]}, for ${spanOf(Date.now() - Date.parse(since))}; go on with: ${next}\n${left}`;
+  const shown = key_changes.map(({ kind, since, left, next }) => {
+    return `${KEYS[kind]}, for ${spanOf(Date.now() - Date.parse(since))}; go on with: ${visible(next)}\n${visible(left)}`;
   });
+  return shown.length === 0 ? null : shown.join("\n");
 }
 
 function runText(run: Summary["last_deploy"]): string {
@@ -121,7 +122,7 @@ function certLine({ job, worker, cert, not_after }: Record<string, unknown>): st
 
 /** The first of several, one a line, and how many are left out; null where there are none. */
 function firstLines<T>(items: readonly T[], total: number, line: (item: T) => string): string | null {
-  const lines = items.slice(0, MOST_OTHERS).map(line);
+  const lines = items.slice(0, MOST_OTHERS).map((item) => visible(line(item)));
   if (total > lines.length) lines.push(`and ${total - lines.length} more`);
   return total === 0 ? null : lines.join("\n");
 }

@@ -111,7 +111,7 @@ async function readKept(layout: Layout): Promise<MessageState | undefined> {
   return bytes && valueIn(KEPT_STATE, bytes.toString());
 }
 
-/** What no state of an allocation or a worker tells of. */
+/** Events that no state of an allocation or a worker tells of. */
 const ABOUT_RUNS: readonly string[] = ["run_failed", "snapshot_failed", "schedule_missed"];
 
 /** The open incidents about runs, as a summary has them, newest first; how many messages wait, and how many were given up. */

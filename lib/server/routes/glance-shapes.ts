@@ -110,7 +110,7 @@ const KEY_CHANGE = object({
   next: described(string(), "The command that goes on with the change"),
 });
 
-const OPEN_INCIDENTS = "Open incidents that no state tells of: a run failed, or a due time was missed";
+const OPEN_INCIDENTS = "Open incidents about failed runs, failed snapshots and missed due times";
 
 /** `GET …/summary`. */
 export const BUCKET_SUMMARY = object({

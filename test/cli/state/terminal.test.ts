@@ -119,7 +119,7 @@ test("the status begins with what is wrong, one line each, and tells what comes 
       total: 9,
     },
     next_cert: null,
-    freezes: [],
+    freezes: [{ from: soon(-1), to: soon(1), reason: "audit\nrunning       nothing" }],
     messages: { waiting: 1, failed: 0 },
     key_changes: [{ kind: "kv_rekey", since: soon(-2), left: "not all is sealed", next: "ops kv rekey" }],
     unwell: { items: [], total: 0 },
@@ -155,6 +155,7 @@ test("the status begins with what is wrong, one line each, and tells what comes 
     /\nrunning +deploy \(dry run\) since 3 d: ops runs follow \w{8}\nin line +1\. build of 192\.0\.2\.7, for 12 h\n/,
   );
   assert.match(text, /\nkey change +kv\.key, for 2 d; go on with: ops kv rekey\n +not all is sealed\n/);
+  assert.match(text, /: audit\\x0arunning {7}nothing\n/, "a reason stays one line");
   assert.match(text, /\nlast deploy +failed, 24 h ago: ops runs show /);
   assert.match(
     text,
