@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import path from "node:path";
-import { unlessAborted } from "../../core/async.ts";
+import { unlessAborted, within } from "../../core/async.ts";
 import { cancelledFailure, Failure, throwIfCancelled } from "../../core/errors.ts";
 import { limitOf } from "../../core/process.ts";
 import type { CommandOutcome, Launcher } from "../../core/spawn.ts";
@@ -37,6 +37,9 @@ import { Survivor, settleLeft } from "./survivor.ts";
 const CHANNELS = 8;
 /** While the kept shell takes more input, nobody else could ask anything. */
 const SHORT_INPUT_BYTES = 1024 * 1024;
+
+/** How long a command that is cut short waits to be told of its group. */
+const GROUP_MS = 2_000;
 
 /** The commands of a run on a worker, over one connection. */
 class SshConnection {
@@ -159,6 +162,8 @@ class SshConnection {
       execution.begin();
       const ended = survivor.ended(settings.reattachSeconds);
       const code = await Promise.race([execution.cut, ended]);
+      // A connection may have been lost before it told of the group: a new one tells, and then the group can be ended.
+      await within(Promise.race([started.channel.output.started, ended.catch(() => {})]), GROUP_MS);
       return await this.#conclude({ execution, code, started }, script, signal);
     } finally {
       execution.close();

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { appendFileSync, existsSync, readdirSync, statSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { connect, createServer, type Socket } from "node:net";
 import path from "node:path";
 
@@ -283,6 +283,25 @@ test("CP-416 a cancel while the connection is lost ends the command where its wo
   stop.abort();
   const { reason, receipt } = await running;
   assert.deepEqual([reason, receipt], ["cancelled", "stopped"]);
+  await nextRun(t, fleet);
+  await noSpool();
+});
+
+test("CP-416 a cancel ends the command too where the connection was lost before it told that the command has begun", async (t) => {
+  const hold = 'if [ -e "$HOME/roots/hold" ]; then { until [ -e "$HOME/roots/go" ]; do sleep 0.02; done; cat; }; else cat; fi';
+  const { fleet, one, run, at, noSpool } = await worker(t, { fleet: { login: `sh -c "$SSH_ORIGINAL_COMMAND" | ${hold}` } });
+  await one.script("true");
+  const roots = path.join(fleet.folder, "roots");
+  writeFileSync(path.join(roots, "hold"), "");
+  const stop = new AbortController();
+  const running = run("step on", { signal: stop.signal });
+  await at("on");
+  rmSync(path.join(roots, "hold"));
+  await cut(fleet);
+  stop.abort();
+  const { reason, receipt } = await running;
+  assert.deepEqual([reason, receipt], ["cancelled", "stopped"]);
+  writeFileSync(path.join(roots, "go"), "");
   await nextRun(t, fleet);
   await noSpool();
 });
