@@ -387,6 +387,33 @@ test("a purge drops the lists that no version names any more", async (t) => {
   assert.equal(kv.get("n", "kept"), "a");
 });
 
+test("a list whose number is given anew, after a purge or a transaction that was rolled back, is read anew", async (t) => {
+  const { store, db, clock } = await bucket(t);
+  const kv = store();
+  const write = (namespace: string, hosts: string) => {
+    const other = store();
+    other.put(namespace, "peers", { hosts, without: "a" });
+    other.flush();
+  };
+  assert.throws(() =>
+    db.transaction(() => {
+      write("n", "a,b");
+      assert.equal(kv.get("n", "peers"), "b");
+      throw new Error("later");
+    }),
+  );
+  kv.discard();
+  write("n", "a,c");
+  assert.equal(kv.get("n", "peers"), "c");
+  kv.delete("n", "peers");
+  kv.flush();
+  clock.now += DAY_MS;
+  kv.purge(1);
+  write("m", "a,d");
+  assert.equal(kv.get("m", "peers"), "d");
+  assert.equal(db.get("SELECT id FROM host_list")?.id, 1);
+});
+
 test("loadAll reads what is stored once; what was written before stays as it was", async (t) => {
   const { store, db } = await bucket(t);
   const first = store();

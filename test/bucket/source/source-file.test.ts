@@ -1,11 +1,22 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { appendFileSync, mkdirSync, renameSync, rmSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import net from "node:net";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { Problems, sentenceOf } from "../../../lib/bucket/base/problems.ts";
+import { writeEdits } from "../../../lib/bucket/source/source-file.ts";
 import { checkUnchanged, scanSource } from "../../../lib/bucket/source/source-rules.ts";
 import { readWorkspace } from "../../../lib/bucket/workspace/workspace.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
@@ -144,6 +155,20 @@ for (const [file, code] of TEXT_FILES)
     assert.deepEqual(await errorsIn(t, WEB, write(file)), [`${code}: ${file}: is not UTF-8 text`]);
     assert.deepEqual(await errorsIn(t, WEB, write("workspace/jobs/web/image")), []);
   });
+
+test("a file behind a link is not edited, and nothing is left beside it", async (t) => {
+  const dir = temporaryFolder(t);
+  const real = path.join(temporaryFolder(t), "web");
+  mkdirSync(path.join(dir, "workspace", "jobs"), { recursive: true });
+  mkdirSync(real);
+  writeFileSync(path.join(real, "manifest.json"), "before");
+  symlinkSync(real, path.join(dir, "workspace", "jobs", "web"));
+  const file = "workspace/jobs/web/manifest.json";
+  const edit = writeEdits(layoutOf(dir), [{ file, after: "after", mode: 0o644 }]);
+  await assert.rejects(edit, { code: "failed", message: /: a symbolic link is on the way to it; put a folder there$/ });
+  assert.equal(readFileSync(path.join(dir, file), "utf8"), "before");
+  assert.deepEqual(readdirSync(path.join(dir, "workspace")), ["jobs"]);
+});
 
 test("files with CRLF line ends and a byte order mark read as others do", async (t) => {
   const { layout, problems, errors } = workspace(t, {
