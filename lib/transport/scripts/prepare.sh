@@ -32,7 +32,7 @@ found=$(ls -ldn "$1") || exit 1
 set -- "$1" $found
 case $2 in
 d????-??-*)
-  if [ "$4" = "$(id -u)" ]; then
+  if [ -O "$1" ]; then
     left "$1" && exit 4
     exit 0
   fi

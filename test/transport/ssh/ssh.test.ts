@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createHash, randomUUID } from "node:crypto";
 import { existsSync } from "node:fs";
-import { chmod, mkdir, readdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { chmod, chown, mkdir, readdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { userInfo } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
@@ -12,6 +12,7 @@ import type { ScriptOptions, Transport } from "../../../lib/transport/base/trans
 import { compareTrees } from "../../../lib/transport/files/compare.ts";
 import { syncTree } from "../../../lib/transport/files/sync.ts";
 import { patience } from "../../../scripts/patience.ts";
+import { NEEDS_ROOT } from "../../helpers/other-user.ts";
 import { BUCKET_ID, SshFleet } from "../../helpers/ssh-fleet.ts";
 import { temporaryFolder, until } from "../../helpers/temporary.ts";
 import { busyboxFolder, contentOf, installJob, numberedTree, syncFile } from "../../helpers/worker.ts";
@@ -115,6 +116,15 @@ test("the folder is made with its parents; one that others may write to is refus
     code: "failed",
     message: /^Cannot use the folder on worker 127\.0\.0\.3: mkdir: .*Not a directory$/,
   });
+});
+
+test("a folder of another user is refused", { skip: NEEDS_ROOT }, async (t) => {
+  const fleet = await SshFleet.start(t);
+  const [one] = (await fleet.connect(t)).transports as [Transport];
+  await mkdir(one.folder, { recursive: true });
+  await chown(one.folder, 65_534, 65_534);
+  const message = /: .+ must be a folder of the user who runs commands there \(number 0\), with mode 0755 or less$/;
+  await assert.rejects(one.script("true"), { code: "failed", message });
 });
 
 test("there is one connection per worker and run, whatever runs over it, and none is left", async (t) => {
