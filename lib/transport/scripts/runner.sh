@@ -66,7 +66,9 @@ exec 5>&-
 # The forwarder ends by itself once make's output has been passed on, unless a daemon holds the pipe. Where no daemon of
 # this user does, the forwarder has 10 s, for a worker with much to do; what is not passed on by then is lost.
 held() {
-  ls -l /proc/[0-9]*/fd 2>/dev/null | grep -q "^l-w.*/\.runner/$job\.pipe (deleted)$"
+  at='/:$/h; /^l-w.* (deleted)$/{s/.* \([0-9]*\) -> .*/\1/; G; s/\(.*\)\n\(.*\):/\2\/\1/p; }'
+  for end in $(ls -l /proc/[0-9]*/fd 2>/dev/null | sed -n "$at"); do [ "$end" -ef "/proc/$$/fd/4" ] && return; done
+  return 1
 }
 tries=0
 while born "$forward" && [ "$tries" -lt 1000 ]; do

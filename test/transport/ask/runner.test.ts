@@ -134,14 +134,17 @@ describe("bin/runner", { concurrency: 4 }, () => {
     assert.equal((await lastTarget(worker.transport, "web"))?.target, "many");
   });
 
-  test("nothing is lost where what passes the output on begins long after the target has ended", async (t) => {
+  test("nothing is lost where what passes the output on begins long after the target has ended, and a daemon has an older pipe", async (t) => {
     const worker = await workerWithJob(t, "busybox");
     const cat = path.join(path.dirname(worker.folder), "busybox-bin/cat");
     const real = await readlink(cat);
     await rm(cat);
     await writeFile(cat, `#!/bin/sh\nsleep 2\nexec '${real}' cat "$@"\n`, { mode: 0o755 });
+    // The daemon has the pipe of a target that is over, at the same path.
+    assert.equal((await run(worker, "start")).exitCode, 0);
     const { exitCode, stdout } = await run(worker, "fail");
     assert.deepEqual([exitCode, stdout.split("\n")[0]], [2, "before"]);
+    assert.equal((await run(worker, "stop")).exitCode, 0);
   });
 
   test("nothing of a long output is lost", async (t) => {
