@@ -55,6 +55,7 @@ test("a group of commands without more lists them, as its help does", async () =
   assert.deepEqual([alone.code, alone.stderr], [0, ""]);
   assert.match(alone.stdout, /^ {2}job start +Start jobs on their workers\n(?: .*\n)+\nops <command> --help tells/);
   assert.equal(help.stdout, alone.stdout);
+  for (const flag of ["--help", "-h"]) assert.equal((await ops(["job", flag])).stdout, alone.stdout);
 });
 
 /** The processes that a process has started and that run. */

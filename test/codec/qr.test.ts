@@ -29,6 +29,14 @@ test("one byte more takes the next version, and zbarimg reads that too", (t) => 
   assertRead(t, 2, texts);
 });
 
+test("dark and light take turns in the lines between the three corners", () => {
+  for (const capacity of CAPACITIES) {
+    const code = qrCode(textOfLength(capacity));
+    for (let at = 8; at < code.length - 8; at++)
+      assert.deepEqual([code[6]?.[at], code[at]?.[6]], [at % 2 === 0, at % 2 === 0], `${capacity} bytes, place ${at}`);
+  }
+});
+
 test("what does not fit is refused with the number of bytes", () => {
   const message = "Cannot make a QR code of 793 bytes: it holds at most 792";
   assert.throws(() => qrCode(textOfLength(793)), { code: "failed", message });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isTimezone } from "../../lib/codec/calendar/zone.ts";
-import { calendarOf, delayed } from "../../lib/plan/calendar.ts";
+import { calendarOf, decidedBy, delayed, MOST_SET_BACK_MS } from "../../lib/plan/calendar.ts";
 import { seeded } from "../helpers/random.ts";
 
 const MINUTE_MS = 60_000;
@@ -141,6 +141,13 @@ test("a delayed calendar is due so much later each time", () => {
   assert.equal(shown(calendar.after(Date.parse("2026-05-01T03:01:29Z"))), "2026-05-01T03:01:30.000Z");
   assert.equal(shown(calendar.after(Date.parse("2026-05-01T03:01:30Z"))), "2026-05-02T03:01:30.000Z");
   assert.equal(shown(calendar.by(Date.parse("2026-05-01T03:01:29Z"))), "2026-04-30T03:01:30.000Z");
+});
+
+test("only a clock that is set back by more than an hour makes a schedule begin anew", () => {
+  const decided = Date.UTC(2026, 0, 1, 12);
+  assert.equal(decidedBy(decided, decided - MOST_SET_BACK_MS), decided);
+  const now = decided - MOST_SET_BACK_MS - 1;
+  assert.equal(decidedBy(decided, now), now);
 });
 
 test("a timezone is known by its name, and an offset is none", () => {

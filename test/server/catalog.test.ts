@@ -190,6 +190,12 @@ test("CP-383 the summary counts, shows what is wrong, the active run and the las
   assert.deepEqual([body.certs.total, body.certs.items[0].job, body.certs.items[0].status], [1, "", "expiring"]);
   const outcomes = Object.values<number>(body.drift.workers);
   assert.deepEqual([body.active_run, body.drift.id, outcomes.reduce((sum, one) => sum + one, 0)], [null, drift.body.run_id, 2]);
+  {
+    using db = openDatabase(layout.database);
+    setLastOutcome(db, two.allocation_id, drift.body.run_id, { action: "sync", outcome: "unreachable", reason: "away" });
+  }
+  const { failed: lost } = (await get("summary")).body;
+  assert.deepEqual([lost.total, lost.items.map(({ worker }: { worker: string }) => worker)], [2, ["10.0.0.1", "10.0.0.2"]]);
   server.hold();
   const { run_id } = (await server.call("POST", `${bucket.path}/build`)).body;
   assert.deepEqual([(await get("summary")).body.active_run.id, (await get("summary")).body.active_run.kind], [run_id, "build"]);

@@ -94,8 +94,7 @@ async function roundTrip(fleet: Fleet, worker: string, signal: AbortSignal): Pro
     const why = reason === "exit" ? `exit code ${exitCode}` : `no answer within ${REACH_LIMIT_MS / 1000} s`;
     return { outcome: "failed", error: `Cannot run a script on worker ${worker}: ${why}` };
   } catch (error) {
-    throwIfCancelled(signal);
-    if (!(error instanceof Failure)) throw error;
+    if (signal.aborted || !(error instanceof Failure)) throw error;
     return { outcome: error.code === "unreachable" ? "unreachable" : "failed", error: messageOf(error) };
   }
 }

@@ -67,6 +67,7 @@ for (const [field, value, wanted, expected] of [
   ["worker", "10.0.0.1", "10.0.0.1", true],
   ["worker", "10.0.0.17", "10.0.0.1", false],
   ["worker", "10.0.0.17", "10.0", true],
+  ["worker", "10.0.0.17:22", "10.0.0.1", false],
   ["job", "web_front", "web", true],
   ["job", "webfront", "web", false],
   ["event", "command_end", "command", true],

@@ -38,6 +38,14 @@ test("a new bucket has its folders, a database, a key and a source to begin with
   assert.equal(bucketIdOf(db), done.bucketId);
 });
 
+test("folders that are there already become private", async (t) => {
+  const dir = temporaryFolder(t);
+  const folders = ["data", "logs", "secrets", ".ssh", "tmp", ".ops"].map((name) => path.join(dir, name));
+  for (const folder of folders) mkdirSync(folder, { mode: 0o755 });
+  await initBucket(dir, { source: false });
+  assert.deepEqual(folders.map(modeOf), Array(folders.length).fill("700"));
+});
+
 test("the ops.conf that init writes passes its own check and says what holds without it", async (t) => {
   const [dir, empty] = [temporaryFolder(t), temporaryFolder(t)];
   await initBucket(dir, { source: true });

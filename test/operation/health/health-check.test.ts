@@ -9,6 +9,7 @@ import { Deploys, HOSTS, type JobsSpec } from "../../helpers/deploys.ts";
 import { hooksOf, RECORD, traces } from "../../helpers/hooks.ts";
 import { carryOut } from "../../helpers/operations.ts";
 import { SshFleet } from "../../helpers/ssh-fleet.ts";
+import { until } from "../../helpers/temporary.ts";
 
 const [A, B, C] = HOSTS;
 
@@ -197,8 +198,9 @@ test("a worker that cannot be reached fails its own allocations only", async (t)
   );
 });
 
-test("a worker that answers but runs no script has failed, and is not unreachable", async (t) => {
-  const fleet = await SshFleet.start(t, { hosts: [A], login: "exit 3" });
+/** A built bucket with one worker over ssh, where each login runs `login`. */
+async function overSsh(t: TestContext, login: string) {
+  const fleet = await SshFleet.start(t, { hosts: [A], login });
   const { user: ssh_user, port: ssh_port, clientKey } = fleet.sshd;
   const deploys = await Deploys.make(t, () => ({ connection: "ssh", ssh_user, ssh_port }));
   const { layout, dir } = deploys.bucket;
@@ -206,6 +208,11 @@ test("a worker that answers but runs no script has failed, and is not unreachabl
   copyFileSync(clientKey, path.join(dir, "secrets", "fleet.key"));
   copyFileSync(fleet.knownHostsFile, layout.knownHosts);
   await deploys.build({ web: probed() }, { hosts: [A], conf: 'ssh_key = "fleet.key"\nuse_sudo = false\n' });
+  return { deploys, fleet };
+}
+
+test("a worker that answers but runs no script has failed, and is not unreachable", async (t) => {
+  const { deploys } = await overSsh(t, "exit 3");
   const { error, result } = await carryOut(deploys.bucket, "health_check", healthCheck, {});
   assert.equal(error?.code, "ErrHealthCheckFailed");
   const [{ outcome, error: why }] = result.workers;
@@ -282,6 +289,18 @@ test("CP-133 a cancel ends a health check that waits", async (t) => {
   const cancel = new AbortController();
   setTimeout(() => cancel.abort(), 300);
   assert.equal((await check({ wait: true }, { signal: cancel.signal })).error?.code, "cancelled");
+});
+
+test("CP-133 a cancel while a worker is asked says nothing against the worker", async (t) => {
+  const login = ': >"$HOME/asked"; sleep 300';
+  const { deploys, fleet } = await overSsh(t, login);
+  const cancel = new AbortController();
+  const running = carryOut(deploys.bucket, "health_check", healthCheck, {}, { signal: cancel.signal });
+  await until("the worker to be asked", () => existsSync(path.join(fleet.folder, "asked")));
+  cancel.abort();
+  const { error, text } = await running;
+  assert.equal(error?.code, "cancelled");
+  assert.doesNotMatch(text, /Cannot run/);
 });
 
 test("the gate of a deploy collects the same evidence before it goes on", async (t) => {

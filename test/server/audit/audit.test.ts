@@ -7,8 +7,10 @@ import type { AuditLine } from "../../../lib/audit/line.ts";
 import { verifyAudit } from "../../../lib/audit/verify.ts";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { uuidV7 } from "../../../lib/codec/uuid.ts";
+import type { HttpRequest } from "../../../lib/http/message.ts";
 import { createRecord } from "../../../lib/run/record.ts";
 import { auditKindOf } from "../../../lib/server/audit/recorder.ts";
+import { FoldedRefusals } from "../../../lib/server/audit/refusals.ts";
 import { serverConfig } from "../../../lib/server/config.ts";
 import { EARLIER_ROUTES } from "../../../lib/server/earlier/table.ts";
 import { ROUTES } from "../../../lib/server/routes/table.ts";
@@ -180,6 +182,27 @@ test("CP-993 requests that are refused are one line a minute and address, howeve
       ["127.0.0.2", 1, { 401: 1 }],
     ],
   );
+});
+
+test("CP-993 the line of refused requests tells who sent them: the one name, or the names where there are several", () => {
+  const folded = new FoldedRefusals();
+  const note = (peer: string, name?: string) => {
+    const noted = { route: "/api/buckets", authenticated: undefined, name, refused: "the role viewer may not do this" };
+    const request = { id: "request-1", method: "POST", peer, noted } as unknown as HttpRequest;
+    folded.note({ request, status: 403 }, "2026-01-01T00:00:00.000Z");
+  };
+  for (const name of ["ada", "ada"]) note("127.0.0.1", name);
+  for (const name of ["ada", "bob"]) note("127.0.0.2", name);
+  note("127.0.0.3");
+  assert.deepEqual(
+    folded.take().map(({ from, who, facts }) => [from, who, (facts as { names?: string[] }).names]),
+    [
+      ["127.0.0.1", "ada", undefined],
+      ["127.0.0.2", undefined, ["ada", "bob"]],
+      ["127.0.0.3", undefined, undefined],
+    ],
+  );
+  assert.deepEqual(folded.take(), []);
 });
 
 test("the audit is listed by page and filter, its files are downloaded byte for byte and verify, and its head names the key", async (t) => {
