@@ -238,10 +238,12 @@ test("a keeper that hangs is replaced, and a socket that nobody listens on is pa
 
 test("a kept connection that has died unnoticed is replaced before anything runs over it", async (t) => {
   const fleet = await SshFleet.start(t, { hosts: ["127.0.0.1"] });
-  await run(fleet);
+  // By itself ssh would not notice.
+  const settings = { options: { ServerAliveInterval: "0" } };
+  await run(fleet, { settings });
   const before = fleet.sessions;
   fleet.freeze();
-  assert.equal(await run(fleet), fleet.hosts.length);
+  assert.equal(await run(fleet, { settings }), fleet.hosts.length);
   for (const pid of before) signalProcess(pid, "SIGKILL");
 });
 
