@@ -216,6 +216,7 @@ function digestOf(file: string): string {
 /**
  * The test files that run the code of a mutant, the likeliest to notice for their time first: the file of the same
  * name, then those that run much of the source. Where the source has changed since, all files that ran some of it count.
+ * A thread that is ended tells nothing of the code that it ran: where no file is known to run it, those of the room are tried.
  */
 export function testsThatSee(mutant: Mutant, all: readonly Reach[], tree: string): Reach[] {
   const digest = digestOf(path.join(tree, mutant.file));
@@ -224,14 +225,16 @@ export function testsThatSee(mutant: Mutant, all: readonly Reach[], tree: string
     const { ranges = [] } = code[mutant.file] ?? {};
     const reached = ranges.reduce((sum, edge, at) => sum + (at % 2 === 0 ? -edge : edge), 0);
     const near = file.startsWith(mirror) ? 100 : folderOf(file) === folderOf(mutant.file) ? 3 : 1;
-    return ms / near / reached ** 2;
+    return ms / near / Math.max(1, reached) ** 2;
   };
-  return all
-    .filter(({ passed, code }) => {
-      const seen = code[mutant.file];
-      return passed && seen && (seen.digest !== digest || covers(seen.ranges, mutant));
-    })
-    .sort((a, b) => weight(a) - weight(b));
+  const sound = all.filter(({ passed }) => passed);
+  const seen = sound.filter(({ code }) => {
+    const own = code[mutant.file];
+    return own && (own.digest !== digest || covers(own.ranges, mutant));
+  });
+  const room = `${path.dirname(mutant.file).replace(/^lib/, "test")}/`;
+  const tried = seen.length > 0 ? seen : sound.filter(({ file }) => file.startsWith(room));
+  return tried.sort((a, b) => weight(a) - weight(b));
 }
 
 /** Whether the code at the beginning of the mutant has run. */
