@@ -262,6 +262,20 @@ test("over ssh: output, codes, standard input and where it runs are as on this m
   assert.equal(existsSync(path.join(fleet.folder, "roots")), false);
 });
 
+test("CP-412 over ssh a command goes on where its connection is cut, and its output comes whole", async (t) => {
+  const fleet = await SshFleet.start(t);
+  const { run, said } = await sshBucket(t, fleet);
+  const go = path.join(fleet.folder, "go");
+  const command = `echo begun; until [ -e ${go} ]; do sleep 0.02; done; echo done; exit 4`;
+  const running = run({ command, workers: ["127.0.0.1"] });
+  await until("it to begin", () => said().includes("| begun"));
+  fleet.cut();
+  await until("a second login", () => fleet.logins === 2);
+  writeFileSync(go, "");
+  const ended = await running;
+  assert.deepEqual([grades(ended), outputs(ended)], [["failed 4"], ["begun\ndone\n"]]);
+});
+
 test("over ssh a worker that hangs is unreachable, and the others run on", async (t) => {
   const fleet = await SshFleet.start(t);
   const { run, said, dir } = await sshBucket(t, fleet);

@@ -53,6 +53,18 @@ test("a line has its number, its byte, its time, its place and its text without 
   });
 });
 
+test("lines with a text, or of a worker, have their numbers among empty lines", async (t) => {
+  const { read, output, descriptor, end } = await setUp(t);
+  for (const count of [1, 2, 3]) {
+    writeSync(descriptor, "\n".repeat(count));
+    output("10.0.0.7", `word ${count}`);
+  }
+  await end();
+  const numbers = async (query: Partial<LinesQuery>) => (await read(query)).lines.map(({ line }) => line);
+  assert.deepEqual(await numbers({ text: "word" }), [2, 5, 9]);
+  assert.deepEqual(await numbers({ worker: "10.0.0.7" }), [2, 5, 9]);
+});
+
 test("no text changes the place of a line, whatever it imitates", async (t) => {
   const { read, output, log, end } = await setUp(t);
   const fake = "db@10.0.0.1 ! fake";
