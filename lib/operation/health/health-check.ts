@@ -7,7 +7,7 @@ import { parametersOf } from "../../run/protocol.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
 import { type Fleet, JOBS_AT_ONCE, WORKERS_AT_ONCE } from "../base/fleet.ts";
 import { concluded } from "../base/outcome.ts";
-import { withHooks } from "../hooks/hooks.ts";
+import { hooksOn, withHooks } from "../hooks/hooks.ts";
 import { gateEffects } from "../reach/gate-effects.ts";
 import { type AllocationHealth, checkHealth, type HealthQuestion, hasGate } from "./gate.ts";
 import { healthOf, keepHealth, reachOf } from "./history.ts";
@@ -100,15 +100,16 @@ async function roundTrip(fleet: Fleet, worker: string, signal: AbortSignal): Pro
 }
 
 async function checkJob(check: Check, job: CatalogJob) {
-  const { context, effects, lost, wait, verbose } = check;
+  const { context, lost } = check;
   const own = check.allocations.filter((one) => one.job === job.name);
   const active = own.filter(({ disabled }) => !disabled).map(({ worker }) => worker);
-  if (active.length === 0) return skippedHealth(context, job, "it has no active allocation");
+  // Hooks run for disabled allocations too (hook-runtime.md, Batching rules), probes do not.
+  const looked = hooksOn(job, "health_check").length > 0 ? own : active;
+  if (looked.length === 0) return skippedHealth(context, job, "it has no active allocation");
   if (!hasGate(job)) return skippedHealth(context, job, "it has neither probes nor hooks for health_check");
   const isThere = (worker: string) => !lost.has(worker);
   const workers = { probed: active.filter(isThere), hooked: own.map(({ worker }) => worker).filter(isThere) };
-  const question = { context, effects, job, workers, wait, verbose, isThorough: true };
-  const found = workers.probed.length === 0 ? [] : await checkHealth(question);
+  const found = workers.hooked.length === 0 ? [] : await checkHealth({ ...check, job, workers, isThorough: true });
   const unreached = active.flatMap((worker): AllocationHealth[] => {
     const { outcome, error } = lost.get(worker) ?? {};
     if (outcome === undefined || error === undefined) return [];

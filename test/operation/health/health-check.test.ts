@@ -243,6 +243,22 @@ test("HR-052 HR-299 HR-307 HR-319 T-35 hooks follow the probes, for disabled all
   assert.deepEqual(traces(deploys.bucket.dir), []);
 });
 
+test("HR-052 hooks for health_check run where every allocation of the job is disabled; a job with probes alone is skipped", async (t) => {
+  const go = { manifest: { ...probed().manifest, ...hooksOf({ go: ["health_check"] }) }, files: { "_hooks/go.py": RECORD } };
+  const { deploys, check } = await setUp(t, { off: probed(), web: go }, { off: [...HOSTS], web: [...HOSTS] });
+  traces(deploys.bucket.dir);
+  const { error, result } = await check();
+  assert.equal(error, undefined);
+  const seen = traces(deploys.bucket.dir).map(({ ALLOCATION_IP, DISABLED }) => `${ALLOCATION_IP} ${DISABLED}`);
+  assert.deepEqual(
+    seen,
+    [A, B, C].map((host) => `${host} 1`),
+  );
+  const [off, web] = result.jobs;
+  assert.deepEqual([off.outcome, off.reason], ["skipped", "it has no active allocation"]);
+  assert.deepEqual([web.outcome, outcomesOf(web.allocations)], ["ok", { [A]: "ok", [B]: "ok", [C]: "ok" }]);
+});
+
 test("HR-020 a hook that fails makes its worker unhealthy, with evidence", async (t) => {
   const hook = `import ops, sys\nif ops.allocation_ip() == "${B}": sys.exit("replica is behind")\n`;
   const jobs = (text: string) => ({
