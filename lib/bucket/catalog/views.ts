@@ -83,7 +83,7 @@ const DEFINITIONS: Record<ViewName, Definition> = {
   deployments: {
     ...OF_ALLOCATIONS,
     columns: `a.job, a.worker_ip, a.alloc_id AS allocation_id, a.deployment_seq, a.rollout, COALESCE(gate, '') AS gate,
-      COALESCE(current_hash, '') AS current_hash, COALESCE(previous_hash, '') AS previous_hash,
+      COALESCE(NULLIF(current_hash, ''), previous_hash, '') AS current_hash, COALESCE(previous_hash, '') AS previous_hash,
       COALESCE(NULLIF(current_version, ''), '0.0.0') AS current_version, new_version, disabled, removed,
       COALESCE(o.action, '') AS last_action, a.outcome AS last_outcome,
       COALESCE(o.run_id, '') AS last_run, COALESCE(o.reason, '') AS last_reason`,

@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
-import { existsSync, readFileSync, rmSync, statSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { catalogAllocations, catalogJobs } from "../../../lib/bucket/catalog/catalog.ts";
 import { stagingFolder } from "../../../lib/bucket/catalog/staging.ts";
+import { catalogView } from "../../../lib/bucket/catalog/views.ts";
 import { Deploys, HOSTS, outcomes } from "../../helpers/deploys.ts";
 
 const [A, B] = HOSTS;
@@ -198,7 +199,6 @@ test("a worker whose own files cannot be brought up to date runs nothing, and sa
   await deploys.build({ ...jobs, store: { files: { new: "1" } } }, TWO);
   const file = path.join(deploys.folder(B), "worker.json");
   rmSync(file);
-  const { mkdirSync } = await import("node:fs");
   mkdirSync(path.join(file, "in the way"), { recursive: true });
   const { error } = await deploys.deploy();
   assert.match(error?.message ?? "", /127\.0\.0\.2: Cannot sync the worker's files to 127\.0\.0\.2: .*worker\.json is a folder/);
@@ -206,6 +206,25 @@ test("a worker whose own files cannot be brought up to date runs nothing, and sa
   rmSync(file, { recursive: true });
   assert.equal((await deploys.deploy()).error, undefined);
   assert.deepEqual(deploys.targets("store", A), ["start", "restart"]);
+});
+
+test("HR-109 a sync that fails leaves the content hash as it was", async (t) => {
+  const { deploys, jobs } = await chain(t);
+  await deploys.deploy();
+  const { db } = deploys.bucket;
+  const hashes = () =>
+    catalogView(db, "deployments", { jobs: ["store"] }, { limit: 10 }).items.map((row) => [row.current_hash, row.rollout]);
+  const [old, other] = hashes();
+  await deploys.build({ ...jobs, store: { files: { new: "1" } } }, TWO);
+  const inTheWay = path.join(deploys.folder(A), "jobs", "store", "new");
+  mkdirSync(path.join(inTheWay, "own"), { recursive: true });
+  const { error } = await deploys.deploy({ jobs: ["store"] });
+  assert.match(error?.message ?? "", /Cannot sync store to 127\.0\.0\.1: /);
+  assert.deepEqual(hashes()[0], [old?.[0], "update"]);
+  assert.notEqual(hashes()[1]?.[0], other?.[0]);
+  rmSync(inTheWay, { recursive: true });
+  assert.equal((await deploys.deploy({ jobs: ["store"] })).error, undefined);
+  assert.notEqual(hashes()[0]?.[0], old?.[0]);
 });
 
 test("a worker that cannot be reached fails its own allocations, and only those", async (t) => {
