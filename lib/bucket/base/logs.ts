@@ -161,10 +161,7 @@ export class RunLog {
   #write(fields: LogFields, level: Level): number {
     const { layout, runId } = this.#options;
     // `ops` and `activity` are other logs. A `_` keeps workers apart from them: no worker's name begins with one.
-    const own = fields.worker
-      ?.slice(0, LONGEST_NAME)
-      .replace(/^(ops|activity)$/i, "_$1")
-      .replaceAll(":", "_");
+    const own = fields.worker?.slice(0, LONGEST_NAME).replace(/^(ops|activity)$/i, "_$1");
     const file = `${own ?? "ops"}.log`;
     const line = Buffer.from(this.#line(fields, level));
     this.#append(path.join(runLayout(layout, runId).folder, file), line, Number.POSITIVE_INFINITY);

@@ -264,7 +264,7 @@ function templateAccess(
 
 /** The folder of an allocation's staged files: `tmp/workers/<worker>/jobs/<job>/`. */
 export function stagingFolder(layout: Layout, worker: string, job: string): string {
-  return path.join(layout.stagedWorkers, worker.replaceAll(":", "_"), "jobs", job);
+  return path.join(layout.stagedWorkers, worker, "jobs", job);
 }
 
 /**

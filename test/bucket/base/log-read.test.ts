@@ -85,7 +85,7 @@ test("the logs of a folder are merged by time, rotated ones included, activity.l
   write("ops.log", [3, "c"], [6, "f"]);
   write("ops.log.1", [1, "a"]);
   write("10.0.0.1.log", [2, "b"], [4, "d"]);
-  write("fe80__1.log", [5, "e"]);
+  write("fe80::1.log", [5, "e"]);
   write("activity.log", [0, "never"]);
   mkdirSync(path.join(folder, "runs"));
   const lines = await Array.fromAsync(readLogs(folder, {}));

@@ -60,10 +60,10 @@ test("a known secret is masked in Activity and in the files, also one that turns
   assert.match(read("10.0.0.1.log"), /msg="it is \*\*\*, \*\*\*"/);
 });
 
-test("files are the owner's alone; an IPv6 worker's colons do not reach the file name", (t) => {
+test("HR-022 the file of a worker has its address for a name, colons too, and is the owner's alone", (t) => {
   const { layout, log } = openLog(t);
   log.record({ worker: "fd00::1", msg: "x" });
-  assert.equal(statSync(path.join(layout.logs, "fd00__1.log")).mode & 0o777, 0o600);
+  assert.equal(statSync(path.join(layout.logs, "fd00::1.log")).mode & 0o777, 0o600);
   assert.equal(statSync(layout.runs).mode & 0o777, 0o700);
 });
 

@@ -108,10 +108,10 @@ test("a template that is not UTF-8 is refused, not changed", async (t) => {
   assert.deepEqual(stage([file("a", Buffer.from([0x61, 0xff]))]).files[0]?.content, Buffer.from([0x61, 0xff]));
 });
 
-test("HR-102 T-103 T-100 writing the staging replaces that allocation's folder, for its owner alone, and touches no other", async (t) => {
+test("HR-014 HR-102 T-103 T-100 writing the staging replaces that allocation's folder, for its owner alone, and touches no other", async (t) => {
   const layout = layoutOf(temporaryFolder(t));
   const folder = stagingFolder(layout, "fd00::1", "web");
-  assert.equal(folder, path.join(layout.tmp, "workers", "fd00__1", "jobs", "web"));
+  assert.equal(folder, path.join(layout.tmp, "workers", "fd00::1", "jobs", "web"));
   const neighbour = path.join(path.dirname(folder), "db", "kept");
   for (const old of [path.join(folder, "gone"), neighbour]) {
     mkdirSync(path.dirname(old), { recursive: true });
