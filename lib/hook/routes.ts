@@ -34,8 +34,8 @@ export interface HookRuntimeOptions {
   /** The jobs that a job demands. */
   upstreams(job: string): ReadonlySet<string>;
   hasHook(job: string, hook: string): boolean;
-  /** The workers where a job has an allocation that is not removed, in the order of the catalog. */
-  workers(job: string): readonly string[];
+  /** The workers of a pass over a job, in the order of the catalog: `command_control` leaves out the disabled ones. */
+  workers(job: string, kind: "cli" | "command_control"): readonly string[];
   /** The hooks that demand this hook of this job, each once. */
   dependents(job: string, hook: string): readonly { job: string; hook: string; demand_config: unknown }[];
   /**
@@ -131,10 +131,7 @@ export function errorAnswer(status: number, error: string, headers: Answer["head
 const FORBIDDEN = errorAnswer(400, "Invalid or unauthorized namespace");
 const CONFLICT = errorAnswer(409, "Semaphore acquire or release failed");
 
-interface Entry {
-  namespace: string;
-  key: string;
-}
+type Entry = { [K in keyof typeof ENTRY_FIELDS]: string };
 
 function getValue({ namespace, key }: Entry, call: HookCall): Answer {
   const full = readableName(namespace, call);
@@ -144,13 +141,15 @@ function getValue({ namespace, key }: Entry, call: HookCall): Answer {
 }
 
 /**
- * The rollout order in force of a job with workers: the order that a hook has put, if it names every worker, or else
- * that of the catalog.
+ * The rollout order in force of a job with workers: the order that a hook has put, if it names every worker or every
+ * active one, or else that of the catalog.
  */
 function orderInForce(namespace: string, key: string, { options }: HookCall): string | undefined {
   const [, job] = /^ops\/job\/([^/]+)$/.exec(namespace) ?? [];
   if (job === undefined || key !== "rollout_order") return undefined;
-  return rolloutOrder(options.kv.get(namespace, key), options.workers(job)).workers.join(",") || undefined;
+  const put = options.kv.get(namespace, key);
+  const orders = (["cli", "command_control"] as const).map((kind) => rolloutOrder(put, options.workers(job, kind)));
+  return (orders.find(({ source }) => source === "kv") ?? orders[0])?.workers.join(",") || undefined;
 }
 
 function putValue(route: "/kv" | "/kv/secret") {

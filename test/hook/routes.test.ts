@@ -137,6 +137,24 @@ test("rollout_order is the order in force: the catalog's until a list names ever
   assert.deepEqual(await ask("GET", get("vars/job/a", "rollout_order")), MISSING);
 });
 
+test("HR-186 HR-280 a rollout_order without the disabled workers is in force for the active ones, and read as it was put", async (t) => {
+  const all = ["10.0.0.1", "10.0.0.2", "10.0.0.3"];
+  const { kv, script } = await testRuntime(t, { workers: (_job, kind) => (kind === "cli" ? all : all.slice(1)) });
+  const { ask } = script({ event: "cli" });
+  const read = async () => (await ask("GET", get("ops/job/a", "rollout_order"))).body.value;
+  assert.equal(await read(), all.join());
+  for (const [put, inForce] of [
+    ["10.0.0.3,10.0.0.2", "10.0.0.3,10.0.0.2"],
+    ["10.0.0.3,10.0.0.1,10.0.0.2", "10.0.0.3,10.0.0.1,10.0.0.2"],
+    ["10.0.0.3,10.0.0.1", all.join()],
+  ] as const) {
+    await ask("PUT", "/kv", { body: { namespace: "ops/job/a", key: "rollout_order", value: put } });
+    assert.equal(await read(), inForce, put);
+  }
+  kv.delete("ops/job/a", "rollout_order");
+  assert.equal(await read(), all.join());
+});
+
 test("rollout_order of a job without workers is there only once it is put", async (t) => {
   const { kv, script } = await testRuntime(t, { workers: () => [] });
   const { ask } = script();

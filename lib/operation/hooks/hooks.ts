@@ -163,7 +163,7 @@ export class HookSession {
       allocation: (id) => this.#known(allocations.get(id)),
       upstreams: (name) => new Set(upstreamOf(jobs.get(name) as CatalogJob)),
       hasHook: (name, hook) => jobs.get(name)?.hooks.some((one) => one.name === hook) ?? false,
-      workers: (name) => passWorkers("pre_deploy", this.#peers.get(name) ?? []),
+      workers: (name, kind) => passWorkers(kind, this.#peers.get(name) ?? []),
       dependents: (job, hook) => dependentsOf(this.#jobs, job, hook),
       command: (script, order, ending) => runHookCommand(host, script, order, ending),
       signal,

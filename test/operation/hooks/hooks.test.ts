@@ -171,6 +171,16 @@ for os.environ["COMMAND"] in ("later", "none"): print("asked", ops.list_hook_dem
   assert.match(said, /asked \[\]\n.*asked \{"error":"COMMAND is no hook of the job"\}\n/s);
 });
 
+test("HR-280 an order of the active workers is read back by scripts, though a disabled worker is not in it", async (t) => {
+  const script = `import os, ops
+if ops.is_one_shot(): ops.put_rollout_order(["${C}", "${A}"]).raise_for_status()
+print("order", ops.get_rollout_order())
+`;
+  const set = await setUp(t, web(script), { disabled: { web: [B] } });
+  await set.run({ kind: "cli", workers: [A] });
+  assert.match(activity(set), new RegExp(`order ${C},${A}\n`));
+});
+
 test("HR-034 HR-035 HR-036 HR-037 the job's own Python goes before the one on PATH, and stays where it is", async (t) => {
   const set = await setUp(t, web(RECORD), { hosts: [A] });
   const job = path.join(set.dir, "workspace/jobs/web");
