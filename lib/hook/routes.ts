@@ -69,7 +69,7 @@ interface HookCall {
 
 type RouteFields = Record<string, Shape<unknown>>;
 
-/** One entry of the route table. `fields` come in the query or in a JSON body for GET, else in a JSON body. */
+/** One entry of the route table. `fields` come in a JSON body, for GET and DELETE also in the query. */
 interface HookRoute<F extends RouteFields = RouteFields> {
   method: "GET" | "PUT" | "DELETE" | "POST";
   path: string;

@@ -135,7 +135,7 @@ function callerOf({ options, running }: Api, id: string, event: string, command:
 }
 
 /**
- * Reads the fields of a request from its JSON body or, for GET without a body, from the query, and checks them: first
+ * Reads the fields of a request from its JSON body or, for GET and DELETE without a body, from the query, and checks them: first
  * the content type, then the JSON, then what is required. Names compare without case and `null` counts as missing, as
  * in Go's JSON, for which scripts were written; an unknown field is a warning. Throws `payload_too_large`,
  * `unsupported_media_type` or `invalid_request`.
@@ -145,7 +145,7 @@ async function readFields(
   fields: Record<string, Shape<unknown>>,
 ): Promise<{ given: Record<string, unknown>; warnings: Problem[] }> {
   const body = await readBodyFields(request);
-  const fromQuery = body === undefined && ["GET", "HEAD"].includes(request.method);
+  const fromQuery = body === undefined && ["GET", "HEAD", "DELETE"].includes(request.method);
   const input = fromQuery ? Object.fromEntries(new URLSearchParams(request.query)) : (body ?? {});
   const checked = check(object(fields, { lenient: true, unknown: "warn" }), input);
   if (checked.ok) return { given: checked.value, warnings: checked.warnings };

@@ -74,6 +74,9 @@ test("HR-187 HR-188 HR-189 HR-190 HR-250 T-101 a variable is written, read by al
   assert.deepEqual(await ask("DELETE", "/kv", { body: entry }), { status: 200, body: entry });
   assert.deepEqual(await ask("GET", get("vars/job/a")), MISSING);
   assert.equal((await ask("DELETE", "/kv", { body: entry })).status, 404);
+  await ask("PUT", "/kv", { body });
+  assert.deepEqual(await ask("DELETE", get("vars/job/a")), { status: 200, body: entry });
+  assert.deepEqual(await ask("GET", get("vars/job/a")), MISSING);
 });
 
 test("HR-191 HR-192 HR-193 HR-194 HR-251 HR-253 HR-204 a secret is written sealed, read in clear, told to the log first, and deleted", async (t) => {
