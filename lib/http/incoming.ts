@@ -49,7 +49,6 @@ export class OpenRequest implements HttpRequest {
   readonly peer: string;
   readonly scheme: "http" | "https";
   readonly noted: HttpRequest["noted"] = { route: undefined, authenticated: undefined, name: undefined, refused: undefined };
-  readonly #onAdmitted: () => void;
   #ends: AbortSignal | undefined;
   onBody: (piece: Uint8Array) => void = () => {};
   /** When the request began, as `performance.now` tells the time. */
@@ -58,12 +57,13 @@ export class OpenRequest implements HttpRequest {
   sentBytes = 0;
   readonly #incoming: IncomingMessage;
   readonly #response: ServerResponse;
-  readonly #writeMs: number;
+  readonly #options: RequestOptions;
   readonly #end = new AbortController();
   readonly signal = this.#end.signal;
   /** Cuts the connection when the time for the answer is used up. */
   #cut: NodeJS.Timeout | undefined;
-  #isUnasked: boolean;
+  /** Whether the client still waits to be asked for its body. */
+  isUnasked: boolean;
 
   constructor(incoming: IncomingMessage, response: ServerResponse, options: RequestOptions) {
     const target = incoming.url ?? "";
@@ -74,23 +74,22 @@ export class OpenRequest implements HttpRequest {
     this.headers = incoming.headers;
     this.peer = peerOf(incoming.socket);
     this.scheme = "encrypted" in incoming.socket ? "https" : "http";
-    this.#onAdmitted = options.onAdmitted;
     this.#incoming = incoming;
     this.#response = response;
-    this.#writeMs = options.writeMs;
-    this.#isUnasked = options.isUnasked;
+    this.#options = options;
+    this.isUnasked = options.isUnasked;
     if (hasNoBody(incoming)) this.#hurry();
     else incoming.once("end", () => this.#hurry());
   }
 
   get body(): AsyncIterable<Uint8Array> {
-    if (this.#isUnasked) this.#response.writeContinue();
-    this.#isUnasked = false;
+    if (this.isUnasked) this.#response.writeContinue();
+    this.isUnasked = false;
     return bodyOf(this.#incoming, this.signal, (piece) => this.onBody(piece));
   }
 
   admitted(ends?: AbortSignal): void {
-    this.#onAdmitted();
+    this.#options.onAdmitted();
     this.#ends = ends;
     ends?.addEventListener("abort", this.abort);
   }
@@ -108,7 +107,7 @@ export class OpenRequest implements HttpRequest {
   #hurry(): void {
     clearTimeout(this.#cut);
     if (this.#response.destroyed) return;
-    this.#cut = setTimeout(() => this.#incoming.socket.destroy(), this.#writeMs);
+    this.#cut = setTimeout(() => this.#incoming.socket.destroy(), this.#options.writeMs);
   }
 
   /** The pieces of a body, counted on their way. Of a live body the waits between the pieces take none of the time. */
@@ -132,11 +131,6 @@ export class OpenRequest implements HttpRequest {
   /** Whether a part of the answer is on its way over this connection. */
   isBeingAnswered(socket: Socket): boolean {
     return this.#incoming.socket === socket && this.#response.headersSent && !this.#response.writableFinished;
-  }
-
-  /** Whether the client still waits to be asked for its body. */
-  get isUnasked(): boolean {
-    return this.#isUnasked;
   }
 
   /** Ends the waits of the handler. */

@@ -162,18 +162,10 @@ class WebServer implements Listener {
       requireSound(incoming);
       return await this.#options.handle(request, incoming.socket);
     } catch (thrown) {
-      const error = await this.#reasonOf(thrown, request);
+      const error = (await this.#options.explain?.(thrown, request).catch(() => thrown)) ?? thrown;
       const answer = failureAnswer(error, request.id);
       if (answer.status === 500) this.#options.onDefect?.(request.id, error);
       return answer;
-    }
-  }
-
-  async #reasonOf(thrown: unknown, request: HttpRequest): Promise<unknown> {
-    try {
-      return (await this.#options.explain?.(thrown, request)) ?? thrown;
-    } catch {
-      return thrown;
     }
   }
 
@@ -230,9 +222,9 @@ class WebServer implements Listener {
   /** Answers what the parser refuses: bytes that are malformed, too many or too slow to become a request. */
   #refuse(error: Error, socket: Socket): void {
     if (this.#refused.has(socket)) return;
-    // A refusal must not be written into an answer that is on its way.
+    // A refusal must not be written into an answer that is on its way, and cannot be before TLS is agreed on.
     const isAnswering = this.#open.values().some((request) => request.isBeingAnswered(socket));
-    if (!socket.writable || isAnswering) return void socket.destroy();
+    if (!socket.writable || isAnswering || hasErrno(error, "ERR_TLS_HANDSHAKE_TIMEOUT")) return void socket.destroy();
     this.#refused.add(socket);
     const [status, message] = parserRefusal(error);
     const id = requestId();

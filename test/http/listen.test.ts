@@ -63,7 +63,6 @@ for (const [what, text, status] of [
   ["a request without Host", "GET / HTTP/1.1\r\nConnection: close\r\n\r\n", 400],
   ["two lengths", "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400],
   ["length and chunks", "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400],
-  ["10,001 headers", `GET / HTTP/1.1\r\nHost: h\r\n${"X-A: a\r\n".repeat(10_000)}\r\n`, 431],
   ["headers of 1.2 MiB", `GET / HTTP/1.1\r\nHost: h\r\nX-A: ${"a".repeat(1_258_291)}\r\n\r\n`, 431],
 ] as const)
   test(`CP-331 ${what} is refused with ${status} and the security headers`, async (t) => {
@@ -74,10 +73,10 @@ for (const [what, text, status] of [
     assert.match(answer, /"error":"invalid_request"/);
   });
 
-test("CP-331 headers of 900 KiB are accepted, as one and as 9,000", async (t) => {
+test("CP-331 headers of 900 KiB are accepted, however many", async (t) => {
   const { port } = await listenFor(t, {});
-  const many = Array.from({ length: 9_000 }, (_, index) => `X-${index}: ${"a".repeat(90)}\r\n`).join("");
-  for (const headers of [`X-A: ${"a".repeat(900 * 1024)}\r\n`, many])
+  const many = Array.from({ length: 40_000 }, (_, index) => `X-${index}: ${"a".repeat(10)}\r\n`).join("");
+  for (const headers of [`X-A: ${"a".repeat(900 * 1024)}\r\n`, many, "X-A: a\r\n".repeat(100_000)])
     assert.match(await exchangeText(t, port, GET.replace("Host", `${headers}Host`)), /^HTTP\/1.1 200 /);
 });
 
@@ -90,6 +89,13 @@ test("CP-327 headers that do not arrive in time are cut off with 408", async (t)
 
 test("CP-327 a connection on which nothing is sent is closed", async (t) => {
   const { port } = await listenFor(t, { limits: { headersMs: 100, checkMs: 20, lingerMs: 50 } });
+  const socket = dial(t, port).resume();
+  await once(socket, "close");
+});
+
+test("CP-327 a connection whose TLS is never agreed on is closed as soon", async (t) => {
+  const limits = { headersMs: 100, checkMs: 20, lingerMs: 3_600_000 };
+  const { port } = await listenFor(t, { limits, tls: await tlsPair(t) });
   const socket = dial(t, port).resume();
   await once(socket, "close");
 });
