@@ -1,6 +1,6 @@
 import { randomBytes, randomUUID, timingSafeEqual } from "node:crypto";
-import { setMaxListeners } from "node:events";
 import { base32Encode } from "../codec/crypto/totp.ts";
+import { openController } from "../core/async.ts";
 import { Failure } from "../core/errors.ts";
 import { writeAtomic } from "../core/files.ts";
 import { quote } from "../core/shape.ts";
@@ -15,12 +15,6 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1;
 export interface NewToken extends Pick<AccessToken, "name" | "role" | "buckets" | "totp" | "created_by"> {
   /** How long it is valid; undefined for ever. */
   lifetimeMs?: number | undefined;
-}
-
-/** What {@link AccessStore.create} has made. The text of the token is nowhere else. */
-interface MadeToken {
-  token: AccessToken;
-  text: string;
 }
 
 /** What ends all that goes on with a token. */
@@ -85,7 +79,7 @@ export class AccessStore {
 
   /** Is aborted when the token is revoked or expires. */
   endOf({ id, expires_at }: AccessToken): AbortSignal {
-    const end = this.#ends.get(id) ?? newEnd();
+    const end = this.#ends.get(id) ?? { controller: openController() };
     this.#ends.set(id, end);
     const leftMs = expires_at === null ? Number.POSITIVE_INFINITY : Date.parse(expires_at) - this.#now();
     // No request and no session lasts as long as the longest timer; a later one asks again.
@@ -93,8 +87,8 @@ export class AccessStore {
     return end.controller.signal;
   }
 
-  /** Makes a token. Throws `invalid_request` where its name is in use, or there are as many tokens as there may be. */
-  async create({ lifetimeMs, ...wanted }: NewToken): Promise<MadeToken> {
+  /** Makes a token, whose text is nowhere else. Throws `invalid_request` where its name is in use, or there are as many tokens as there may be. */
+  async create({ lifetimeMs, ...wanted }: NewToken): Promise<{ token: AccessToken; text: string }> {
     const text = newTokenText();
     const now = this.#now();
     const token: AccessToken = {
@@ -180,10 +174,4 @@ export class AccessStore {
     this.#state = state;
     this.#sums = state.tokens.map((token) => [Buffer.from(token.sha256, "hex"), token]);
   }
-}
-
-function newEnd(): TokenEnd {
-  const controller = new AbortController();
-  setMaxListeners(0, controller.signal);
-  return { controller };
 }

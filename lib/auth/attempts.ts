@@ -41,38 +41,28 @@ export class Attempts {
 
   /** Throws `rate_limited`, with the seconds to wait, where this peer has used up its failures. */
   admit(peer: string): void {
-    const blockedMs = this.blockedMs(peer);
-    if (blockedMs <= 0) return;
-    const seconds = Math.max(1, Math.ceil(blockedMs / 1000));
+    const window = this.#current(peer);
+    if (!window || window.failures < this.#rule.perPeer) return;
+    const seconds = Math.ceil((window.began + this.#rule.windowMs - this.#now()) / 1000);
     throw new Failure("rate_limited", `too many ${this.#rule.what}; try again in ${seconds} s`, {
       details: { retry_after_s: seconds },
     });
   }
 
-  /** Milliseconds until this address may try again; 0 when it may now. */
-  blockedMs(peer: string): number {
-    const window = this.#current(peer);
-    if (!window || window.failures < this.#rule.perPeer) return 0;
-    return window.began + this.#rule.windowMs - this.#now();
-  }
-
   /** Notes a failure. */
   fail(peer: string): void {
     const window = this.#current(peer);
-    if (window) window.failures++;
-    else this.#begin(networkOf(peer));
+    if (window) return void window.failures++;
+    const network = networkOf(peer);
+    this.#windows.delete(network);
+    const oldest = this.#windows.keys().next();
+    if (this.#windows.size >= this.#rule.peers && !oldest.done) this.#windows.delete(oldest.value);
+    this.#windows.set(network, { began: this.#now(), failures: 1 });
   }
 
   /** Forgets the failures of an address. */
   clear(peer: string): void {
     this.#windows.delete(networkOf(peer));
-  }
-
-  #begin(network: string): void {
-    this.#windows.delete(network);
-    const oldest = this.#windows.keys().next();
-    if (this.#windows.size >= this.#rule.peers && !oldest.done) this.#windows.delete(oldest.value);
-    this.#windows.set(network, { began: this.#now(), failures: 1 });
   }
 
   #current(peer: string): Window | undefined {

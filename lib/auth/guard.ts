@@ -1,5 +1,5 @@
-import { setMaxListeners } from "node:events";
 import { base32Decode } from "../codec/crypto/totp.ts";
+import { openController } from "../core/async.ts";
 import { Failure } from "../core/errors.ts";
 import { quote } from "../core/shape.ts";
 import type { HttpRequest } from "../http/message.ts";
@@ -9,7 +9,7 @@ import { Attempts, BEARER_ATTEMPTS } from "./attempts.ts";
 import { ROOT_NAME, type Role } from "./role.ts";
 import { equalText, type Session, type Sessions } from "./session.ts";
 import { isMistyped } from "./token.ts";
-import { TotpCodes } from "./totp.ts";
+import { TotpCodes, type UsedSteps } from "./totp.ts";
 
 /** Who makes a request, once that is proven. */
 export interface Identity {
@@ -43,28 +43,29 @@ const SAFE_METHODS: ReadonlySet<string> = new Set(["GET", "HEAD"]);
 /** Which second factor each token asks for, and the sessions that verified codes open. */
 export class SecondFactor {
   readonly sessions: Sessions;
-  readonly #common: TotpCodes | undefined;
+  readonly #common: Uint8Array | undefined;
   readonly #now: () => number;
-  /** By the id of the token. A judge stays as long as the server: it remembers which codes are used up. */
-  readonly #own = new Map<string, TotpCodes>();
+  readonly #kept: UsedSteps | undefined;
+  /** By the id of the token, or `common`. A judge stays as long as the server: it remembers which codes are used up. */
+  readonly #judges = new Map<string, TotpCodes>();
 
-  /** Without `common` only tokens with a secret of their own need a code. */
-  constructor(sessions: Sessions, common: TotpCodes | undefined, now: () => number = Date.now) {
+  /** Without `common`, a secret, only tokens with a secret of their own need a code. */
+  constructor(sessions: Sessions, common: Uint8Array | undefined, now: () => number = Date.now, kept?: UsedSteps) {
     this.sessions = sessions;
     this.#common = common;
     this.#now = now;
+    this.#kept = kept;
   }
 
   /** The judge of the codes of a token, the server's own where there is none; undefined where it needs no code. */
   codesOf(token: Pick<AccessToken, "id" | "totp" | "totp_secret"> | undefined): TotpCodes | undefined {
-    if (token === undefined || token.totp === "common") return this.#common;
-    if (token.totp === "none") return undefined;
-    const known = this.#own.get(token.id);
-    if (known) return known;
+    const { id: name, totp_secret } = token?.totp === "own" ? token : { id: "common", totp_secret: null };
     // The file was refused where this is no base32.
-    const made = new TotpCodes(base32Decode(token.totp_secret ?? "") as Buffer, this.#now);
-    this.#own.set(token.id, made);
-    return made;
+    const secret = totp_secret === null ? this.#common : (base32Decode(totp_secret) as Buffer);
+    if (token?.totp === "none" || !secret) return undefined;
+    const codes = this.#judges.get(name) ?? new TotpCodes(secret, this.#now, this.#kept && { ...this.#kept, name });
+    this.#judges.set(name, codes);
+    return codes;
   }
 }
 
@@ -72,7 +73,7 @@ export class SecondFactor {
 export class Guard {
   #token: string;
   /** Ends what goes on with the server's own token. */
-  #end = new AbortController();
+  #end = openController();
   readonly #access: AccessStore | undefined;
   readonly #sessions: Sessions;
   readonly #totp: SecondFactor | undefined;
@@ -92,7 +93,6 @@ export class Guard {
     this.#sessions = options.sessions;
     this.#totp = options.totp;
     this.#attempts = new Attempts(BEARER_ATTEMPTS, options.now);
-    setMaxListeners(0, this.#end.signal);
   }
 
   /**
@@ -103,8 +103,7 @@ export class Guard {
     if (equalText(token, this.#token)) return false;
     const ended = this.#end;
     this.#token = token;
-    this.#end = new AbortController();
-    setMaxListeners(0, this.#end.signal);
+    this.#end = openController();
     for (const sessions of [this.#sessions, this.#totp?.sessions])
       for (const { sid, token: of } of sessions?.list() ?? []) if (of === undefined) sessions?.endById(sid);
     ended.abort();

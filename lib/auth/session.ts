@@ -1,7 +1,6 @@
 import { createHmac, hash, hkdfSync, randomBytes, timingSafeEqual } from "node:crypto";
-import { setMaxListeners } from "node:events";
+import { openController } from "../core/async.ts";
 import { check, integer, object, string } from "../core/shape.ts";
-import { ROOT_NAME } from "./role.ts";
 
 /** Compares two texts by their SHA-256, in a time that tells nothing about the texts or where they differ. */
 export function equalText(a: string, b: string): boolean {
@@ -47,9 +46,6 @@ export interface Session extends SessionHolder {
   ends: AbortSignal;
 }
 
-/** Where nothing is known of who opens a session. */
-const NOBODY: SessionHolder = { name: ROOT_NAME, token: undefined, address: "", agent: "" };
-
 const PAYLOAD = object({ use: string(), sid: string({ min: 1, max: 64 }), iat: integer(), exp: integer() });
 const SESSION_KEY_BYTES = 32;
 
@@ -80,12 +76,11 @@ export class Sessions {
   }
 
   /** A new session and the `Set-Cookie` header that gives it to the browser. The session ends with `holder.ends`. */
-  issue({ ends, ...holder }: SessionHolder = NOBODY): { session: Session; cookie: string } {
+  issue({ ends, ...holder }: SessionHolder): { session: Session; cookie: string } {
     const { cookie: use, lifetimeMs } = this.#rule;
     const iat = this.#now();
     const claim = { sid: randomBytes(16).toString("base64url"), iat, exp: iat + lifetimeMs };
-    const controller = new AbortController();
-    setMaxListeners(0, controller.signal);
+    const controller = openController();
     const session = { ...holder, ...claim, lastUsed: iat, ends: controller.signal };
     const others = this.list().filter(({ token }) => token === holder.token);
     if (others.length >= MOST_SESSIONS) this.endById(others[0]?.sid ?? "");

@@ -1,7 +1,9 @@
 import { randomBytes } from "node:crypto";
+import { writeFileSync } from "node:fs";
 import { base32Decode, base32Encode, TOTP_STEP_MS, totpCode } from "../codec/crypto/totp.ts";
 import { Failure, hasErrno, messageOf } from "../core/errors.ts";
-import { createExclusive, readGuarded, realPlace } from "../core/files.ts";
+import { createExclusive, PRIVATE_FILE, readGuarded, readRegularSync, realPlace } from "../core/files.ts";
+import { integer, record, valueIn } from "../core/shape.ts";
 import { Attempts, TOTP_ATTEMPTS, TOTP_ATTEMPTS_OF_ALL } from "./attempts.ts";
 import { equalText } from "./session.ts";
 
@@ -9,20 +11,33 @@ import { equalText } from "./session.ts";
 const DRIFT = [-1, 0, 1];
 const ALL_PEERS = "";
 
+/** Where the last used step of each secret is kept, so that a restart of the server makes no code good again. */
+export interface UsedSteps {
+  file: string;
+  /** Hears where the file cannot be written. Then a restart may forget a step; nobody is kept out for it. */
+  onTrouble: (error: unknown) => void;
+}
+
 /**
  * Judges the TOTP codes of all clients: there is one secret, and so one memory of used codes (control-plane.md,
- * Authentication 6). The memory ends with the server.
+ * Authentication 6).
  */
 export class TotpCodes {
   readonly #secret: Uint8Array;
   readonly #now: () => number;
   readonly #peers: Attempts;
   readonly #everybody: Attempts;
-  #usedStep = -1;
+  readonly #kept: (UsedSteps & { name: string }) | undefined;
+  #usedStep: number;
 
-  constructor(secret: Uint8Array, now: () => number = Date.now) {
+  /** `kept.name` is that of the secret in the file; without `kept` the memory ends with this object. */
+  constructor(secret: Uint8Array, now: () => number = Date.now, kept?: UsedSteps & { name: string }) {
     this.#secret = secret;
     this.#now = now;
+    this.#kept = kept;
+    const used = (kept && stepsIn(kept)[kept.name]) ?? -1;
+    // A clock that ran ahead and was set right must not void all codes until then.
+    this.#usedStep = used <= now() / TOTP_STEP_MS + 1 ? used : -1;
     this.#peers = new Attempts(TOTP_ATTEMPTS, now);
     this.#everybody = new Attempts(TOTP_ATTEMPTS_OF_ALL, now);
   }
@@ -42,6 +57,7 @@ export class TotpCodes {
       return false;
     }
     this.#usedStep = step;
+    if (this.#kept) keepStep(this.#kept, step);
     this.#peers.clear(peer);
     return true;
   }
@@ -51,6 +67,26 @@ export class TotpCodes {
     const now = Math.floor(this.#now() / TOTP_STEP_MS);
     const isCode = (step: number) => step > this.#usedStep && equalText(code, totpCode(this.#secret, step));
     return DRIFT.map((drift) => now + drift).filter(isCode)[0];
+  }
+}
+
+const STEPS = record(integer());
+
+function stepsIn({ file }: UsedSteps): Record<string, number> {
+  try {
+    return valueIn(STEPS, readRegularSync(file)) ?? {};
+  } catch {
+    return {};
+  }
+}
+
+/** Synchronous, so that a code is marked as used before it is answered; at most once for a step. */
+function keepStep(kept: UsedSteps & { name: string }, step: number): void {
+  const steps = { ...stepsIn(kept), [kept.name]: step };
+  try {
+    writeFileSync(kept.file, `${JSON.stringify(steps)}\n`, { mode: PRIVATE_FILE });
+  } catch (error) {
+    kept.onTrouble(error);
   }
 }
 

@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import { setTimeout as timer } from "node:timers/promises";
 import { cancelledFailure, throwIfCancelled } from "./errors.ts";
 
@@ -30,6 +31,13 @@ export function woken(waiting: Set<() => void>, ms: number, signal: AbortSignal)
     waiting.add(finish);
     if (signal.aborted) finish();
   });
+}
+
+/** A controller to whose signal any number may listen. */
+export function openController(): AbortController {
+  const controller = new AbortController();
+  setMaxListeners(0, controller.signal);
+  return controller;
 }
 
 /** Waits for a promise at most `ms` milliseconds; afterwards answers `undefined` and leaves the promise alone. */

@@ -2,19 +2,20 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Guard, SecondFactor } from "../../lib/auth/guard.ts";
 import { SESSION_COOKIE, SESSION_MS, Sessions, TOTP_COOKIE } from "../../lib/auth/session.ts";
-import { TotpCodes } from "../../lib/auth/totp.ts";
 import { totpCode } from "../../lib/codec/crypto/totp.ts";
 import type { HttpRequest } from "../../lib/http/message.ts";
 import { requestWith } from "../helpers/http.ts";
 
 const TOKEN = "correct-horse";
+/** Who opens a session with the server's own token. */
+const ROOT = { name: "root", token: undefined, address: "", agent: "" };
 
 function setUp() {
   const clock = { now: 0 };
   const now = () => clock.now;
   const rule = { cookie: SESSION_COOKIE, lifetimeMs: SESSION_MS, secure: false } as const;
   const sessions = new Sessions(rule, undefined, now);
-  const cookie = (sessions.issue().cookie.split(";")[0] as string) ?? "";
+  const cookie = (sessions.issue(ROOT).cookie.split(";")[0] as string) ?? "";
   return { clock, sessions, cookie, guard: new Guard({ token: TOKEN, sessions, now }) };
 }
 
@@ -176,7 +177,7 @@ test("a session that has ended or was signed out is unauthorized", () => {
   const { guard, cookie, sessions, clock } = setUp();
   sessions.end(cookie);
   assert.throws(() => guard.admit(requestOf({ cookie })), { code: "unauthorized" });
-  const other = sessions.issue().cookie.split(";")[0] as string;
+  const other = sessions.issue(ROOT).cookie.split(";")[0] as string;
   clock.now += 12 * 3600 * 1000;
   assert.throws(() => guard.admit(requestOf({ cookie: other })), { code: "unauthorized" });
 });
@@ -189,8 +190,8 @@ function setUpTotp() {
   const browser = { cookie: SESSION_COOKIE, lifetimeMs: SESSION_MS, secure: true } as const;
   const sessions = new Sessions(browser, undefined, now);
   const totpSessions = new Sessions({ cookie: TOTP_COOKIE, lifetimeMs: 60_000, secure: true }, undefined, now);
-  const totp = new SecondFactor(totpSessions, new TotpCodes(SECRET, now), now);
-  const pair = (issuer: Sessions) => issuer.issue().cookie.split(";")[0] as string;
+  const totp = new SecondFactor(totpSessions, SECRET, now);
+  const pair = (issuer: Sessions) => issuer.issue(ROOT).cookie.split(";")[0] as string;
   return {
     clock,
     guard: new Guard({ token: TOKEN, sessions, totp, now }),

@@ -3,6 +3,8 @@ import { createHmac, randomBytes } from "node:crypto";
 import { test } from "node:test";
 import { SESSION_COOKIE, SESSION_MS, Sessions, TOTP_COOKIE } from "../../lib/auth/session.ts";
 
+/** Who opens a session with the server's own token. */
+const ROOT = { name: "root", token: undefined, address: "", agent: "" };
 const BROWSER = { cookie: SESSION_COOKIE, lifetimeMs: SESSION_MS, secure: false } as const;
 
 function pairOf(setCookie: string): string {
@@ -16,7 +18,7 @@ function newSessions(clock = { now: Date.now() }, key = randomBytes(32)) {
 test("CP-194 CP-196 T-64 a session lasts 12 hours, which the server checks by itself", () => {
   const clock = { now: 1_000_000 };
   const sessions = newSessions(clock);
-  const { session, cookie } = sessions.issue();
+  const { session, cookie } = sessions.issue(ROOT);
   assert.equal(session.exp - session.iat, 12 * 3600 * 1000);
   clock.now += SESSION_MS - 1;
   assert.deepEqual(sessions.verify(pairOf(cookie)), session);
@@ -25,17 +27,17 @@ test("CP-194 CP-196 T-64 a session lasts 12 hours, which the server checks by it
 });
 
 test("CP-197 CP-198 T-64 the cookie is HttpOnly and SameSite=Strict; Secure only under TLS", () => {
-  const { cookie } = newSessions().issue();
+  const { cookie } = newSessions().issue(ROOT);
   assert.match(cookie, /^ops_server_session=[\w-]+\.[\w-]+; Path=\/; Max-Age=43200; HttpOnly; SameSite=Strict$/);
   const secure = new Sessions({ ...BROWSER, secure: true });
-  assert.match(secure.issue().cookie, /; Secure$/);
+  assert.match(secure.issue(ROOT).cookie, /; Secure$/);
   assert.match(secure.end(undefined), /^ops_server_session=; Path=\/; Max-Age=0; .*Secure$/);
 });
 
 test("CP-195 a forged, altered, foreign or repeated cookie is no session", () => {
   const key = randomBytes(32);
   const sessions = newSessions(undefined, key);
-  const cookie = pairOf(sessions.issue().cookie);
+  const cookie = pairOf(sessions.issue(ROOT).cookie);
   const [payload = "", signature = ""] = cookie.slice("ops_server_session=".length).split(".");
   const claim = { use: "ops_server_session", sid: "x", iat: 0, exp: Number.MAX_SAFE_INTEGER };
   const forged = Buffer.from(JSON.stringify(claim)).toString("base64url");
@@ -52,7 +54,7 @@ test("CP-195 a forged, altered, foreign or repeated cookie is no session", () =>
     `ops_server_session=${forged}.${signature}`,
     `ops_server_session=${forged}.${bare}`,
     `${cookie}; ${cookie}`,
-    pairOf(newSessions().issue().cookie),
+    pairOf(newSessions().issue(ROOT).cookie),
   ];
   for (const header of refused) assert.equal(sessions.verify(header), undefined, String(header));
   assert.ok(sessions.verify(`theme=dark; ${cookie};x=y`));
@@ -60,7 +62,7 @@ test("CP-195 a forged, altered, foreign or repeated cookie is no session", () =>
 
 test("a session that was signed out is refused, others go on", () => {
   const sessions = newSessions();
-  const [first, second] = [sessions.issue(), sessions.issue()];
+  const [first, second] = [sessions.issue(ROOT), sessions.issue(ROOT)];
   assert.match(sessions.end(pairOf(first.cookie)), /^ops_server_session=; Path=\/; Max-Age=0;/);
   assert.equal(sessions.verify(pairOf(first.cookie)), undefined);
   assert.ok(sessions.verify(pairOf(second.cookie)));
@@ -72,7 +74,7 @@ test("CP-508 sessions are listed with whose they are, the oldest first, until th
   const ada = { name: "ada", token: "t1", address: "10.0.0.1", agent: "browser" };
   const first = sessions.issue(ada);
   clock.now += 1_000;
-  const second = sessions.issue();
+  const second = sessions.issue(ROOT);
   const told = () => sessions.list().map(({ name, token, address, sid }) => [name, token, address, sid]);
   assert.deepEqual(told(), [
     ["ada", "t1", "10.0.0.1", first.session.sid],
@@ -92,7 +94,7 @@ test("CP-508 a session ends with its token, and a 201st of one token ends its ol
   const sessions = newSessions();
   const token = new AbortController();
   const ada = { name: "ada", token: "t1", ends: token.signal, address: "", agent: "" };
-  const [own, other] = [sessions.issue(ada), sessions.issue()];
+  const [own, other] = [sessions.issue(ada), sessions.issue(ROOT)];
   token.abort();
   assert.deepEqual([sessions.verify(pairOf(own.cookie)), own.session.ends.aborted], [undefined, true]);
   assert.ok(sessions.verify(pairOf(other.cookie)));
@@ -107,7 +109,7 @@ test("no cookie can stand in for one of another kind, made with the same key or 
   const key = randomBytes(32);
   const rule = { cookie: TOTP_COOKIE, lifetimeMs: 1000, secure: true } as const;
   const [browser, totp] = [newSessions(undefined, key), new Sessions(rule, key)];
-  const [one, other] = [pairOf(browser.issue().cookie), pairOf(totp.issue().cookie)];
+  const [one, other] = [pairOf(browser.issue(ROOT).cookie), pairOf(totp.issue(ROOT).cookie)];
   assert.ok(browser.verify(`${one}; ${other}`));
   assert.ok(totp.verify(`${one}; ${other}`));
   assert.equal(browser.verify(other.replace(TOTP_COOKIE, SESSION_COOKIE)), undefined);
@@ -118,7 +120,7 @@ test("CP-199 CP-200 CP-201 CP-202 a TOTP session lasts as long as it is told, Ht
   const clock = { now: 5_000 };
   const rule = { cookie: TOTP_COOKIE, lifetimeMs: 5_000, secure: true } as const;
   const totp = new Sessions(rule, randomBytes(32), () => clock.now);
-  const { cookie } = totp.issue();
+  const { cookie } = totp.issue(ROOT);
   assert.match(cookie, /^ops_totp_session=.*; Path=\/; Max-Age=5; HttpOnly; SameSite=Strict; Secure$/);
   clock.now += 4_999;
   assert.ok(totp.verify(pairOf(cookie)));

@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import path from "node:path";
 import { test } from "node:test";
 import { TotpCodes } from "../../lib/auth/totp.ts";
 import { totpCode } from "../../lib/codec/crypto/totp.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
 
 const SECRET = Buffer.from("12345678901234567890");
 const BEGIN = 59_000;
@@ -108,4 +111,38 @@ test("CP-346 the limit of all expires a minute after the first failure and is no
   for (let count = 0; count < 5; count++) limited("fresh", 10);
   clock.now += 10_000;
   assert.equal(codes.accept("fresh", code()), true);
+});
+
+test("CP-307 what was used outlives its judge, by the name of the secret", (t) => {
+  const file = path.join(temporaryFolder(t), "steps.json");
+  const troubles: unknown[] = [];
+  const step = 40_000;
+  const judge = (name = "common", now = step * 30_000) =>
+    new TotpCodes(SECRET, () => now, { file, name, onTrouble: (error) => troubles.push(error) });
+  const codeOf = (one: number) => totpCode(SECRET, one);
+  assert.equal(judge().accept("a", "no"), false);
+  assert.throws(() => readFileSync(file), { code: "ENOENT" }, "a failure writes nothing");
+  assert.equal(judge().accept("a", codeOf(step)), true);
+  for (const used of [step, step - 1]) assert.equal(judge().accept("a", codeOf(used)), false);
+  assert.equal(judge("other").accept("a", codeOf(step)), true);
+  assert.equal(judge().accept("a", codeOf(step + 1)), true);
+  assert.equal(judge("other").accept("a", codeOf(step)), false);
+  assert.equal(judge("common", (step - 2) * 30_000).accept("a", codeOf(step - 2)), true, "the clock ran ahead before");
+  for (const damaged of ["", "{", "[1]", '{"common":"x"}']) {
+    writeFileSync(file, damaged);
+    assert.equal(judge().accept("a", codeOf(step)), true, damaged);
+    assert.equal(judge().accept("a", codeOf(step)), false, damaged);
+  }
+  assert.deepEqual(troubles, []);
+});
+
+test("CP-307 nobody is kept out where it cannot be written what was used; it is told", (t) => {
+  const folder = temporaryFolder(t);
+  rmSync(folder, { recursive: true });
+  const troubles: unknown[] = [];
+  const kept = { file: path.join(folder, "steps.json"), name: "common", onTrouble: (error: unknown) => troubles.push(error) };
+  const codes = new TotpCodes(SECRET, () => BEGIN, kept);
+  assert.equal(codes.accept("a", totpCode(SECRET, 1)), true);
+  assert.equal(troubles.length, 1);
+  assert.equal(codes.accept("a", totpCode(SECRET, 1)), false);
 });

@@ -345,3 +345,19 @@ test("the access log tells how a request was authenticated, and has neither code
   for (const secret of [code, "000000", TOKEN, SECRET_TEXT, verified.split("=")[1], browser.split("=")[1]])
     assert.ok(!everything.includes(String(secret)));
 });
+
+test("CP-307 CP-308 CP-309 a code that was used is refused by the next server on the root, in both forms", async (t) => {
+  const totp = await TotpServer.start(t);
+  for (const use of [
+    async (code: string) => (await totp.verify(code)).status,
+    async (code: string) => (await totp.status("GET", "/api/buckets", withCode(code)))[0],
+  ]) {
+    const code = totp.freshCode();
+    assert.equal(await use(code), 200);
+    await totp.server.stop();
+    await totp.server.open();
+    assert.equal((await totp.verify(code)).status, 401);
+    assert.deepEqual(await totp.status("GET", "/api/buckets", withCode(code)), REQUIRED);
+  }
+  assert.equal((await totp.verify(totp.freshCode())).status, 200);
+});

@@ -2,8 +2,7 @@ import { randomBytes } from "node:crypto";
 import { AccessStore } from "../../auth/access-store.ts";
 import { Guard, SecondFactor } from "../../auth/guard.ts";
 import { SESSION_MS, type SessionCookie, Sessions, TOTP_COOKIE } from "../../auth/session.ts";
-import { TotpCodes } from "../../auth/totp.ts";
-import { accessFile } from "../../bucket/source/root.ts";
+import { accessFile, serverLock } from "../../bucket/source/root.ts";
 import { messageOf } from "../../core/errors.ts";
 import type { Log } from "../access.ts";
 import type { ServerConfig } from "../config.ts";
@@ -24,7 +23,10 @@ export async function signInOf(
   const verified = { cookie: TOTP_COOKIE, lifetimeMs: totp?.sessionMs ?? TOTP_SESSION_MS, secure: true } as const;
   const sessions = new Sessions(browser, key, now);
   const totpSessions = new Sessions(verified, key, now);
-  const second = new SecondFactor(totpSessions, totp && new TotpCodes(totp.secret, now), now);
+  const steps = `${serverLock(root).data}/totp-steps.json`;
+  const onLoss = (error: unknown) => log(`warning: Cannot keep in ${steps} which TOTP codes were used: ${messageOf(error)}`);
+  const kept = { file: steps, onTrouble: onLoss };
+  const second = new SecondFactor(totpSessions, totp?.secret, now, kept);
   const guard = new Guard({ token, access: earlier ? undefined : access, sessions, totp: second, now });
   return { access, sessions, totpSessions, guard };
 }

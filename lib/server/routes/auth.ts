@@ -66,7 +66,7 @@ export const AUTH_ROUTES = [
         throw new Failure("invalid_totp_code", "the TOTP code is wrong, too old or was used before");
       }
       const { session, cookie } = totpSessions.issue(holderOf(context, request));
-      return json(200, { expires_at: timeOf(session) }, { "Set-Cookie": cookie });
+      return json(200, { expires_at: new Date(session.exp).toISOString() }, { "Set-Cookie": cookie });
     },
   }),
 ];
@@ -84,14 +84,10 @@ function holderOf({ access, identity: { name, token: id, address } }: Context, {
 /** A request that gets here has proven TOTP where its token needs TOTP. */
 function sessionBody(session: Session | undefined, { name, role, buckets, totp }: Identity) {
   return {
-    expires_at: session ? timeOf(session) : null,
+    expires_at: session ? new Date(session.exp).toISOString() : null,
     totp: { enabled: totp, verified: totp },
     name,
     role,
     buckets: buckets ?? null,
   };
-}
-
-function timeOf(session: Session): string {
-  return new Date(session.exp).toISOString();
 }
