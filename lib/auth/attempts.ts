@@ -67,6 +67,8 @@ export class Attempts {
 
   #current(peer: string): Window | undefined {
     const window = this.#windows.get(networkOf(peer));
-    return window && this.#now() - window.began < this.#rule.windowMs ? window : undefined;
+    // A clock that was set back would make the minute as much longer.
+    const age = this.#now() - (window?.began ?? 0);
+    return age >= 0 && age < this.#rule.windowMs ? window : undefined;
   }
 }

@@ -42,6 +42,16 @@ test("CP-333 a window begins with the first failure, lasts a minute and is not p
   assert.equal(blockedS(attempts, "a"), 0);
 });
 
+test("CP-333 a clock that is set back by an hour does not block for an hour", () => {
+  const clock = { now: 3_600_000 };
+  const attempts = attemptsAt(clock);
+  fail(attempts, "a", 20);
+  clock.now = 0;
+  assert.equal(blockedS(attempts, "a"), 0);
+  fail(attempts, "a", 20);
+  assert.equal(blockedS(attempts, "a"), 60);
+});
+
 test("CP-334 each address has a budget of its own", () => {
   const attempts = attemptsAt({ now: 0 });
   fail(attempts, "a", 20);
