@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { writeFileSync } from "node:fs";
+import { renameSync, writeFileSync } from "node:fs";
 import { base32Decode, base32Encode, TOTP_STEP_MS, totpCode } from "../codec/crypto/totp.ts";
 import { Failure, hasErrno, messageOf } from "../core/errors.ts";
 import { createExclusive, PRIVATE_FILE, readGuarded, readRegularSync, realPlace } from "../core/files.ts";
@@ -84,7 +84,8 @@ function stepsIn({ file }: UsedSteps): Record<string, number> {
 function keepStep(kept: UsedSteps & { name: string }, step: number): void {
   const steps = { ...stepsIn(kept), [kept.name]: step };
   try {
-    writeFileSync(kept.file, `${JSON.stringify(steps)}\n`, { mode: PRIVATE_FILE });
+    writeFileSync(`${kept.file}.new`, `${JSON.stringify(steps)}\n`, { mode: PRIVATE_FILE });
+    renameSync(`${kept.file}.new`, kept.file);
   } catch (error) {
     kept.onTrouble(error);
   }
