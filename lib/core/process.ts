@@ -98,12 +98,10 @@ export function hasMembers(pgid: number): boolean {
   checkGroup(pgid);
   if (!signalProcess(-pgid, 0 as unknown as NodeJS.Signals)) return false;
   // The kernel also counts zombies that nobody has collected: look for a member that runs.
-  for (const name of readdirSync("/proc")) {
-    if (!/^\d+$/.test(name)) continue;
-    const stat = readStat(Number(name));
-    if (stat && stat.group === pgid && !hasEnded(stat)) return true;
-  }
-  return false;
+  return readdirSync("/proc").some((name) => {
+    const stat = /^\d+$/.test(name) ? readStat(Number(name)) : undefined;
+    return stat?.group === pgid && !hasEnded(stat);
+  });
 }
 
 const KILL_WAIT_MS = 5_000;
@@ -121,6 +119,17 @@ export async function endGroup(pgid: number, graceMs: number): Promise<GroupEnd>
   if (await emptied(pgid, graceMs)) return "stopped";
   signalProcess(-pgid, "SIGKILL");
   return (await emptied(pgid, KILL_WAIT_MS)) ? "killed" : "remaining";
+}
+
+/**
+ * Ends the groups whose leader lives. With `wereEnding` they had been told to end before: there, what a leader that is gone
+ * has left in its group ignores TERM, is no daemon, and ends too.
+ */
+export async function endGroups(groups: Iterable<GroupIdentity>, graceMs: number, wereEnding: boolean): Promise<void> {
+  // No new process gets the number of a group while anything of the group is left.
+  const isLeft = ({ pgid }: GroupIdentity) => wereEnding && identify(pgid) === undefined && hasMembers(pgid);
+  const left = [...groups].filter((group) => isGroupAlive(group) || isLeft(group));
+  await Promise.all(left.map(({ pgid }) => endGroup(pgid, graceMs)));
 }
 
 async function emptied(pgid: number, limitMs: number): Promise<boolean> {

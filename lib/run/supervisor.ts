@@ -7,7 +7,7 @@ import { uuidV7 } from "../codec/uuid.ts";
 import { sleep, within } from "../core/async.ts";
 import { cancelledFailure, Failure, messageOf } from "../core/errors.ts";
 import { APPEND, exists, openRegularSync, PRIVATE_FOLDER } from "../core/files.ts";
-import { endGroup, type GroupIdentity, identify, isGroupAlive, signalProcess } from "../core/process.ts";
+import { endGroup, endGroups, type GroupIdentity, identify, signalProcess } from "../core/process.ts";
 import { faultPoint, selfArguments } from "../core/self.ts";
 import type { Channel, Launcher } from "../core/spawn.ts";
 import { lackingApproval, needsApproval } from "./approval/proposal.ts";
@@ -184,13 +184,12 @@ export class Supervisor {
   /** Ends every run: each is asked to stop, waited for and, after the bounded wait, killed. New starts are refused. */
   async stop(): Promise<void> {
     this.#stopping = true;
-    const runs = [...this.#active.values()];
     const end = async (run: ActiveRun) => {
       run.stopped ??= SERVER_RESTARTED;
       await this.#attempt(run, () => this.#end(run, undefined));
       await run.ended;
     };
-    await Promise.all(runs.map(end));
+    await Promise.all([...this.#active.values()].map(end));
   }
 
   #settled(record: RunRecord): void {
@@ -303,8 +302,8 @@ export class Supervisor {
   async #finish(run: ActiveRun, exit: { exitCode: number | null; signal: string | null }): Promise<void> {
     run.exited = true;
     const { layout, record, lock } = run;
-    const left = [...run.groups.values()].filter(isGroupAlive);
-    await Promise.all(left.map((group) => this.#attempt(run, () => endGroup(group.pgid, CRASH_GRACE_MS))));
+    const wereEnding = isCancelled(record) || run.stopped !== undefined;
+    await this.#attempt(run, () => endGroups(run.groups.values(), CRASH_GRACE_MS, wereEnding));
     run.hasSlot = false;
     void this.#beginNext();
     await run.saved.catch(() => {});

@@ -1,7 +1,7 @@
 import type { Readable } from "node:stream";
 import { within } from "../core/async.ts";
 import { cancelledFailure, Failure, type FailureCode } from "../core/errors.ts";
-import { endGroup, type GroupIdentity, isGroupAlive, signalProcess } from "../core/process.ts";
+import { endGroups, type GroupIdentity, signalProcess } from "../core/process.ts";
 import { selfArguments } from "../core/self.ts";
 import type { Channel, Launcher } from "../core/spawn.ts";
 import type { Answer, HttpRequest, StreamedBody } from "../http/message.ts";
@@ -121,8 +121,7 @@ class LogReading {
     output?.destroy();
     if (!this.#hasExited) signalProcess(pid, "SIGTERM");
     if (!(await within(ended as Channel["ended"], CANCEL_WAIT_MS))) signalProcess(-pid, "SIGKILL");
-    const left = [...this.#groups.values()].filter(isGroupAlive);
-    await Promise.all(left.map((group) => endGroup(group.pgid, GROUP_GRACE_MS)));
+    await endGroups(this.#groups.values(), GROUP_GRACE_MS, true);
   }
 
   #receive(message: FromWorker): void {

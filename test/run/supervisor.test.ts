@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { setImmediate as nextRound } from "node:timers/promises";
@@ -16,7 +16,7 @@ import { NO_DEPLOY } from "../../lib/run/progress.ts";
 import { createRecord, type RunRecord, readRecord, runIds } from "../../lib/run/record.ts";
 import { Supervisor } from "../../lib/run/supervisor.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
-import { makeBucket } from "../helpers/workspace.ts";
+import { makeBucket, makeWorkspace } from "../helpers/workspace.ts";
 
 const ACTOR = { address: "127.0.0.1", via: "bearer" as const };
 
@@ -285,6 +285,30 @@ test("CP-117 CP-211 the process of a run that dies is told by how it died", asyn
   assert.deepEqual([status, signal], ["failed", "SIGKILL"]);
   assert.match(error ?? "", /ended by signal SIGKILL/);
   assert.equal(identify(worker), undefined);
+});
+
+const DEAF = `import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+with open("deaf.pid", "w") as file: file.write(str(os.getpid()))
+time.sleep(600)
+`;
+
+test("CP-120 T-77 a script that ignores TERM is gone before the lock, though its run's process dies after the cancel", async (t) => {
+  const { begin, ended, cancel, dir, layout } = await setUp(t);
+  const web = { version: "1.0.0", selectors: ["worker"], hooks: { deaf: { executed_on: ["post_build"] } } };
+  makeWorkspace(dir, { jobs: { web }, workers: ["10.0.0.1"], files: { "workspace/jobs/web/_hooks/deaf.py": DEAF } });
+  const id = await begin();
+  const file = path.join(dir, "deaf.pid");
+  const script = () => (existsSync(file) ? Number(readFileSync(file)) : 0);
+  const locked = async () => (await readLock(layout)) as LockContent;
+  await until("the script", async () => script() > 0 && (await locked()).groups.length > 0);
+  const { holders, groups } = await locked();
+  await cancel(id);
+  // bash, which leads the group, ends at the TERM of the cancel.
+  await until("the end of the leader", () => groups.every(({ pgid }) => identify(pgid) === undefined));
+  process.kill(holders[1]?.pid as number, "SIGKILL");
+  assert.equal((await ended(id)).status, "cancelled");
+  assert.deepEqual([identify(script()), await readLock(layout)], [undefined, undefined]);
 });
 
 test("a short change has the bucket to itself and frees it, also when it fails", async (t) => {

@@ -4,15 +4,7 @@ import { hostname } from "node:os";
 import path from "node:path";
 import { Failure, placed } from "../../core/errors.ts";
 import { createExclusive, PRIVATE_FILE, readBounded, remove } from "../../core/files.ts";
-import {
-  bootId,
-  endGroup,
-  type GroupIdentity,
-  identify,
-  isAlive,
-  isGroupAlive,
-  type ProcessIdentity,
-} from "../../core/process.ts";
+import { bootId, endGroup, endGroups, type GroupIdentity, identify, isAlive, type ProcessIdentity } from "../../core/process.ts";
 import { type Infer, integer, list, object, string, valueIn } from "../../core/shape.ts";
 import type { Layout } from "./layout.ts";
 
@@ -87,7 +79,7 @@ export class BucketLock {
     this.#released = true;
     // A change that could not be written, on a full disk say, must not keep the bucket busy.
     await this.#writing?.catch(() => {});
-    if (await this.#isOurs()) await remove(this.#layout.lock);
+    if (await isLockOf(this.#layout, this.#content.run_id)) await remove(this.#layout.lock);
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -118,17 +110,12 @@ export class BucketLock {
 
   async #replace(text: string): Promise<void> {
     const { lock, data } = this.#layout;
-    if (await this.#isOurs()) {
+    if (await isLockOf(this.#layout, this.#content.run_id)) {
       const temporary = path.join(data, ".ops.lock.update");
       await writeFile(temporary, text, { mode: PRIVATE_FILE, flag: OVERWRITE });
       await rename(temporary, lock);
     } else if (!(await createExclusive(lock, text)))
       throw new Failure("bucket_busy", `${lock} was removed, and another operation has taken it since`);
-  }
-
-  async #isOurs(): Promise<boolean> {
-    const found = await readLock(this.#layout);
-    return found !== undefined && found !== "unreadable" && found.run_id === this.#content.run_id;
   }
 }
 
@@ -166,6 +153,11 @@ export async function readLock(layout: LockPlace): Promise<LockContent | "unread
   return bytes && (valueIn(LOCK, bytes.toString()) ?? "unreadable");
 }
 
+async function isLockOf(layout: LockPlace, runId: string): Promise<boolean> {
+  const found = await readLock(layout);
+  return found !== undefined && found !== "unreadable" && found.run_id === runId;
+}
+
 /** True when none of the lock's holders can be alive: another start of this machine, or all of them gone. */
 export function isStale(lock: LockContent): boolean {
   if (lock.boot_id !== bootId()) return lock.host === hostname();
@@ -182,7 +174,7 @@ export function isOwned(lock: LockContent): boolean {
  * Removes a lock that nobody owns any more: the kernel lets one process at a time do this, and the lock is read again
  * before it is judged, and once more before it goes. With `endHolders` a run process that outlived its owner is ended
  * too (TERM, 2 s, KILL). Living groups are ended before the lock goes; what a finished leader left running is a daemon
- * and stays. Answers false when others were at it for 15 s.
+ * and stays, but for the groups that such a run process was ending. Answers false when others were at it for 15 s.
  */
 export async function takeOver(layout: LockPlace, endHolders: boolean): Promise<boolean> {
   // Loaded when it is needed: a server that only takes free locks does without SQLite.
@@ -194,12 +186,12 @@ export async function takeOver(layout: LockPlace, endHolders: boolean): Promise<
       if (endHolders ? isOwned(lock) : !isStale(lock)) return;
       // Read again, now that the owner is dead: an owner that released the lock after the first read, and then ended,
       // left the name free for another process.
-      const again = await readLock(layout);
-      if (again === undefined || again === "unreadable" || again.run_id !== lock.run_id) return;
+      if (!(await isLockOf(layout, lock.run_id))) return;
       if (lock.boot_id === bootId()) {
-        for (const holder of lock.holders) if (isAlive(holder)) await endGroup(holder.pid, RECOVERY_GRACE_MS);
-        const alive = lock.groups.filter(isGroupAlive);
-        await Promise.all(alive.map((group) => endGroup(group.pgid, RECOVERY_GRACE_MS)));
+        const running = lock.holders.filter(isAlive);
+        for (const { pid } of running) await endGroup(pid, RECOVERY_GRACE_MS);
+        // A run process that still ran has begun to end its groups when its server was gone.
+        await endGroups(lock.groups, RECOVERY_GRACE_MS, running.length > 0);
       }
     }
     await remove(layout.lock);

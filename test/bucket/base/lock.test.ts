@@ -7,7 +7,7 @@ import { hostname } from "node:os";
 import { test } from "node:test";
 import { type Layout, layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { acquireLock, type LockContent, readLock, takeOver } from "../../../lib/bucket/base/lock.ts";
-import { bootId, identify, isAlive, type ProcessIdentity } from "../../../lib/core/process.ts";
+import { bootId, hasMembers, identify, isAlive, type ProcessIdentity, signalProcess } from "../../../lib/core/process.ts";
 import { patience } from "../../../scripts/patience.ts";
 import { failing } from "../../helpers/faults.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
@@ -158,6 +158,29 @@ test("at a server's start a run process that outlived its server is ended, a liv
   await takeOver(layout, true);
   await exited;
   assert.equal(await readLock(layout), undefined);
+});
+
+test("CP-120 T-77 what ignores TERM in a group that an orphaned run process was ending is gone before the lock", async (t) => {
+  const layout = bucket(t);
+  // The leader is gone, as bash is after a TERM, and what it ran stays. The first child stands for the run process.
+  const orphan = spawn("sleep", ["60"], { detached: true, stdio: "ignore" });
+  const leader = spawn("sh", ["-c", "trap '' TERM; sleep 60 & echo left"], {
+    detached: true,
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  const pgid = leader.pid as number;
+  t.after(() => signalProcess(-pgid, "SIGKILL"));
+  await once(leader, "exit");
+  const groups = [{ pgid, start_time: "1" }];
+  writeFileSync(layout.lock, JSON.stringify(content({ holders: [gone], groups })));
+  await takeOver(layout, true);
+  assert.ok(hasMembers(pgid), "without that run process it may be a daemon");
+  const exited = once(orphan, "exit");
+  const holders = [gone, identify(orphan.pid as number) as ProcessIdentity];
+  writeFileSync(layout.lock, JSON.stringify(content({ holders, groups })));
+  await takeOver(layout, true);
+  await exited;
+  assert.deepEqual([hasMembers(pgid), await readLock(layout)], [false, undefined]);
 });
 
 test("two who find the same dead holder in one process do not wait for each other", { timeout: patience(10_000) }, async (t) => {
