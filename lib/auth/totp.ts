@@ -93,8 +93,10 @@ function keepStep(kept: UsedSteps & { name: string }, step: number): void {
 
 /** A new TOTP secret is as long as the hash, as RFC 4226 recommends. */
 export const NEW_SECRET_BYTES = 20;
-/** RFC 4226, R6: a shared secret has at least 128 bits. */
-const LEAST_SECRET_BYTES = 16;
+/** The 16 characters that many programs hand out. */
+const LEAST_SECRET_BYTES = 10;
+/** RFC 4226, R6: a shared secret has at least 128 bits. A shorter one is worth a warning. */
+export const STRONG_SECRET_BYTES = 16;
 /** HMAC-SHA-1 would hash a longer key to a shorter one. */
 const MOST_SECRET_BYTES = 64;
 

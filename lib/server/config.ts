@@ -4,7 +4,7 @@ import { lookup } from "node:dns/promises";
 import { isIP } from "node:net";
 import path from "node:path";
 import { createSecureContext } from "node:tls";
-import { readTotpSecret } from "../auth/totp.ts";
+import { readTotpSecret, STRONG_SECRET_BYTES } from "../auth/totp.ts";
 import { refuseUsedRoot } from "../bucket/source/root.ts";
 import { isLoopback } from "../codec/address.ts";
 import { parseDurationMs } from "../codec/config/number.ts";
@@ -124,6 +124,12 @@ export async function readToken(file: string): Promise<string> {
 export function tokenWarning({ token }: Pick<ServerConfig, "token">): string | undefined {
   if (token.length >= LEAST_TOKEN) return undefined;
   return `warning: the API token has under ${LEAST_TOKEN} characters and can be guessed: make one with openssl rand -base64 32`;
+}
+
+/** The warning about a TOTP secret that is shorter than it should be; undefined for a longer one, and without TOTP. */
+export function totpWarning({ totp }: Pick<ServerConfig, "totp">): string | undefined {
+  if (totp === undefined || totp.secret.length >= STRONG_SECRET_BYTES) return undefined;
+  return `warning: the TOTP secret has ${totp.secret.length * 8} bits, ${STRONG_SECRET_BYTES * 8} are advised: enrol anew`;
 }
 
 async function tlsOf({ "tls-cert": cert, "tls-key": key }: ServerFlags): Promise<TlsFiles | undefined> {

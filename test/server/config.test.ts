@@ -4,7 +4,7 @@ import { chmod, copyFile, mkdir, symlink, writeFile } from "node:fs/promises";
 import { networkInterfaces } from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { type ServerFlags, serverConfig, tokenWarning } from "../../lib/server/config.ts";
+import { type ServerFlags, serverConfig, tokenWarning, totpWarning } from "../../lib/server/config.ts";
 import { certificateFor } from "../helpers/http.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 import { SECRET, SECRET_TEXT } from "../helpers/totp.ts";
@@ -333,6 +333,17 @@ test("a root that others may write refuses the start and touches nothing", async
   }
   await chmod(root, 0o775);
   assert.equal((await serverConfig({ ...flags, root }, {})).root, root);
+});
+
+test("T-62 a TOTP secret under 128 bits is worth a warning, one of 128 is not", async (t) => {
+  const { flags, file } = await validTotp(t);
+  const warningOf = async (secret: string) => {
+    await writeFile(file, secret);
+    return totpWarning(await serverConfig({ ...flags, "totp-secret-file": file }, {}));
+  };
+  assert.match((await warningOf("GEZDGNBVGY3TQOJQ")) ?? "", /^warning: the TOTP secret has 80 bits, 128 are advised/);
+  assert.equal(await warningOf("GEZDGNBVGY3TQOJQGEZDGNBVGY"), undefined);
+  assert.equal(totpWarning(await serverConfig(valid(t).flags, {})), undefined);
 });
 
 test("a token under 16 characters is worth a warning, one of 16 is not", async (t) => {

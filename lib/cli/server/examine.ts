@@ -1,7 +1,7 @@
 import { X509Certificate } from "node:crypto";
 import { lstat, readFile, statfs } from "node:fs/promises";
 import path from "node:path";
-import { readTotpSecret } from "../../auth/totp.ts";
+import { readTotpSecret, STRONG_SECRET_BYTES } from "../../auth/totp.ts";
 import { schemaFailure } from "../../bucket/base/database.ts";
 import type { Layout } from "../../bucket/base/layout.ts";
 import { isOwned, readLock } from "../../bucket/base/lock.ts";
@@ -122,7 +122,8 @@ function judgeToken(token: string): Judgement {
 }
 
 function judgeSecret(secret: Buffer): Judgement {
-  return ok(`${secret.length * 8} bits`);
+  const bits = `${secret.length * 8} bits`;
+  return secret.length < STRONG_SECRET_BYTES ? warning(bits, "enrol a longer one with `ops server totp-enroll`") : ok(bits);
 }
 
 async function judgeCertificate(files: { certFile: string; keyFile: string }): Promise<Judgement> {

@@ -4,7 +4,7 @@ import { messageOf } from "../../core/errors.ts";
 import { Launcher } from "../../core/spawn.ts";
 import { type Log, type LogFormat, logLine } from "../../server/access.ts";
 import { startServer } from "../../server/app.ts";
-import { serverConfig, tokenWarning } from "../../server/config.ts";
+import { serverConfig, tokenWarning, totpWarning } from "../../server/config.ts";
 import { EXIT, type Parsed, withoutServerVariables } from "../base/flags.ts";
 import { stopRequest } from "../base/terminal.ts";
 
@@ -22,8 +22,7 @@ export async function serverCommand(input: Parsed, earlier = false): Promise<num
   const { NOTIFY_SOCKET } = process.env;
   delete process.env.NOTIFY_SOCKET;
   const config = await serverConfig(flags, process.env, earlier);
-  const warning = tokenWarning(config);
-  if (warning !== undefined) log(warning);
+  for (const warning of [tokenWarning(config), totpWarning(config)]) if (warning !== undefined) log(warning);
   let reload = async () => {};
   let reloaded = Promise.resolve();
   const onHangUp = () => {

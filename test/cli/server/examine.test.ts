@@ -102,6 +102,7 @@ const HARMS: [name: string, harm: (made: Made) => unknown, expected: RegExp][] =
     /^server: token: problem: --token-file .* lets others use it/,
   ],
   ["a TOTP secret of others", ({ files }) => chmodSync(files.totp, 0o644), /^server: TOTP: problem: .* lets others use it/],
+  ["a short TOTP secret", ({ files }) => writeFileSync(files.totp, "GEZDGNBVGY3TQOJQ\n"), /^server: TOTP: warning: 80 bits$/m],
   ["no TOTP secret", ({ files }) => writeFileSync(files.totp, "x"), /^server: TOTP: problem: /],
   [
     "a key that others may read",
