@@ -6,7 +6,8 @@ import { pipeline } from "node:stream/promises";
 import { createGunzip } from "node:zlib";
 import { readTar, type TarEntry } from "../../codec/archive/tar-read.ts";
 import { uuidV7 } from "../../codec/uuid.ts";
-import { cancelledFailure, Failure, isFull, messageOf, throwIfCancelled } from "../../core/errors.ts";
+import { unlessAborted } from "../../core/async.ts";
+import { Failure, isFull, messageOf, throwIfCancelled } from "../../core/errors.ts";
 import { exists, flushFolder, makePrivateFolder, PRIVATE_FILE, remove } from "../../core/files.ts";
 import { faultPoint } from "../../core/self.ts";
 import type { Layout } from "../base/layout.ts";
@@ -223,17 +224,12 @@ export async function* archiveOf(
 }
 
 async function* untilAborted(body: AsyncIterable<Uint8Array>, signal: AbortSignal): AsyncGenerator<Uint8Array> {
-  const { promise: aborted, reject } = Promise.withResolvers<never>();
-  aborted.catch(() => {});
-  const onAbort = () => reject(cancelledFailure());
-  signal.addEventListener("abort", onAbort);
-  if (signal.aborted) onAbort();
   const iterator = body[Symbol.asyncIterator]();
   try {
-    let next = await Promise.race([iterator.next(), aborted]);
-    for (; !next.done; next = await Promise.race([iterator.next(), aborted])) yield next.value;
+    // A race against one promise for all chunks would keep every chunk in memory until that promise is settled.
+    let next = await unlessAborted(iterator.next(), signal);
+    for (; !next.done; next = await unlessAborted(iterator.next(), signal)) yield next.value;
   } finally {
-    signal.removeEventListener("abort", onAbort);
     // This resolves for a silent sender only when the sender speaks again or has gone.
     iterator.return?.().catch(() => {});
   }

@@ -1,5 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { setImmediate as nextRound } from "node:timers/promises";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { gzipSync } from "node:zlib";
 import { archiveOf } from "../../../lib/bucket/source/source.ts";
 import { bytesOf } from "../../helpers/sources.ts";
@@ -29,6 +32,26 @@ test("T-88 a small gzip that unpacks to more than any source is stopped", async 
   })();
   await assert.rejects(reading, { code: "invalid_source", message: /unpacks to more than \d+ bytes/ });
   assert.ok(total < 400 * 1024 * 1024, `${total} bytes were let through`);
+});
+
+test("T-88 a body is not held in memory while it comes in", async () => {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  const sent: WeakRef<Buffer>[] = [];
+  async function* body() {
+    for (let at = 0; at < 100; at++) {
+      const chunk = Buffer.alloc(64 * 1024, at);
+      sent.push(new WeakRef(chunk));
+      yield chunk;
+    }
+  }
+  const reading = archiveOf(body(), false, never);
+  for (let at = 0; at < 90; at++) assert.equal((await reading.next()).done, false);
+  await nextRound();
+  collect();
+  const held = sent.filter((chunk) => chunk.deref() !== undefined).length;
+  assert.ok(held < 10, `${held} of ${sent.length} chunks are held`);
+  await reading.return(undefined);
 });
 
 test("an aborted signal keeps no listener and stops before the next chunk", async () => {
