@@ -26,6 +26,8 @@ export class Trees {
   readonly #orders: readonly TreeOrder[];
   #threads: readonly TreeThread[] = [];
   #held: TreeBatch[] = [];
+  /** The memory of each batch on its way, once the threads are done with it. */
+  readonly #underWay: Promise<Uint8Array>[] = [];
   #batch = emptyBatch();
   /** How many bytes of the batch are taken. */
   #bytes = 0;
@@ -50,7 +52,7 @@ export class Trees {
   /** Waits until all trees are there; for each the paths at which the source that it replaces differs. */
   async finish(): Promise<string[][]> {
     await this.#pass();
-    if (this.#threads.length > 0) return await Promise.all(this.#threads.map((thread) => thread.finish()));
+    if (this.#threads.length > 0) return await Promise.all(this.#threads.map((thread) => thread.ask("finish")));
     return this.#orders.map((order) => {
       const maker = new TreeMaker(order);
       for (const batch of this.#held) maker.take(batch);
@@ -66,12 +68,21 @@ export class Trees {
   /** Hands the batch over, and begins one that has room for a file of so many bytes. */
   async #pass(bytes = 0): Promise<void> {
     this.#held.push(this.#batch);
-    this.#batch = emptyBatch(bytes);
-    this.#bytes = 0;
     // One batch costs less than threads.
-    if (this.#threads.length === 0 && this.#held.length === 1) return;
+    const spare = this.#threads.length > 0 || this.#held.length > 1 ? await this.#handOver() : undefined;
+    this.#batch = emptyBatch(bytes, spare);
+    this.#bytes = 0;
+  }
+
+  /** Gives the threads what is held. Answers the memory of a batch that they are done with, if there is one. */
+  async #handOver(): Promise<Uint8Array | undefined> {
     if (this.#threads.length === 0) this.#threads = this.#orders.map((order) => TreeThread.start(order));
-    for (const batch of this.#held.splice(0)) await Promise.all(this.#threads.map((thread) => thread.take(batch)));
+    for (const batch of this.#held.splice(0)) {
+      const taken = Promise.all(this.#threads.map((thread) => thread.ask(batch))).then(() => batch.bytes);
+      taken.catch(() => {});
+      this.#underWay.push(taken);
+    }
+    return this.#underWay.length > MOST_UNDER_WAY ? await this.#underWay.shift() : undefined;
   }
 }
 
@@ -90,7 +101,7 @@ class TreeThread {
     TreeThread.#resting.delete(thread);
     clearTimeout(thread.#rest);
     thread.#thread.ref();
-    void thread.#ask(order);
+    void thread.ask(order);
     return thread;
   }
 
@@ -105,16 +116,6 @@ class TreeThread {
     this.#thread.on("exit", (code) => this.#fail(new Error(`a thread that writes files ended with code ${code}`)));
   }
 
-  async take(batch: TreeBatch): Promise<void> {
-    void this.#ask(batch);
-    if (this.#answers.length > MOST_UNDER_WAY) await this.#answers[0]?.promise;
-    if (this.#failure) throw this.#failure;
-  }
-
-  finish(): Promise<string[]> {
-    return this.#ask("finish");
-  }
-
   /** Ends the thread, or lets it wait for another tree where it has nothing to do any more. */
   async close(): Promise<void> {
     const isBusy = this.#failure !== undefined || this.#answers.length > 0;
@@ -124,9 +125,9 @@ class TreeThread {
     this.#rest = setTimeout(() => void this.#thread.terminate(), REST_MS).unref();
   }
 
-  #ask(question: TreeQuestion): Promise<string[]> {
+  /** The answer to an order, a batch or the end; a failure is that of every later question, too. */
+  ask(question: TreeQuestion): Promise<string[]> {
     const answer = Promise.withResolvers<string[]>();
-    // A failure is thrown when the next batch is taken, or at the end.
     answer.promise.catch(() => {});
     if (this.#failure) answer.reject(this.#failure);
     else this.#answers.push(answer);
@@ -141,7 +142,9 @@ class TreeThread {
   }
 }
 
-function emptyBatch(bytes = 0): TreeBatch {
-  const memory = new SharedArrayBuffer(Math.max(BATCH_BYTES, bytes));
-  return { names: [], kinds: [], areKept: [], contents: [], bytes: new Uint8Array(memory) };
+/** A batch with room for so many bytes. Shared memory that is not used again is long kept: collecting it waits for all threads. */
+function emptyBatch(bytes = 0, spare?: Uint8Array): TreeBatch {
+  const isEnough = spare !== undefined && spare.length >= bytes;
+  const memory = isEnough ? spare : new Uint8Array(new SharedArrayBuffer(Math.max(BATCH_BYTES, bytes)));
+  return { names: [], kinds: [], areKept: [], contents: [], bytes: memory };
 }

@@ -141,3 +141,26 @@ test("CP-374 what a source has is told without links and without folders of anot
   assert.equal(present.highest("templates/new/file"), "templates");
   assert.deepEqual(present.pathsIn("workspace/jobs/web").sort(), ["workspace/jobs/web/file", "workspace/jobs/web/link"]);
 });
+
+test("T-88 batches of files use the same memory, one after the other, and every file gets its own bytes", async (t) => {
+  let taken = 0;
+  class Counted extends SharedArrayBuffer {
+    constructor(bytes = 0) {
+      super(bytes);
+      taken += bytes;
+    }
+  }
+  t.mock.property(globalThis, "SharedArrayBuffer", Counted);
+  const [tree, live] = [temporaryFolder(t), temporaryFolder(t)];
+  const contentOf = (index: number) => Buffer.alloc(700_000, index);
+  await using trees = new Trees([
+    { folder: tree, modes: MODES },
+    { folder: live, modes: LIVE, replaces: temporaryFolder(t) },
+  ]);
+  for (let index = 0; index < 60; index++) await trees.put({ name: `file_${index}`, kind: "file", content: contentOf(index) });
+  await trees.finish();
+  assert.ok(taken < 12 * 1024 * 1024, `${taken} bytes of shared memory were taken`);
+  for (const folder of [tree, live])
+    for (let index = 0; index < 60; index++)
+      assert.ok(contentOf(index).equals(readFileSync(path.join(folder, `file_${index}`))), `file_${index}`);
+});
