@@ -155,8 +155,6 @@ const COMMAND_LINES: readonly [string, string][] = [
   ["POST /runs/{run_id}/cancel", "ops runs cancel <run>"],
   ["GET /logs", "ops logs"],
   ["GET /jobs/{job}/logs", "ops logs <job>"],
-  ["GET /prometheus", "ops cat prometheus"],
-  ["GET /prometheus/scrape", "ops cat prometheus scrape"],
   ["GET /doctor", "ops doctor"],
   ["GET /summary", "ops status"],
   ["GET /api/buckets", "ops buckets list"],

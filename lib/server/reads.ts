@@ -9,9 +9,6 @@ import { bucketNumbers, bucketSummary, fitting } from "../bucket/catalog/summary
 import { catalogView, type ViewName, type ViewQuery, viewSources } from "../bucket/catalog/views.ts";
 import { type HealthWanted, healthChanges, healthRecords, notWellNow } from "../bucket/health/health-history.ts";
 import { begunKeyChanges, keyChanges } from "../bucket/keys/key-changes.ts";
-import { KvStore } from "../bucket/kv/kv.ts";
-import { loadKvKey } from "../bucket/kv/kv-access.ts";
-import { prometheusRows, scrapeConfigs } from "../bucket/prometheus/scrape.ts";
 import { listRevisions, type Revision } from "../bucket/source/revisions.ts";
 import { builtSchedules } from "../bucket/workspace/schedules.ts";
 import { Failure } from "../core/errors.ts";
@@ -61,18 +58,6 @@ export const READS = {
     const sources = await viewSources(layout, name);
     const view = await readers.read(layout, (db) => catalogView(db, name, query, { ...page, ...sources }));
     return { items: view.items, columns: view.columns, next_cursor: cursorOf(view.next) };
-  },
-
-  /** What the jobs have for Prometheus. */
-  async prometheus(layout: Layout, jobs: readonly string[] | undefined) {
-    const items = await readers.read(layout, (db) => prometheusRows(db, jobs));
-    return { items, columns: Object.keys(items[0] ?? {}), next_cursor: null };
-  },
-
-  /** What Prometheus has to scrape. */
-  async scrape(layout: Layout, jobs: readonly string[] | undefined) {
-    const key = await loadKvKey(layout);
-    return { items: await readers.read(layout, (db) => scrapeConfigs(db, new KvStore(db, key), { jobs, reveal: false })) };
   },
 
   /** A page of the facts of the workers. */

@@ -108,6 +108,17 @@ test("CP-278 CP-110 no other resource is there", async (t) => {
   for (const name of ["foo", "prometheus", "Jobs", "ca", ""]) assert.equal((await get(`cat/${name}`)).status, 404, name);
 });
 
+test("CP-110 what Prometheus has to scrape is under no path", async (t) => {
+  const { get, server } = await built(t);
+  for (const path of ["prometheus", "prometheus/scrape", "cat/prometheus/scrape"])
+    assert.equal((await get(path)).status, 404, path);
+  const { paths } = (await server.call("GET", "/openapi.json")).body;
+  assert.deepEqual(
+    Object.keys(paths).filter((path) => path.includes("prometheus")),
+    [],
+  );
+});
+
 test("pages and filters of the catalog", async (t) => {
   const { get } = await built(t);
   const first = (await get("cat/allocations?limit=1")).body;

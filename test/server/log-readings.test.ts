@@ -8,7 +8,6 @@ import { LogReadings } from "../../lib/server/log-readings.ts";
 import { ops } from "../../scripts/local-server.ts";
 import { requestWith } from "../helpers/http.ts";
 import { TestServer, TOKEN } from "../helpers/server.ts";
-import { makeWorkspace } from "../helpers/workspace.ts";
 
 const [FIRST, SECOND] = ["0190a5e8-0000-7000-8000-000000000001", "0190a5e9-0000-7000-8000-000000000002"];
 
@@ -104,47 +103,4 @@ test("CP-470 the wait for the first line of a log takes none of the time for an 
   const answer = readings.answer(task, request).finally(() => order.push("answers"));
   await ((await answer).body as StreamedBody).close();
   assert.deepEqual(order, ["waits", "answers"]);
-});
-
-test("what the jobs have for Prometheus is what `ops cat prometheus` shows; secrets stay hidden", async (t) => {
-  const { server, bucket } = await withLogs(t);
-  const scrape = '[{"job_name": "web", "password": "{{ get "secrets/job/web" "token" }}", "n": 1}]\n';
-  makeWorkspace(bucket.folder, {
-    workers: ["10.0.0.1"],
-    jobs: { web: { version: "1.0.0", selectors: ["worker"] }, api: { version: "1.0.0", selectors: ["worker"] } },
-    files: { "workspace/jobs/web/_prometheus/scrape.yaml.tpl": scrape, "workspace/jobs/api/_prometheus/runbooks/a.md": "A\n" },
-  });
-  const { body } = await server.call("POST", `${bucket.path}/build`);
-  const run = await server.ended(bucket.path, body.run_id);
-  assert.equal(run.status, "succeeded", JSON.stringify(run.error));
-  const secret = { value: "a-long-secret" };
-  assert.equal((await server.call("PUT", `${bucket.path}/secrets/jobs/web/token`, { body: secret })).status, 204);
-  const local = async (...words: string[]) =>
-    JSON.parse((await ops(["cat", "prometheus", ...words, "--json", "--bucket-dir", bucket.folder])).stdout);
-  const get = (rest: string) => server.call("GET", `${bucket.path}/prometheus${rest}`);
-  assert.deepEqual((await get("")).body.items, await local());
-  assert.deepEqual((await get("?jobs=API")).body.items, await local("--jobs", "api"));
-  const found = await get("/scrape");
-  assert.deepEqual(found.body.items, await local("scrape"));
-  assert.match(found.text, /<secret>/);
-  assert.equal((await get("/scrape?jobs=none")).body.error, "unknown_name");
-  const both = async (...words: string[]) => {
-    const here = await ops(["cat", "prometheus", ...words, "--bucket-dir", bucket.folder]);
-    assert.deepEqual(await ops(["cat", "prometheus", ...words, ...serverFlags(server, bucket)], TOKEN_ENV), here);
-    return here.code;
-  };
-  const codes = [];
-  for (const words of [
-    "",
-    "--jobs api",
-    "scrape",
-    "get API runbooks/a.md",
-    "get api runbooks/../b",
-    "get api b.md",
-    "get none a",
-  ])
-    codes.push(await both(...words.split(" ").filter(Boolean)));
-  assert.deepEqual(codes, [0, 0, 0, 0, 1, 1, 1]);
-  const reveal = await ops(["cat", "prometheus", "scrape", "--reveal", ...serverFlags(server, bucket)], TOKEN_ENV);
-  assert.deepEqual([reveal.code, /a server sends no secret back/.test(reveal.stderr)], [2, true]);
 });

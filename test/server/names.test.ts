@@ -102,14 +102,3 @@ test("before the first build every name is unknown, and the answer asks whether 
   assert.equal(status, 400);
   assert.equal(body.message, 'in the catalog there is no worker "10.0.0.1", nor any other worker: has the bucket been built?');
 });
-
-test("an unknown job among those for Prometheus is 400 unknown_name, and the routes are described so", async (t) => {
-  const { server, bucket } = await built(t);
-  const { paths } = (await server.call("GET", "/openapi.json")).body;
-  for (const name of ["prometheus", "prometheus/scrape"]) {
-    const { status, body } = await server.call("GET", `${bucket.path}/${name}?jobs=web,wep`);
-    assert.deepEqual([status, body.error], [400, "unknown_name"], name);
-    const { description } = paths[`/api/buckets/{bucket_id}/${name}`].get.responses["400"];
-    assert.equal(description, "invalid_request, unknown_name", name);
-  }
-});

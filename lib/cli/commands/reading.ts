@@ -73,32 +73,37 @@ export const READING_COMMANDS: readonly CommandRow[] = [
     flags: [{ name: "reveal", help: "Show the value of a secret" }, TABLE_AS_JSON],
     work: async () => (await import("../state/catalog.ts")).showKey,
   }),
-  inBucket({
+  {
     name: "cat prometheus",
     summary: "Show which jobs have scrape configurations, alerts, runbooks and dashboards for Prometheus",
-    flags: [ONLY_JOBS, TABLE_AS_JSON],
-    work: async () => (await import("../state/catalog.ts")).showPrometheus,
-  }),
-  inBucket({
+    flags: [BUCKET_DIR, ONLY_JOBS, TABLE_AS_JSON],
+    hereOnly: true,
+    run: async (input) => (await import("../state/catalog.ts")).showPrometheus(input),
+  },
+  {
     name: "cat prometheus get",
     summary: "Print one file that a job has for Prometheus, as it was built",
+    flags: [BUCKET_DIR],
     operands: [
       { name: "job", help: "The job" },
       { name: "path", help: "Below _prometheus/, for example alerts/disk.yaml" },
     ],
     noJson: true,
-    work: async () => (await import("../state/catalog.ts")).printPrometheusFile,
-  }),
-  inBucket({
+    hereOnly: true,
+    run: async (input) => (await import("../state/catalog.ts")).printPrometheusFile(input),
+  },
+  {
     name: "cat prometheus scrape",
     summary: "Print what Prometheus has to scrape, as a YAML list for scrape_configs",
     flags: [
+      BUCKET_DIR,
       ONLY_JOBS,
       { name: "reveal", help: "Show secrets that templates read instead of <secret>" },
       { name: "json", help: "Print JSON instead of YAML" },
     ],
-    work: async () => (await import("../state/catalog.ts")).showScrape,
-  }),
+    hereOnly: true,
+    run: async (input) => (await import("../state/catalog.ts")).showScrape(input),
+  },
   inBucket({
     name: "kv set-secret",
     changes: true,

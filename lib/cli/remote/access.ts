@@ -1,6 +1,4 @@
-import { buffer } from "node:stream/consumers";
 import { Failure } from "../../core/errors.ts";
-import { anything, list, object } from "../../core/shape.ts";
 import type { Target } from "../base/flags.ts";
 import { toStderr } from "../base/terminal.ts";
 import type { BucketAccess, CatalogAccess, Cells, RunDetail, RunsWanted } from "../state/access.ts";
@@ -70,8 +68,6 @@ async function newestRuns(bucket: RemoteBucket, { limit, ...wanted }: RunsWanted
   return await namedAnswers("Run", runs);
 }
 
-const ITEMS = object({ items: list(anything()) });
-
 /** The catalog and the key-value store of a bucket of a server, which reveals no secret. */
 export function catalogOn(bucket: RemoteBucket): CatalogAccess {
   return {
@@ -84,22 +80,6 @@ export function catalogOn(bucket: RemoteBucket): CatalogAccess {
       if (!entry) return undefined;
       const { value = null, version = null, ttl = null, created_date = null } = entry;
       return { namespace, key, value, version, ttl, created_date };
-    },
-    prometheus: async (jobs) => (await pagesOf(bucket, "/prometheus", { jobs })).items,
-    async prometheusFile(job, file) {
-      // Says so where there is no such job.
-      await bucket.get("/prometheus", { jobs: [job] });
-      const parts = file.split("/");
-      if (parts.some((part) => /^\.{0,2}$/.test(part))) return undefined;
-      const place = bucket.path("/jobs", job.toLowerCase(), "files", "_prometheus", ...parts);
-      return await buffer(bucket.client.stream("GET", place)).catch((error: unknown) => {
-        if (error instanceof Failure && error.code === "file_not_found") return undefined;
-        throw error;
-      });
-    },
-    async scrape(jobs, isRevealed) {
-      if (isRevealed) throw revealed();
-      return expectAnswer(ITEMS, await bucket.get("/prometheus/scrape", { jobs })).items;
     },
     async changeSecret({ job, key, value, ttlSeconds: ttl }) {
       const place = job === null ? bucket.path("/secrets/notify", key) : bucket.path("/secrets/jobs", job, key);

@@ -1,9 +1,5 @@
-import { bytesOf } from "../../bucket/base/contents.ts";
 import type { Layout } from "../../bucket/base/layout.ts";
 import { heldBy, isStale, readLock } from "../../bucket/base/lock.ts";
-import type { CatalogJob } from "../../bucket/base/model.ts";
-import { catalogFile, catalogJobs } from "../../bucket/catalog/catalog.ts";
-import { jobsNamed } from "../../bucket/catalog/choices.ts";
 import { bucketInfo } from "../../bucket/catalog/info.ts";
 import { changeJobSecret, type JobSecret } from "../../bucket/catalog/job-secret.ts";
 import { catalogView, type ViewName, type ViewQuery, viewSources } from "../../bucket/catalog/views.ts";
@@ -166,9 +162,6 @@ export type CatalogAccess = ReturnType<typeof catalogHere>;
 
 const ALL_ROWS = 10_000_000;
 
-/** Loaded when it is asked for, so that the other commands start fast. */
-const prometheus = () => import("../../bucket/prometheus/scrape.ts");
-
 /** The catalog and the key-value store of a bucket here. */
 function catalogHere(layout: Layout) {
   return {
@@ -192,23 +185,6 @@ function catalogHere(layout: Layout) {
       const value = isHidden ? "[encrypted]" : (kv.get(namespace, key) ?? "");
       const { version, ttl, createdMs } = entry;
       return { namespace, key, value, version, ttl, created_date: new Date(createdMs).toISOString() };
-    },
-    /** What each job has for Prometheus. */
-    async prometheus(jobs: readonly string[] | undefined): Promise<readonly Cells[]> {
-      using db = await openBucket(layout);
-      return (await prometheus()).prometheusRows(db, jobs);
-    },
-    /** A file that a job has for Prometheus; undefined where there is none. */
-    async prometheusFile(job: string, file: string): Promise<Buffer | undefined> {
-      using db = await openBucket(layout);
-      const [{ name }] = jobsNamed(catalogJobs(db), [job]) as [CatalogJob];
-      const found = catalogFile(db, name, `_prometheus/${file}`);
-      return found && bytesOf(found.content);
-    },
-    /** What Prometheus has to scrape. */
-    async scrape(jobs: readonly string[] | undefined, isRevealed: boolean): Promise<unknown> {
-      using db = await openBucket(layout);
-      return (await prometheus()).scrapeConfigs(db, new KvStore(db, await loadKvKey(layout)), { jobs, reveal: isRevealed });
     },
     /** Stores a secret, or removes one without a value. */
     async changeSecret(secret: JobSecret) {

@@ -1,12 +1,20 @@
+import { bytesOf } from "../../bucket/base/contents.ts";
+import type { CatalogJob } from "../../bucket/base/model.ts";
+import { catalogFile, catalogJobs } from "../../bucket/catalog/catalog.ts";
+import { jobsNamed } from "../../bucket/catalog/choices.ts";
 import { type JobSecret, SECRET_KEY } from "../../bucket/catalog/job-secret.ts";
 import type { ViewName } from "../../bucket/catalog/views.ts";
+import { KvStore } from "../../bucket/kv/kv.ts";
+import { loadKvKey } from "../../bucket/kv/kv-access.ts";
 import { toYaml } from "../../codec/config/yaml.ts";
 import { Failure } from "../../core/errors.ts";
 import { decodeUtf8 } from "../../core/plain-text.ts";
 import { quote } from "../../core/shape.ts";
+import { openBucket } from "../../server/reading.ts";
 import { secretTyped, stdinBytes } from "../base/ask.ts";
-import { EXIT, flagList, flagNumber, type Parsed, wantsJson } from "../base/flags.ts";
+import { bucketDir, EXIT, flagList, flagNumber, type Parsed, wantsJson } from "../base/flags.ts";
 import { type Cell, printAnswer, printJson, tableOf, toStderr, toStdout } from "../base/terminal.ts";
+import { initialisedBucket } from "../bucket/bucket.ts";
 import type { BucketAccess, Cells } from "./access.ts";
 import { shortReason } from "./status.ts";
 
@@ -65,9 +73,16 @@ export async function showKey(bucket: BucketAccess, input: Parsed): Promise<numb
   return printAnswer(input, shown, lines.join(""));
 }
 
-/** `ops cat prometheus`: what each job has below `_prometheus/`. */
-export async function showPrometheus(bucket: BucketAccess, input: Parsed): Promise<number> {
-  const rows = await bucket.prometheus(flagList(input, "jobs"));
+/** Loaded when it is asked for, so that the other commands start fast. */
+const prometheus = () => import("../../bucket/prometheus/scrape.ts");
+
+/**
+ * `ops cat prometheus`: what each job has below `_prometheus/`. This resource is not available remotely (control-plane.md,
+ * Ownership boundary 4).
+ */
+export async function showPrometheus(input: Parsed): Promise<number> {
+  using db = await openBucket(await initialisedBucket(bucketDir(input)));
+  const rows = (await prometheus()).prometheusRows(db, flagList(input, "jobs"));
   const [first] = rows;
   return printAnswer(input, rows, () =>
     first ? cellTable(rows, Object.keys(first)) : "no job has anything below _prometheus/\n",
@@ -75,17 +90,23 @@ export async function showPrometheus(bucket: BucketAccess, input: Parsed): Promi
 }
 
 /** `ops cat prometheus get <job> <path>`: a file as it was built. Throws `ErrNotFound`. */
-export async function printPrometheusFile(bucket: BucketAccess, { operands }: Parsed): Promise<number> {
-  const [job = "", file = ""] = operands;
-  const content = await bucket.prometheusFile(job, file);
-  if (!content) throw new Failure("ErrNotFound", `job ${job} has no file ${quote(file)} below _prometheus/`);
-  printText(content);
+export async function printPrometheusFile(input: Parsed): Promise<number> {
+  const [job = "", file = ""] = input.operands;
+  using db = await openBucket(await initialisedBucket(bucketDir(input)));
+  const [{ name }] = jobsNamed(catalogJobs(db), [job]) as [CatalogJob];
+  const found = catalogFile(db, name, `_prometheus/${file}`);
+  if (!found) throw new Failure("ErrNotFound", `job ${job} has no file ${quote(file)} below _prometheus/`);
+  printText(await bytesOf(found.content));
   return EXIT.done;
 }
 
 /** `ops cat prometheus scrape`: the scrape configurations of the jobs in one YAML list. */
-export async function showScrape(bucket: BucketAccess, input: Parsed): Promise<number> {
-  const configs = await bucket.scrape(flagList(input, "jobs"), input.switches.has("reveal"));
+export async function showScrape(input: Parsed): Promise<number> {
+  const layout = await initialisedBucket(bucketDir(input));
+  using db = await openBucket(layout);
+  const kv = new KvStore(db, await loadKvKey(layout));
+  const wanted = { jobs: flagList(input, "jobs"), reveal: input.switches.has("reveal") };
+  const configs = (await prometheus()).scrapeConfigs(db, kv, wanted);
   if (wantsJson(input)) printJson(configs);
   else printText(toYaml(configs));
   return EXIT.done;

@@ -3,7 +3,7 @@ import { keyOf } from "../../bucket/catalog/pages.ts";
 import { LAST_OUTCOMES, STATES } from "../../bucket/catalog/states.ts";
 import { VIEW_NAMES, type ViewName } from "../../bucket/catalog/views.ts";
 import { Failure, type FailureCode } from "../../core/errors.ts";
-import { anything, boolean, described, integer, list, object, optional, string, withDefault } from "../../core/shape.ts";
+import { boolean, described, integer, optional, string, withDefault } from "../../core/shape.ts";
 import { json } from "../../http/message.ts";
 import { MOST_VALUES } from "../../http/router.ts";
 import { bucketRoute, type ServerRoute } from "../context.ts";
@@ -85,26 +85,6 @@ export const CATALOG_ROUTES: readonly ServerRoute[] = [
     failures: READ_FAILURES,
     handle: async ({ query: { cursor, limit }, bucket: { layout } }, { beside }) =>
       beside.answer("facts", layout, { after: keyOf(cursor), limit }),
-  }),
-  bucketRoute("GET /prometheus", "read", {
-    summary: "Show what each job has for Prometheus",
-    description: "Jobs without anything are left out. `…/jobs/{job}/files/_prometheus/{path}` has the files.",
-    query: { jobs: FILTERS.jobs },
-    answer: { status: 200, description: "All rows, keyed by the columns", shape: component("CatalogPage") },
-    failures: [...READ_FAILURES, "unknown_name"],
-    handle: async ({ query, bucket: { layout } }, { beside }) => beside.answer("prometheus", layout, namesOfList(query.jobs)),
-  }),
-  bucketRoute("GET /prometheus/scrape", "read", {
-    summary: "Show what Prometheus has to scrape",
-    description: "Secrets that templates read are `<secret>`.",
-    query: { jobs: FILTERS.jobs },
-    answer: {
-      status: 200,
-      description: "The scrape configurations of the jobs, in one list",
-      shape: object({ items: list(anything({ type: "object" })) }),
-    },
-    failures: [...READ_FAILURES, "unknown_name"],
-    handle: async ({ query, bucket: { layout } }, { beside }) => beside.answer("scrape", layout, namesOfList(query.jobs)),
   }),
   ...VIEW_NAMES.map(viewRoute),
 ];

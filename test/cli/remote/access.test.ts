@@ -48,7 +48,6 @@ const READS: Readonly<Record<string, (bucket: BucketAccess) => Promise<unknown>>
   info: (bucket) => bucket.info(),
   view: (bucket) => bucket.view("jobs", {}),
   key: (bucket) => bucket.key("a", "b", false),
-  prometheus: (bucket) => bucket.prometheus(undefined),
 };
 
 for (const [name, read] of Object.entries(READS))

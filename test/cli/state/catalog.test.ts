@@ -73,6 +73,12 @@ test("CP-111 ops cat prometheus lists, prints a file, and prints what is to be s
   assert.deepEqual(await run("get", "web", "runbooks/down.md"), [0, "# Down\n", ""]);
   const missing = 'ops: job web has no file "../Makefile" below _prometheus/\n';
   assert.deepEqual(await run("get", "web", "../Makefile"), [1, "", missing]);
+  assert.deepEqual(await run("get", "none", "a"), [1, "", 'ops: in the catalog there is no job "none"\n']);
+  const elsewhere = ["--server", "http://127.0.0.1:9", "--bucket", "b"];
+  for (const words of [[], ["get", "web", "runbooks/down.md"], ["scrape"]]) {
+    const [code, , stderr] = await run(...words, ...elsewhere);
+    assert.deepEqual([code, /has no flag "--server"/.test(String(stderr))], [2, true], "it is no command for a server");
+  }
   const yaml = '- job_name: web\n  static_configs:\n    - targets:\n        - "10.0.0.1:9100"\n';
   assert.deepEqual(await run("scrape"), [0, yaml, ""]);
 });
