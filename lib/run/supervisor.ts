@@ -287,6 +287,7 @@ export class Supervisor {
     if (this.#queue.delete(run)) return this.#finish(run, { exitCode: null, signal: null });
     const { channel } = run;
     if (!channel || run.exited) return;
+    run.lock.tellEnding().catch((error: unknown) => this.#options.log(messageOf(error)));
     channel.send({ type: "cancel" });
     signalProcess(channel.pid, "SIGTERM");
     if (await within(channel.ended, CANCEL_WAIT_MS)) return;

@@ -5,7 +5,7 @@ import path from "node:path";
 import { Failure, placed } from "../../core/errors.ts";
 import { createExclusive, PRIVATE_FILE, readBounded, remove } from "../../core/files.ts";
 import { bootId, endGroup, endGroups, type GroupIdentity, identify, isAlive, type ProcessIdentity } from "../../core/process.ts";
-import { type Infer, integer, list, object, string, valueIn } from "../../core/shape.ts";
+import { boolean, type Infer, integer, list, object, string, valueIn, withDefault } from "../../core/shape.ts";
 import type { Layout } from "./layout.ts";
 
 /** control-plane.md, Errors: the sentence of a busy bucket, verbatim. */
@@ -24,6 +24,8 @@ const LOCK = object(
     /** The first is the owner, the only one that writes and removes the lock; then the run process. */
     holders: list(object({ pid: integer({ min: 1 }), ...PROCESS }, LATER)),
     groups: list(object({ pgid: integer({ min: 1 }), ...PROCESS }, LATER)),
+    /** The run was told to stop, and its groups with it. */
+    ending: withDefault(boolean(), false),
   },
   LATER,
 );
@@ -71,6 +73,12 @@ export class BucketLock {
   changeGroup(change: "open" | "close", group: GroupIdentity): Promise<void> {
     const others = this.#content.groups.filter((one) => one.pgid !== group.pgid);
     this.#content.groups = change === "open" ? [...others, group] : others;
+    return this.#write();
+  }
+
+  /** Notes that the groups are being ended; resolves once the file says so. */
+  tellEnding(): Promise<void> {
+    this.#content.ending = true;
     return this.#write();
   }
 
@@ -132,6 +140,7 @@ export async function acquireLock(layout: LockPlace, runId: string, command: str
     host: hostname(),
     holders: [identify(process.pid) as ProcessIdentity],
     groups: [],
+    ending: false,
   };
   let abandoned: string | undefined;
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
@@ -174,7 +183,7 @@ export function isOwned(lock: LockContent): boolean {
  * Removes a lock that nobody owns any more: the kernel lets one process at a time do this, and the lock is read again
  * before it is judged, and once more before it goes. With `endHolders` a run process that outlived its owner is ended
  * too (TERM, 2 s, KILL). Living groups are ended before the lock goes; what a finished leader left running is a daemon
- * and stays, but for the groups that such a run process was ending. Answers false when others were at it for 15 s.
+ * and stays, but for the groups that were being ended. Answers false when others were at it for 15 s.
  */
 export async function takeOver(layout: LockPlace, endHolders: boolean): Promise<boolean> {
   // Loaded when it is needed: a server that only takes free locks does without SQLite.
@@ -191,7 +200,7 @@ export async function takeOver(layout: LockPlace, endHolders: boolean): Promise<
         const running = lock.holders.filter(isAlive);
         for (const { pid } of running) await endGroup(pid, RECOVERY_GRACE_MS);
         // A run process that still ran has begun to end its groups when its server was gone.
-        await endGroups(lock.groups, RECOVERY_GRACE_MS, running.length > 0);
+        await endGroups(lock.groups, RECOVERY_GRACE_MS, lock.ending || running.length > 0);
       }
     }
     await remove(layout.lock);

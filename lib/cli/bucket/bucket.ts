@@ -145,6 +145,7 @@ async function performHere({ layout, record, params, secrets, lock, stop, view }
     withoutServerVariables(process.env),
     (change, group) => void lock.changeGroup(change, group).catch(() => {}),
   );
+  stop.signal.addEventListener("abort", () => void lock.tellEnding().catch(() => {}));
   // On a second signal the running commands are killed, and the operation unwinds over its dead commands.
   void stop.insisted.then(() => launcher.endAll(0));
   const { id: runId, bucket_id: bucketId, kind, revision, break_glass } = record;

@@ -27,6 +27,7 @@ function content(change: Partial<LockContent> = {}): LockContent {
     host: hostname(),
     holders: [identify(process.pid) as ProcessIdentity],
     groups: [],
+    ending: false,
     ...change,
   };
 }
@@ -181,6 +182,25 @@ test("CP-120 T-77 what ignores TERM in a group that an orphaned run process was 
   await takeOver(layout, true);
   await exited;
   assert.deepEqual([hasMembers(pgid), await readLock(layout)], [false, undefined]);
+});
+
+test("CP-120 T-77 what ignores TERM in a group of a run that was told to stop is gone before the lock, whoever was killed", async (t) => {
+  const layout = bucket(t);
+  const leader = spawn("sh", ["-c", "trap '' TERM; sleep 60 & echo left"], {
+    detached: true,
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  const pgid = leader.pid as number;
+  t.after(() => signalProcess(-pgid, "SIGKILL"));
+  await once(leader, "exit");
+  const lock = await acquireLock(layout, "run-1", "deploy");
+  await lock.changeGroup("open", { pgid, start_time: "1" });
+  await lock.tellEnding();
+  const left = (await readLock(layout)) as LockContent;
+  assert.equal(left.ending, true);
+  writeFileSync(layout.lock, JSON.stringify({ ...left, holders: [gone] }));
+  await (await acquireLock(layout, "run-2", "build")).release();
+  assert.equal(hasMembers(pgid), false);
 });
 
 test("two who find the same dead holder in one process do not wait for each other", { timeout: patience(10_000) }, async (t) => {
