@@ -21,12 +21,13 @@ let browser: Browser;
 let page: Page;
 /** The step of the last code that this server took: no later one may be older. */
 let used = 0;
+let roots = 0;
 let flags: string[] = [];
 
-/** A server that has not seen a code yet. */
+/** A server that has not seen a code yet: with a root of its own, where the steps of used codes are kept. */
 async function startServer(): Promise<void> {
   await server?.stop();
-  server = await LocalServer.start(path.join(base, "root"), { flags });
+  server = await LocalServer.start(path.join(base, `root-${roots++}`), { flags });
   used = 0;
 }
 

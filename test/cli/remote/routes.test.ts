@@ -44,6 +44,7 @@ const NOT_FOR_COMMANDS: Readonly<Record<string, string>> = {
   "GET /workers": "the console's view of the source; ops cat workers shows what was built",
   "GET /workers/facts": "the console's view of the last facts; ops worker facts asks the workers",
   "GET /jobs/{job}/files": "the console's view of what was built; ops deploy --dry-run shows the files",
+  "GET /jobs/{job}/files/{path*}": "one of these files",
   "GET /runs/{run_id}/plan": "the console's view of a dry run, which its command prints",
   "GET /runs/{run_id}/evidence": "the console's box of reasons; a command prints the whole log",
   "GET /runs/{run_id}/logs/map": "the console's log view: it shows a part of a log",
