@@ -182,6 +182,18 @@ test("a session that has ended or was signed out is unauthorized", () => {
   assert.throws(() => guard.admit(requestOf({ cookie: other })), { code: "unauthorized" });
 });
 
+test("another token of the server ends what goes on with the one before, and nothing of a person", () => {
+  const { guard, sessions } = setUp();
+  const person = sessions.issue({ ...ROOT, name: "ada", token: "t1" }).session;
+  const { ends } = guard.admit(right);
+  assert.equal(guard.replaceToken(TOKEN), false);
+  assert.deepEqual([ends?.aborted, sessions.list().length], [false, 2]);
+  assert.equal(guard.replaceToken("battery-staple"), true);
+  assert.deepEqual([ends?.aborted, sessions.list().map(({ sid }) => sid)], [true, [person.sid]]);
+  assert.throws(() => guard.admit(right), { code: "unauthorized" });
+  assert.equal(guard.admit(requestOf({ authorization: "Bearer battery-staple" })).name, "root");
+});
+
 const SECRET = Buffer.from("12345678901234567890");
 
 function setUpTotp() {
