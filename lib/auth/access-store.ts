@@ -87,7 +87,10 @@ export class AccessStore {
     return end.controller.signal;
   }
 
-  /** Makes a token, whose text is nowhere else. Throws `invalid_request` where its name is in use, or there are as many tokens as there may be. */
+  /**
+   * Makes a token. Its text is kept nowhere. Throws `invalid_request` where its name is in use, or there are as many tokens
+   * as there may be.
+   */
   async create({ lifetimeMs, ...wanted }: NewToken): Promise<{ token: AccessToken; text: string }> {
     const text = newTokenText();
     const now = this.#now();

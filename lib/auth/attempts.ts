@@ -67,7 +67,7 @@ export class Attempts {
 
   #current(peer: string): Window | undefined {
     const window = this.#windows.get(networkOf(peer));
-    // A clock that was set back would make the minute as much longer.
+    // A clock that was set back would prolong the minute.
     const age = this.#now() - (window?.began ?? 0);
     return age >= 0 && age < this.#rule.windowMs ? window : undefined;
   }

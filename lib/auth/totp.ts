@@ -80,9 +80,11 @@ function stepsIn({ file }: UsedSteps): Record<string, number> {
   }
 }
 
-/** Synchronous, so that a code is marked as used before it is answered; at most once for a step. */
+/** Writes at once, so that a code is marked as used before the request is answered; at most one write for a step. */
 function keepStep(kept: UsedSteps & { name: string }, step: number): void {
-  const steps = { ...stepsIn(kept), [kept.name]: step };
+  // No code of an earlier step can be accepted any more, whoever has used it.
+  const others = Object.entries(stepsIn(kept)).filter(([, used]) => used > step - DRIFT.length);
+  const steps = { ...Object.fromEntries(others), [kept.name]: step };
   try {
     writeFileSync(`${kept.file}.new`, `${JSON.stringify(steps)}\n`, { mode: PRIVATE_FILE });
     renameSync(`${kept.file}.new`, kept.file);

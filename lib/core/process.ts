@@ -122,8 +122,8 @@ export async function endGroup(pgid: number, graceMs: number): Promise<GroupEnd>
 }
 
 /**
- * Ends the groups whose leader lives. With `wereEnding` they had been told to end before: there, what a leader that is gone
- * has left in its group ignores TERM, is no daemon, and ends too.
+ * Ends the groups whose leader lives. With `wereEnding`, groups that were told to end before, also those whose leader is
+ * gone: what is left there ignores TERM, and is no daemon.
  */
 export async function endGroups(groups: Iterable<GroupIdentity>, graceMs: number, wereEnding: boolean): Promise<void> {
   // No new process gets the number of a group while anything of the group is left.

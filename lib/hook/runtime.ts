@@ -135,9 +135,9 @@ function callerOf({ options, running }: Api, id: string, event: string, command:
 }
 
 /**
- * Reads the fields of a request from its JSON body or, for GET and DELETE without a body, from the query, and checks them: first
- * the content type, then the JSON, then what is required. Names compare without case and `null` counts as missing, as
- * in Go's JSON, for which scripts were written; an unknown field is a warning. Throws `payload_too_large`,
+ * Reads the fields of a request from its JSON body or, for GET and DELETE without a body, from the query, and checks
+ * them: first the content type, then the JSON, then what is required. Names compare without case and `null` counts as
+ * missing, as in Go's JSON, for which scripts were written; an unknown field is a warning. Throws `payload_too_large`,
  * `unsupported_media_type` or `invalid_request`.
  */
 async function readFields(

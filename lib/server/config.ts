@@ -129,7 +129,7 @@ export function tokenWarning({ token }: Pick<ServerConfig, "token">): string | u
 /** The warning about a TOTP secret that is shorter than it should be; undefined for a longer one, and without TOTP. */
 export function totpWarning({ totp }: Pick<ServerConfig, "totp">): string | undefined {
   if (totp === undefined || totp.secret.length >= STRONG_SECRET_BYTES) return undefined;
-  return `warning: the TOTP secret has ${totp.secret.length * 8} bits, ${STRONG_SECRET_BYTES * 8} are advised: enrol anew`;
+  return `warning: the TOTP secret has ${totp.secret.length * 8} bits, ${STRONG_SECRET_BYTES * 8} are advised: remove the file and make another with ops server totp-enroll`;
 }
 
 async function tlsOf({ "tls-cert": cert, "tls-key": key }: ServerFlags): Promise<TlsFiles | undefined> {

@@ -127,6 +127,10 @@ test("CP-307 what was used outlives its judge, by the name of the secret", (t) =
   assert.equal(judge("other").accept("a", codeOf(step)), true);
   assert.equal(judge().accept("a", codeOf(step + 1)), true);
   assert.equal(judge("other").accept("a", codeOf(step)), false);
+  assert.deepEqual(JSON.parse(readFileSync(file, "utf8")), { common: step + 1, other: step });
+  assert.equal(judge("other", (step + 9) * 30_000).accept("a", codeOf(step + 9)), true);
+  assert.deepEqual(JSON.parse(readFileSync(file, "utf8")), { other: step + 9 }, "what is of no use any more is forgotten");
+  writeFileSync(file, JSON.stringify({ common: step + 1 }));
   assert.equal(judge("common", (step - 2) * 30_000).accept("a", codeOf(step - 2)), true, "the clock ran ahead before");
   for (const damaged of ["", "{", "[1]", '{"common":"x"}']) {
     writeFileSync(file, damaged);

@@ -142,7 +142,10 @@ class TreeThread {
   }
 }
 
-/** A batch with room for so many bytes. Shared memory that is not used again is long kept: collecting it waits for all threads. */
+/**
+ * A batch with room for so many bytes, in the memory of an earlier batch where that is enough: the collector frees shared
+ * memory only after every thread has let go of it.
+ */
 function emptyBatch(bytes = 0, spare?: Uint8Array): TreeBatch {
   const isEnough = spare !== undefined && spare.length >= bytes;
   const memory = isEnough ? spare : new Uint8Array(new SharedArrayBuffer(Math.max(BATCH_BYTES, bytes)));

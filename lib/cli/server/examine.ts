@@ -123,7 +123,9 @@ function judgeToken(token: string): Judgement {
 
 function judgeSecret(secret: Buffer): Judgement {
   const bits = `${secret.length * 8} bits`;
-  return secret.length < STRONG_SECRET_BYTES ? warning(bits, "enrol a longer one with `ops server totp-enroll`") : ok(bits);
+  return secret.length < STRONG_SECRET_BYTES
+    ? warning(bits, "remove the file and make a longer one with `ops server totp-enroll`")
+    : ok(bits);
 }
 
 async function judgeCertificate(files: { certFile: string; keyFile: string }): Promise<Judgement> {

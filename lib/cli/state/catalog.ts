@@ -96,7 +96,7 @@ export async function printPrometheusFile(input: Parsed): Promise<number> {
   const [{ name }] = jobsNamed(catalogJobs(db), [job]) as [CatalogJob];
   const found = catalogFile(db, name, `_prometheus/${file}`);
   if (!found) throw new Failure("ErrNotFound", `job ${job} has no file ${quote(file)} below _prometheus/`);
-  printText(await bytesOf(found.content));
+  printText(bytesOf(found.content));
   return EXIT.done;
 }
 

@@ -65,6 +65,8 @@ code=$?
 exec 5>&-
 # The forwarder ends by itself once make's output has been passed on, unless a daemon holds the pipe. Where no daemon of
 # this user does, the forwarder has 10 s, for a worker with much to do; what is not passed on by then is lost.
+# held: true where a process has this very pipe open for writing. The pipe of an earlier target had the same path: so each
+# deleted file that a process writes to, as `/proc/<pid>/fd/<number>`, is compared with the pipe itself.
 held() {
   at='/:$/h; /^l-w.* (deleted)$/{s/.* \([0-9]*\) -> .*/\1/; G; s/\(.*\)\n\(.*\):/\2\/\1/p; }'
   for end in $(ls -l /proc/[0-9]*/fd 2>/dev/null | sed -n "$at"); do [ "$end" -ef "/proc/$$/fd/4" ] && return; done

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import promises, { open } from "node:fs/promises";
 import { hostname } from "node:os";
-import { test } from "node:test";
+import { type TestContext, test } from "node:test";
 import { type Layout, layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { acquireLock, type LockContent, readLock, takeOver } from "../../../lib/bucket/base/lock.ts";
 import { bootId, hasMembers, identify, isAlive, type ProcessIdentity, signalProcess } from "../../../lib/core/process.ts";
@@ -161,10 +161,8 @@ test("at a server's start a run process that outlived its server is ended, a liv
   assert.equal(await readLock(layout), undefined);
 });
 
-test("CP-120 T-77 what ignores TERM in a group that an orphaned run process was ending is gone before the lock", async (t) => {
-  const layout = bucket(t);
-  // The leader is gone, as bash is after a TERM, and what it ran stays. The first child stands for the run process.
-  const orphan = spawn("sleep", ["60"], { detached: true, stdio: "ignore" });
+/** A process group that ignores TERM, and whose leader is gone, as bash is after a TERM. */
+async function leaderlessGroup(t: TestContext): Promise<number> {
   const leader = spawn("sh", ["-c", "trap '' TERM; sleep 60 & echo left"], {
     detached: true,
     stdio: ["ignore", "pipe", "ignore"],
@@ -172,6 +170,14 @@ test("CP-120 T-77 what ignores TERM in a group that an orphaned run process was 
   const pgid = leader.pid as number;
   t.after(() => signalProcess(-pgid, "SIGKILL"));
   await once(leader, "exit");
+  return pgid;
+}
+
+test("CP-120 T-77 what ignores TERM in a group that an orphaned run process was ending is gone before the lock", async (t) => {
+  const layout = bucket(t);
+  // Stands for the run process.
+  const orphan = spawn("sleep", ["60"], { detached: true, stdio: "ignore" });
+  const pgid = await leaderlessGroup(t);
   const groups = [{ pgid, start_time: "1" }];
   writeFileSync(layout.lock, JSON.stringify(content({ holders: [gone], groups })));
   await takeOver(layout, true);
@@ -186,13 +192,7 @@ test("CP-120 T-77 what ignores TERM in a group that an orphaned run process was 
 
 test("CP-120 T-77 what ignores TERM in a group of a run that was told to stop is gone before the lock, whoever was killed", async (t) => {
   const layout = bucket(t);
-  const leader = spawn("sh", ["-c", "trap '' TERM; sleep 60 & echo left"], {
-    detached: true,
-    stdio: ["ignore", "pipe", "ignore"],
-  });
-  const pgid = leader.pid as number;
-  t.after(() => signalProcess(-pgid, "SIGKILL"));
-  await once(leader, "exit");
+  const pgid = await leaderlessGroup(t);
   const lock = await acquireLock(layout, "run-1", "deploy");
   await lock.changeGroup("open", { pgid, start_time: "1" });
   await lock.tellEnding();
