@@ -20,14 +20,14 @@ const main = document.getElementById("view");
 /** What the page shows now. */
 const shownNow = {
   place: address(),
-  /** @type {import("../routes.js").View | null} */
+  /** None until the view of a new address is drawn. @type {import("../routes.js").View | null} */
   view: null,
   bucket: null,
   buckets: [],
   /** Ends what belongs to the view, and what belongs to the session. */
   leaving: new AbortController(),
   session: null,
-  /** How far each address was scrolled. */
+  /** How far each address was scrolled when a person left it. */
   scrolls: new Map(),
 };
 
@@ -40,10 +40,12 @@ export function startConsole() {
     activity.show(bucketId, runId);
     refresh();
   });
-  addEventListener("hashchange", () => shownNow.session && openView());
+  addEventListener("hashchange", ({ oldURL }) => {
+    if (shownNow.view) shownNow.scrolls.set(new URL(oldURL).hash, main.scrollTop);
+    if (shownNow.session) openView();
+  });
   document.getElementById("skip").onclick = () => main.focus();
   document.addEventListener("visibilitychange", () => refresh());
-  main.addEventListener("scroll", () => shownNow.scrolls.set(location.hash, main.scrollTop), { passive: true });
   setInterval(() => !document.documentElement.classList.contains("stale") && tick(), TICK_MS);
   setInterval(refresh, POLL_MS);
   setInterval(() => shownNow.view?.fast && shownNow.bucket?.active_run && refresh(), FAST_MS);
@@ -71,12 +73,11 @@ function onSignOut() {
 /** Shows the view of the address. */
 async function openView() {
   const [before, place] = [shownNow.place, address()];
-  const isSame = shownNow.view !== null && place.path === before.path;
   shownNow.place = place;
-  if (isSame) return refresh();
+  if (shownNow.view && place.path === before.path) return refresh();
   if (place.bucketId !== before.bucketId) shownNow.bucket = null;
   shownNow.leaving.abort();
-  shownNow.leaving = new AbortController();
+  Object.assign(shownNow, { view: null, leaving: new AbortController() });
   const { signal } = shownNow.leaving;
   closeDialogs();
   activity.arrive();
