@@ -100,16 +100,15 @@ export class AuditSink {
         const piece = await this.#next();
         if (piece === undefined) isDone = this.#stop.signal.aborted || (await this.#woken(seen));
         else if (await isTaken(companion.stdin, piece, ended)) handed = await this.#works(piece.length, ended);
-        else if (!(await within(ended, END_GRACE_MS))) {
-          await companion.end(0);
-          throw new Failure("failed", "it has closed its standard input");
-        }
+        else if (!(await within(ended, END_GRACE_MS))) throw new Failure("failed", "it has closed its standard input");
       }
       companion.stdin?.end();
       const { exitCode, signal } = await ended;
       if (!this.#stop.signal.aborted) this.#failed(`it ended with ${signal ?? `exit code ${exitCode}`}`);
     } catch (error) {
       this.#failed(messageOf(error));
+    } finally {
+      await this.#endCommand();
     }
     return handed;
   }

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { chownSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { parseAuditLine } from "../../lib/audit/line.ts";
@@ -41,6 +41,20 @@ test("lines that come at once keep their order, share writes, and hold together,
   assert.deepEqual(await log.head(), heads.at(-1));
   assert.equal(statSync(file).mode & 0o777, 0o600);
   assert.equal(statSync(path.dirname(file)).mode & 0o777, 0o700);
+});
+
+test("what root writes belongs to whom the root of the server belongs to", async (t) => {
+  const root = path.join(temporaryFolder(t), "root");
+  const { log } = auditBelow(root);
+  // Only root can give a file away: for anybody else the server's own files are in question.
+  const owner = process.getuid?.() === 0 ? 65_534 : (process.getuid?.() ?? 0);
+  chownSync(root, owner, process.getuid?.() === 0 ? 65_534 : (process.getgid?.() ?? 0));
+  await log.append(entryOf(0));
+  const files = [path.join(root, "audit"), ...(await chainFiles(root))];
+  assert.deepEqual(
+    files.map((file) => statSync(file).uid),
+    [owner, owner],
+  );
 });
 
 test("a month has a file of its own, which goes on where the one before ends, and a clock that goes back opens no older one", async (t) => {

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, renameSync, rmdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import type { AuditLog } from "../../lib/audit/log.ts";
@@ -30,7 +30,8 @@ function sinking(
   return { folder, log, sink: new AuditSink(options), told };
 }
 
-const lineCount = (file: string) => (existsSync(file) ? readFileSync(file, "utf8").split("\n").length - 1 : 0);
+const readLines = (file: string) => (existsSync(file) ? readFileSync(file, "utf8").split("\n").slice(0, -1) : []);
+const lineCount = (file: string) => readLines(file).length;
 
 test("the command gets each line once it is written, also of later months, and what is left when the sink closes", async (t) => {
   let at = Date.UTC(2026, 0, 31, 23);
@@ -44,6 +45,18 @@ test("the command gets each line once it is written, also of later months, and w
   assert.equal(readFileSync(path.join(folder, "copy"), "utf8"), files.map((file) => readFileSync(file, "utf8")).join(""));
   const { publicKey } = await log.key();
   assert.equal((await verifyAudit([path.join(folder, "copy")], { publicKey })).ok, true, "the copy verifies");
+});
+
+test("a month that was written before the command began comes whole, however little the next one has", async (t) => {
+  let at = Date.UTC(2026, 0, 31, 22);
+  const { folder, log, sink } = sinking(t, (place) => `cat > ${place}/copy`, { now: () => at });
+  for (let index = 0; index < 8; index++) await log.append(entryOf(index));
+  at += 7_200_000;
+  await log.append(entryOf(8));
+  sink.start({ file: "2026-01.jsonl", size: 0 });
+  await until("all lines to arrive", () => lineCount(path.join(folder, "copy")) === 9);
+  await log.close();
+  await sink.close();
 });
 
 test("a command that fails is told loudly, once, in the log and in the audit; it is started again and no line is missing", async (t) => {
@@ -131,6 +144,27 @@ test("a command that closes its standard input is told and ended", async (t) => 
   await until("the command to be gone", () => readFileSync(path.join(folder, "pid"), "utf8").trim() !== pid);
   assert.equal(existsSync(`/proc/${pid}`), false);
   await log.close();
+});
+
+test("while the audit cannot be read the command is told to fail, and none is left running beside the next one", async (t) => {
+  const { folder, log, sink, told } = sinking(t, (place) => `echo $$ >> ${place}/pids; exec cat >> ${place}/copy`);
+  await log.append(entryOf(0));
+  const [file = ""] = await chainFiles(path.join(folder, "root"));
+  renameSync(file, `${file}.away`);
+  mkdirSync(file);
+  sink.start({ file: path.basename(file), size: 0 });
+  const pids = () => readLines(path.join(folder, "pids"));
+  await until("some more starts", () => pids().length >= 3);
+  assert.match(told[0] ?? "", /no copy of the audit is kept: .*\.jsonl/);
+  rmdirSync(file);
+  renameSync(`${file}.away`, file);
+  await until("the line to arrive", () => lineCount(path.join(folder, "copy")) >= 1);
+  assert.deepEqual(
+    pids().filter((pid) => existsSync(`/proc/${pid}`)),
+    pids().slice(-1),
+  );
+  await log.close();
+  await sink.close();
 });
 
 test("a command that cannot be started at all is told", async (t) => {

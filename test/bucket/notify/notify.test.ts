@@ -51,6 +51,7 @@ const WRONG: [what: object, error: RegExp][] = [
   [{ targets: { a: { webhook: "https://user:pass@hook.example/" } } }, /a user and a password in an address are not sent/],
   [{ targets: { a: { webhook: "http://127.0.0.1/" } } }, /needs "private": true/],
   [{ targets: { a: { command: ["mail"] } } }, /targets\/a\/command\/0: expected the absolute path/],
+  [{ targets: { a: { command: ["/bin/true", "a\nb"] } } }, /targets\/a\/command\/1: expected one line of text/],
   [{ targets: { a: { command: ["/bin/true"], private: true } } }, /go only with a webhook/],
   [{ targets: { a: { ...HOOK, headers: { Host: "x" } } } }, /headers\/Host: is no header that can be set here/],
   [{ targets: { a: { ...HOOK, headers: { "ops-signature": "x" } } } }, /is no header/],
