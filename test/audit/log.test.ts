@@ -185,6 +185,14 @@ test("an audit whose last line was changed, or whose key is gone, is not gone on
   assert.equal((await auditBelow(root).log.append(entryOf(1))).n, 2);
 });
 
+test("a file with an empty first line is no file without a line", async (t) => {
+  const root = path.join(temporaryFolder(t), "root");
+  await auditBelow(root).log.append(entryOf(0));
+  const [file = ""] = await chainFiles(root);
+  writeFileSync(file, "\n");
+  await assert.rejects(auditBelow(root).log.append(entryOf(1)), { message: /the last line of .* was changed/ });
+});
+
 test("of entries that wait without an end at most 1,000 are kept, and the others are counted", async (t) => {
   const root = path.join(temporaryFolder(t), "root");
   mkdirSync(root);

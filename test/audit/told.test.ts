@@ -40,10 +40,10 @@ test("of a list of more than 100 items the first are kept, and a fingerprint of 
 });
 
 test("of parameters of more than 16 KiB only the size and a fingerprint are kept", async () => {
-  const texts = (count: number) =>
-    Object.fromEntries(Array.from({ length: count }, (_, index) => [`t${index}`, "x".repeat(2_000)]));
-  assert.deepEqual(await told(texts(8)), texts(8));
-  const many = texts(9);
-  const length = JSON.stringify(many).length;
-  assert.deepEqual(await told(many), { too_long: length, fingerprint: fingerprintOf(JSON.stringify(many), KEY) });
+  const list = Array.from({ length: 7 }, () => "x".repeat(2_000));
+  const room = 16 * 1024 - JSON.stringify({ list: [...list, ""] }).length - '""'.length;
+  const [fits, long] = [0, 1].map((more) => ({ list: [...list, "x".repeat(2_000)], more: "x".repeat(room - 2_008 + more) }));
+  assert.deepEqual(await told(fits ?? {}), fits);
+  const fingerprint = fingerprintOf(JSON.stringify(long), KEY);
+  assert.deepEqual(await told(long ?? {}), { too_long: 16 * 1024 + 1, fingerprint });
 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { chmodSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { enrolTotpSecret, readTotpSecret } from "../../lib/auth/totp.ts";
@@ -77,6 +77,15 @@ for (const [what, content, message] of [
     for (const use of [readTotpSecret, enrolTotpSecret]) await assert.rejects(use(file), { code: "usage", message });
     assert.equal(readFileSync(file, "utf8"), content);
   });
+
+test("T-62 a secret that anybody else may read, write or run is refused", async (t) => {
+  const file = path.join(temporaryFolder(t), "secret");
+  writeFileSync(file, LONG);
+  for (const others of [0o001, 0o002, 0o004, 0o010, 0o020, 0o040]) {
+    chmodSync(file, 0o600 | others);
+    await assert.rejects(readTotpSecret(file), { code: "usage", message: /others/ }, others.toString(8));
+  }
+});
 
 test("T-62 what is missing or no file is refused by name", async (t) => {
   const folder = temporaryFolder(t);

@@ -172,11 +172,12 @@ for (const [what, argv, options, message] of notStarted)
 test("a group is listed and reported while its leader runs, and closed however it ends", async () => {
   const changes: ["open" | "close", GroupIdentity][] = [];
   const own = new Launcher(process.env, (change, group) => changes.push([change, group]));
-  const run = own.run(["sh", "-c", `echo $$ > ${folder}/open; exec sleep 600`], { timeoutMs: 2_000 });
+  const run = own.run(["sh", "-c", `echo $$ > ${folder}/open; exec sleep 600`], { timeoutMs: 60_000 });
   const pid = await startedPid("open");
   assert.deepEqual(own.groups, [{ pgid: pid, start_time: identify(pid)?.start_time }]);
   await own.endAll(1_000);
-  assert.equal((await run).signal, "SIGTERM");
+  const { reason, signal } = await run;
+  assert.deepEqual([reason, signal], ["exit", "SIGTERM"]);
   assert.deepEqual(
     changes.map(([change, group]) => [change, group.pgid]),
     [

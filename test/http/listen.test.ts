@@ -124,6 +124,7 @@ test("CP-330 a connection that idles too long between requests is closed", async
 
 test("CP-329 an answer that is not read in time is cut off", async (t) => {
   const body = Buffer.alloc(64 * 1024 * 1024);
+  const begun = performance.now();
   const ended: Exchange[] = [];
   const { port } = await listenFor(t, {
     limits: { writeMs: 100, checkMs: 20 },
@@ -133,6 +134,8 @@ test("CP-329 an answer that is not read in time is cut off", async (t) => {
   const socket = dial(t, port);
   socket.write(GET);
   await until("the cut", () => ended.length === 1);
+  const { durationMs = -1 } = ended[0] ?? {};
+  assert.ok(durationMs >= 0 && durationMs <= performance.now() - begun, `${durationMs}`);
   let received = 0;
   socket.on("data", (chunk: Buffer) => {
     received += chunk.length;

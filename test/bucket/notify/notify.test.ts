@@ -87,6 +87,16 @@ test("CP-860 what the last build that succeeded has found is in effect, with its
   assert.deepEqual(Object.keys(builtNotify(bucket.db).targets), ["hook"]);
 });
 
+test("CP-868 what is beside a private network is public", () => {
+  const beside = `9.255.255.255 11.0.0.0 100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.0 169.253.255.255 169.255.0.0
+    172.15.255.255 172.32.0.0 191.255.255.255 192.0.1.0 192.167.255.255 192.169.0.0 198.17.255.255 198.20.0.0 223.255.255.255
+    64:ff9b:2:: 2001:1:: 2003:: fbff:: fe00:: fe7f::`.split(/\s+/);
+  const inside = `0.255.255.255 10.255.255.255 100.64.0.0 100.127.255.255 127.0.0.0 169.254.255.255 172.16.0.0 172.31.255.255
+    192.0.0.255 192.168.255.255 198.18.0.0 198.19.255.255 224.0.0.0 240.0.0.1
+    64:ff9b:1:ffff:: 2001:0:ffff:: 2002:ffff:: fc00:: fdff:: fe80:: febf:: fec0:: feff:: ff00::`.split(/\s+/);
+  assert.deepEqual([beside.filter((one) => !isPublic(one)), inside.filter(isPublic)], [[], []]);
+});
+
 test("a stored text that this program does not understand tells nobody", () => {
   for (const text of ["{", "{}", '{"file": {"later": 1}, "templates": {}}']) assert.deepEqual(storedNotify(text), NO_NOTIFY);
 });

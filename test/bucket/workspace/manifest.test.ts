@@ -349,6 +349,11 @@ for (const [name, probe, place] of PROBES)
       assert.notDeepEqual(schemaErrors("manifest", { health_check: { checks: [probe] } }), []);
   });
 
+test("an amount of 0 is as good as none", async (t) => {
+  const { job, errors } = await web(t, { resources: { memory: { min: "0 mb" }, cpu: { min: "0" } } });
+  assert.deepEqual([errors, job.manifest.memory, job.manifest.cpu], [[], { min: 0, max: 0 }, { min: 0, max: 0 }]);
+});
+
 test("HR-161 HR-313 all eight events are known", async (t) => {
   const { job, errors } = await web(t, { hooks: { x: { executed_on: [...HOOK_EVENTS] } } });
   assert.deepEqual(errors, []);
@@ -361,6 +366,16 @@ test("a demand config that is nested too deep is refused, a hostile one too", as
     "workspace/jobs/web/_hooks/x.py": "",
   });
   assert.match(errors.join(), /^ErrInvalidHookConfiguration: .*hooks\/x\/demands\/config: is nested more than 32 levels$/);
+});
+
+test("a demand config may be nested 32 levels deep, and not one more", async (t) => {
+  const errors = async (levels: number) => {
+    const config = `${'{"a": '.repeat(levels)}1${"}".repeat(levels)}`;
+    const manifest = `{"hooks": {"x": {"executed_on": ["cli"], "demands": {"job": "api", "config": ${config}}}}}`;
+    return (await web(t, manifest, { "workspace/jobs/web/_hooks/x.py": "" })).errors.filter((one) => one.includes("nested"));
+  };
+  assert.deepEqual(await errors(32), []);
+  assert.equal((await errors(33)).length, 1);
 });
 
 test("a hook needs exactly one script, which may be a template", async (t) => {

@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { prometheusRows, scrapeConfigs } from "../../../lib/bucket/prometheus/scrape.ts";
-import type { ScrapeConfig } from "../../../lib/bucket/workspace/prometheus.ts";
+import { type ScrapeConfig, webPort } from "../../../lib/bucket/workspace/prometheus.ts";
 import type { Failure } from "../../../lib/core/errors.ts";
 import { build } from "../../../lib/operation/build/build.ts";
 import { makeBucket, makeWorkspace, type TestBucket, type WorkspaceSpec } from "../../helpers/workspace.ts";
@@ -26,6 +26,18 @@ async function built(t: TestContext, spec: WorkspaceSpec): Promise<TestBucket> {
 
 const scraped = ({ db, kv }: TestBucket, options: { jobs?: string[]; reveal?: boolean } = {}) =>
   JSON.parse(JSON.stringify(scrapeConfigs(db, kv(), { reveal: false, ...options }))) as ScrapeConfig[];
+
+test("the port of a Prometheus has a usual name, or is the only one of the job", () => {
+  const cases: [ports: string[], port: string | undefined][] = [
+    [["web"], "web"],
+    [["web", "admin"], undefined],
+    [[], undefined],
+    [["prometheus_port_http", "my_watch_http", "my_watch_port_http"], "my_watch_port_http"],
+    [["prometheus_port_http", "my_watch_http"], "my_watch_http"],
+    [["web", "prometheus_port_http"], "prometheus_port_http"],
+  ];
+  for (const [ports, port] of cases) assert.equal(webPort("my-watch", ports), port, ports.join());
+});
 
 test("CP-111 the scrape configurations name each active allocation with its port", async (t) => {
   const bucket = await built(t, {

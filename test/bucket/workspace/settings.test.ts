@@ -102,6 +102,7 @@ const REFUSED: [name: string, text: string, sentence: RegExp][] = [
   ["a key that is a folder", 'ssh_key = ".."', /ssh_key: /],
   ["a port above 65535", "ssh_port = 65536", /ssh_port: expected a number from 0 to 65535/],
   ["a time below 0", "ssh_reattach_seconds = -1", /ssh_reattach_seconds: expected a number from 0 to 3600/],
+  ["another time below 0", "ssh_keep_seconds = -1", /ssh_keep_seconds: expected a number from 0 to 86400/],
   ["a port of a jump host above 65535", 'ssh_jump = "bastion:65536"', /ssh_jump: expected a host/],
   ["a float", "ssh_port = 22.0", /ssh_port: expected an integer, found 22\.0$/],
   ["a date", "ssh_options = 1979-05-27", /ssh_options: expected an object, found 1979-05-27$/],

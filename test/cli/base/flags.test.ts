@@ -97,6 +97,8 @@ test("the program's help has each first word once, below a heading, with the wor
 });
 
 test("each word that people bring means a command that there is", () => {
+  const usual = "apply list ls plan ps restart revert rollback ssh start stop tail validate".split(" ");
+  for (const word of usual) assert.ok(word in FOREIGN_COMMANDS, word);
   for (const meant of Object.values(FOREIGN_COMMANDS)) assert.ok(commandNamed(COMMANDS, meant.split(" ")), meant);
 });
 

@@ -116,6 +116,8 @@ test("fmt formats the JSON files of a workspace, keeps their modes, and refuses 
   const broken = "workspace/disabled.json:2:14: error: not valid JSON: Unexpected token 'x'\n";
   const files = "workspace/workers.json\nworkspace/jobs/web/manifest.json\n";
   assert.deepEqual([checked.code, checked.stdout, checked.stderr], [1, files, broken]);
+  const above = await ops(["fmt", "--check", "--bucket-dir", path.basename(dir)], { cwd: path.dirname(dir) });
+  assert.equal(above.stderr, `${path.basename(dir)}/${broken}`);
   assert.equal(readFileSync(manifest, "utf8"), '{"version":"1","selectors":["web"]}');
   writeFileSync(path.join(dir, "workspace/disabled.json"), "{}\n");
   const left = [".ops-edit.tmp", "..ops-edit.tmp.0123456789ab.tmp"].map((name) => path.join(dir, "workspace", name));

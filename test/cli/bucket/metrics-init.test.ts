@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { prometheusRows, scrapeConfigs } from "../../../lib/bucket/prometheus/scrape.ts";
@@ -125,8 +125,13 @@ test("metrics init writes into a folder with only the source of a bucket on a se
   const folder = temporaryFolder(t);
   mkdirSync(path.join(folder, "workspace/jobs/watch"), { recursive: true });
   writeFileSync(path.join(folder, "workspace/jobs/watch/manifest.json"), "{}");
-  const { code, stderr } = await ops(["metrics", "init", "watch", "--bucket-dir", folder]);
+  const before = process.umask(0);
+  const ending = ops(["metrics", "init", "watch", "--bucket-dir", folder]);
+  process.umask(before);
+  const { code, stderr } = await ending;
   assert.deepEqual([code, stderr], [0, ""]);
+  const modes = [OWN, `${OWN}/alerts`, `${OWN}/alerts/ops.yaml`].map((name) => statSync(path.join(folder, name)).mode & 0o777);
+  assert.deepEqual(modes, [0o755, 0o755, 0o644], "whatever the umask allows");
   assert.ok(existsSync(path.join(folder, OWN, "scrape.yaml.tpl")));
   assert.ok(!existsSync(path.join(folder, "data")));
 });

@@ -1,4 +1,7 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
@@ -192,6 +195,27 @@ test("a busy bucket is 75 with its holder; in line a start is told its place, an
     (await runs()).map(({ id, kind }) => (id === holder ? "holder" : kind)),
     ["gc", "build", "holder"],
   );
+});
+
+test("a start that no answer comes to is given up at the second interrupt, which says what may be", async (t) => {
+  const { server, base } = await setUp(t);
+  const { promise: asked, resolve: isAsked } = Promise.withResolvers<void>();
+  const deaf = createServer(async (request, response) => {
+    if (request.method === "POST") return isAsked();
+    const answer = await fetch(server.url + request.url, { headers: { authorization: request.headers.authorization ?? "" } });
+    response.writeHead(answer.status, { "content-type": "application/json" }).end(await answer.text());
+  });
+  await once(deaf.listen(0, "127.0.0.1"), "listening");
+  t.after(() => deaf.close().closeAllConnections());
+  const { port } = deaf.address() as AddressInfo;
+  const env = { OPS_SERVE_TOKEN: TOKEN, OPS_SERVER: `http://127.0.0.1:${port}`, OPS_BUCKET: path.basename(base) };
+  const starting = new Going(["gc"], env);
+  await asked;
+  // Nothing is said at the first one, and two at once may be one.
+  const again = setInterval(() => starting.child.kill("SIGINT"), 200);
+  const { code, stderr } = await starting.ended.finally(() => clearInterval(again));
+  assert.equal(code, 130, stderr);
+  assert.match(stderr, /^the start is given up; if it had arrived, a run goes on: see `ops runs list`$/m);
 });
 
 test("an interrupt gives the place in line up, and nothing starts", async (t) => {

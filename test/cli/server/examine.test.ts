@@ -234,7 +234,10 @@ test("a server at work is named, with its own limits; a bucket of another user i
   assert.match(findings.find(({ check }) => check === "open files")?.message ?? "", new RegExp(`of process ${process.pid}$`));
   if (process.getuid?.() !== 0) return;
   chownSync(layout.root, 12_345, 0);
-  assert.deepEqual(bad(await examineServer(root, {}, host(t))), [`bucket ${ID}: owner: problem: not that of the root`]);
+  const found = [`bucket ${ID}: owner: problem: not that of the root`];
+  assert.deepEqual(bad(await examineServer(root, {}, host(t))), found);
+  chownSync(layout.database, 12_345, 0);
+  assert.deepEqual(bad(await examineServer(root, {}, host(t))), found, "one that is another's altogether");
 });
 
 test("with --root, ops doctor --server needs nothing of a unit that somebody else wrote", { skip: !mayMount }, () => {

@@ -6,6 +6,7 @@ import path from "node:path";
 import { after, before, test } from "node:test";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { COMMAND, type Ended, LocalServer } from "../../../scripts/local-server.ts";
+import { Going } from "../../helpers/client.ts";
 import { ops } from "../../helpers/command-line.ts";
 import { temporaryFolder, until } from "../../helpers/temporary.ts";
 import { opsAtTerminal } from "../../helpers/terminal.ts";
@@ -178,6 +179,22 @@ test("an interrupt ends the following, and leaves the run alone", async () => {
   assert.match(said, /is left alone; `ops runs follow /);
   finish();
   assert.equal((await ended).code, 0);
+});
+
+test("an interrupt ends the wait for a cancelled run, and says how the run is", async () => {
+  const { length } = runIds();
+  const flag = path.join(folder, "flag-deaf");
+  const script = `trap '' TERM; : > ${flag}; while :; do sleep 0.1; done`;
+  const ended = there("run_command", script, "-w", "127.0.0.1");
+  await until("the script begins", () => runIds().length > length && existsSync(flag));
+  const run = lastRun();
+  const cancelling = new Going(["runs", "cancel", run, "--json"], { OPS_SERVER: server.url, OPS_SERVE_TOKEN: server.token });
+  await cancelling.says("asked run");
+  const { code, stdout } = await cancelling.stop("SIGINT");
+  assert.equal(code, 130);
+  const { status } = JSON.parse(stdout);
+  assert.ok(["running", "cancelled"].includes(status), status);
+  assert.equal((await ended).code, 130);
 });
 
 test("a run whose process was killed is not followed for ever, nor cancelled", async () => {

@@ -40,6 +40,7 @@ test("CP-560 a rekey makes a new kv.key and seals everything anew: all versions,
   assert.equal(error, undefined);
   // Two versions of each value, and the deletion of one.
   assert.deepEqual(result, { values: 4 * SECRETS + 1, contents: 7, unreadable: [], resumed: false });
+  assert.match(text, /^sealed anew: 801 values, older versions included, and 7 contents of files$/m);
   assert.match(text, /everything opens with the new kv.key alone: the one before is removed/);
   await assertRekeyed(bucket.layout, before, content);
   assert.match(await judgement(bucket), /^ok: it opens all \d+ sealed values$/);
