@@ -116,6 +116,10 @@ test("fmt formats the JSON files of a workspace, keeps their modes, and refuses 
   const broken = "workspace/disabled.json:2:14: error: not valid JSON: Unexpected token 'x'\n";
   const files = "workspace/workers.json\nworkspace/jobs/web/manifest.json\n";
   assert.deepEqual([checked.code, checked.stdout, checked.stderr], [1, files, broken]);
+  const { stdout } = await ops(["fmt", "--check", "--json"], { cwd: dir });
+  const problem = { file: "workspace/disabled.json", line: 2, column: 14 };
+  const { changed, problems } = JSON.parse(stdout);
+  assert.deepEqual([changed.join("\n"), problems.length, { ...problems[0], ...problem }], [files.trimEnd(), 1, problems[0]]);
   const above = await ops(["fmt", "--check", "--bucket-dir", path.basename(dir)], { cwd: path.dirname(dir) });
   assert.equal(above.stderr, `${path.basename(dir)}/${broken}`);
   assert.equal(readFileSync(manifest, "utf8"), '{"version":"1","selectors":["web"]}');

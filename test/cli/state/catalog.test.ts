@@ -113,6 +113,7 @@ test("a secret comes from stdin, is kept byte for byte and shown only on request
   const set = await withInput(dir, "  two\nlines\n", "kv", "set-secret", "WEB", "password");
   assert.equal(set.code, 0, set.stderr);
   assert.match(set.stderr, /ends with a newline/);
+  assert.match(set.stderr, /^secret password of job web is stored$/m);
   assert.equal(set.stdout, "");
   assert.equal(kv().get("secrets/job/web", "password"), "  two\nlines\n");
   const hidden = await run("cat", "kv", "get", "secrets/job/web", "password");
@@ -154,6 +155,16 @@ for (const [what, input, words, message] of [
     assert.match(stderr, message);
     assert.deepEqual(kv().keys("secrets/job/web"), []);
   });
+
+test("a secret of notify.json is stored and deleted; with --json it has no job", async (t) => {
+  const { dir, run, kv } = await built(t);
+  const set = await withInput(dir, "s", "notify", "set-secret", "slack", "--json");
+  assert.deepEqual([set.code, JSON.parse(set.stdout)], [0, { job: null, key: "slack" }]);
+  assert.match(set.stderr, /^secret slack of notify\.json is stored$/m);
+  assert.equal(kv().get("secrets/notify", "slack"), "s");
+  assert.match((await run("notify", "delete-secret", "slack")).stderr, /^secret slack of notify\.json is deleted$/m);
+  assert.equal(kv().get("secrets/notify", "slack"), undefined);
+});
 
 test("kv set-secret takes the lock", async (t) => {
   const { dir, layout } = await built(t);

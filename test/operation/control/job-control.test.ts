@@ -222,6 +222,15 @@ test("with health_check each batch has to be well before the next; a stop looks 
   assert.equal(started.text.match(/health check passed/g)?.length, 3);
 });
 
+test("with health_check a status looks at what is up, also where that is one allocation, and at nothing where none is", async (t) => {
+  const { deploys, run } = await setUp(t, { manifest: { health_check: CHECK }, disabled: [B, C] });
+  const up = await run("job_status", { health_check: true });
+  assert.equal(up.text.match(/health check passed/g)?.length, 1);
+  rmSync(path.join(deploys.folder(A), "jobs/web/running"));
+  const down = await run("job_status", { health_check: true });
+  assert.deepEqual([down.error?.code, down.text.includes("health check")], ["ErrRunCommand", false]);
+});
+
 test("HR-057 a filter must match, jobs must be known, and nothing runs otherwise", async (t) => {
   const { run, since } = await setUp(t);
   for (const [params, code, message] of [

@@ -253,6 +253,16 @@ test("tools that are missing here are named", async (t) => {
   );
 });
 
+test("tools that only a worker needs are named, too", async (t) => {
+  const { bucket: made } = await bucket(t);
+  const tools = temporaryFolder(t);
+  const missing = ["setsid", "mkfifo", "readlink"];
+  for (const name of readdirSync("/usr/bin"))
+    if (!missing.includes(name)) symlinkSync(`/usr/bin/${name}`, path.join(tools, name));
+  const told = bad(await look(made, { PATH: tools }));
+  assert.ok(told.includes("worker 127.0.0.1: tools: problem: setsid, mkfifo, readlink: not installed"), told.join("\n"));
+});
+
 test("while an operation is at work, its workers are left alone and its lock is named", async (t) => {
   const { bucket: made } = await bucket(t);
   const lock = await acquireLock(made.layout, uuidV7(), "deploy");
