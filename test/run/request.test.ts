@@ -101,6 +101,26 @@ test("a retry of a deploy or a health check is about the jobs that were not all 
   assert.equal((await repeated(layout, "health_check", other)).jobs, undefined);
 });
 
+test("a retry of a change of keys goes on with what is left, and with nothing of a dry run", async (t) => {
+  const layout = bucket(t);
+  const left = async (kind: RunKind, params: object, result: object) => {
+    const id = await stored(layout, kind, { params: { ...params }, result });
+    return await repeated(layout, kind, id).then(
+      ({ retry_of }) => retry_of === id,
+      ({ code }) => code,
+    );
+  };
+  for (const [kind, result] of [
+    ["ssh_key_rotate", { old_kept: true }],
+    ["ca_rotate", { taken: false }],
+  ] as const) {
+    assert.equal(await left(kind, {}, result), true);
+    assert.equal(await left(kind, { dry_run: false }, result), true);
+    assert.equal(await left(kind, { dry_run: true }, result), "retry_impossible");
+  }
+  assert.equal(await left("kv_rekey", {}, {}), "retry_impossible");
+});
+
 test("a retry of job control is about the allocations that were not ok; over HTTP about those of one job", async (t) => {
   const layout = bucket(t);
   const job = (name: string, graded: Record<string, string>) => ({ job: name, ...jobGrade(graded) });

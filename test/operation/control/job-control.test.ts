@@ -83,6 +83,7 @@ test("CP-283 status tells what each job says on each worker; one that is down hi
   assert.deepEqual(second.status, { exit_code: 0, lines: ["up"] });
   assert.deepEqual([first.status.exit_code, first.status.lines[0]], [2, "down"]);
   assert.match(ended.text, /^web@127\.0\.0\.2 \| up$/m);
+  assert.doesNotMatch(ended.text, /skipped/);
   const last = readFileSync(path.join(deploys.folder(A), ".runner/web.last"), "utf8");
   assert.match(last, /^\w+ start\b/, "a question is not what ran last");
 });

@@ -170,6 +170,20 @@ test("CP-523 an approval of one bucket is worth nothing in another one, not even
   assert.deepEqual((await server.call("GET", `${other.path}/runs`)).body.items, []);
 });
 
+test("CP-521 a start that waits in line is refused where the bucket asks for approvals by the time that it is its turn", async (t) => {
+  const { as, setApprovals, server, bucket, runs } = await approvalServer(t, 0);
+  server.hold();
+  const holder = (await as("root", "POST", "/build", {})).body.run_id;
+  const waiting = as("ada", "POST", "/run_command", COMMAND, { headers: { "Idempotency-Key": "one-in-line", "Ops-Wait": "60" } });
+  const queue = async () => (await as("root", "GET", "/queue")).body.items;
+  await until("a place in line", async () => (await queue()).length === 1);
+  await setApprovals(1);
+  server.release();
+  await server.ended(bucket.path, holder);
+  assert.deepEqual(refusal(await waiting), LACKING);
+  assert.equal((await runs())[0].id, holder);
+});
+
 test("CP-525 an approval ends after a day", async (t) => {
   const { as, approved, server } = await approvalServer(t);
   const { id } = await approved("run_command", COMMAND);

@@ -169,6 +169,10 @@ test("CP-869 a command reads the message, has nothing of the environment, and sa
   assert.equal(readFileSync(`${out}.env`, "utf8"), "PATH\n");
   const bad = script("bad", `echo "first" >&2; echo "no relay: ${VALUE}" >&2; exit 75`);
   assert.equal(await send({ command: [bad] }), "the command ended with exit code 75: no relay: ***");
+  const chatty = script("chatty", "printf '%0300d' 0; exit 1");
+  assert.equal(await send({ command: [chatty] }), `the command ended with exit code 1: ${"0".repeat(300)}`);
+  const chattier = script("chattier", "printf '%0301d' 0; exit 1");
+  assert.equal(await send({ command: [chattier] }), `the command ended with exit code 1: ${"0".repeat(300)}…`);
   chmodSync(bad, 0o757);
   assert.match(String(await send({ command: [bad] })), /^others may write the command/);
   assert.match(String(await send({ command: [path.join(folder, "gone")] })), /^the command cannot be used: /);

@@ -41,6 +41,13 @@ test("CP-861 what one run finds bad of one job, in however many looks, is one in
   assert.deepEqual(placesOf(over), ["a", "b"], "one that is over");
 });
 
+test("the subject of an incident has at most 200 characters of its places", () => {
+  const subject = (length: number) => lookAt(none(), [seen("x".repeat(length))]).incidents[0]?.subject ?? "";
+  const begin = "Drift: ".length;
+  assert.equal(subject(200 - begin), `Drift: ${"x".repeat(200 - begin)}`);
+  assert.equal(subject(201 - begin), `Drift: ${"x".repeat(200 - begin)}…`);
+});
+
 test("CP-861 an incident is over once all its places are well, those that came later too", () => {
   const state = lookAt(none(), [seen("a")], [seen("b")]);
   const isOpen = () => state.incidents.map(({ over_at, left }) => [over_at === null, left.join()]);

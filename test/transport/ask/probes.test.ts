@@ -136,8 +136,10 @@ for (const [type, make] of [
 
 test("a peer that accepts and says nothing costs no more than the probe's time", async (t) => {
   const port = await listening(t, createServer());
-  const found = await probe(http(port, { timeoutMs: 30 }));
-  assert.deepEqual([found.ok, found.evidence], [false, `GET http://127.0.0.1:${port}/: no answer within 0.03 s`]);
+  for (const signal of [undefined, new AbortController().signal]) {
+    const found = await probe(http(port, { timeoutMs: 30 }), signal);
+    assert.deepEqual([found.ok, found.evidence], [false, `GET http://127.0.0.1:${port}/: no answer within 0.03 s`]);
+  }
 });
 
 test("what cannot be asked for is a failed probe, not an error", async () => {
