@@ -126,9 +126,7 @@ test("metrics init writes into a folder with only the source of a bucket on a se
   mkdirSync(path.join(folder, "workspace/jobs/watch"), { recursive: true });
   writeFileSync(path.join(folder, "workspace/jobs/watch/manifest.json"), "{}");
   const before = process.umask(0);
-  const ending = ops(["metrics", "init", "watch", "--bucket-dir", folder]);
-  process.umask(before);
-  const { code, stderr } = await ending;
+  const { code, stderr } = await ops(["metrics", "init", "watch", "--bucket-dir", folder]).finally(() => process.umask(before));
   assert.deepEqual([code, stderr], [0, ""]);
   const modes = [OWN, `${OWN}/alerts`, `${OWN}/alerts/ops.yaml`].map((name) => statSync(path.join(folder, name)).mode & 0o777);
   assert.deepEqual(modes, [0o755, 0o755, 0o644], "whatever the umask allows");
