@@ -84,7 +84,7 @@ test("CP-660 only a server that runs as root takes a user of hooks, and ops serv
   const launcher = new Launcher({ PATH: process.env.PATH });
   const server = await launcher.run(selfArguments("server", ...flags), { user: NOBODY });
   assert.equal(server.exitCode, 2);
-  assert.match(server.stderr, /^ops: --hook-user "nobody": only a server that runs as root can run scripts as another user\n$/);
+  assert.match(server.stderr, /^ops: --hook-user "nobody": only a server that runs as root can run scripts as another user$/m);
   const serve = await launcher.run(selfArguments("serve", ...flags));
   assert.equal(serve.exitCode, 2);
   assert.match(serve.stderr, /--hook-user/);
