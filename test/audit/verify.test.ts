@@ -35,6 +35,13 @@ test("a fault has its kind, its place and its reason", async (t) => {
     ["a line removed", [a, c, d], "removed", 2, /line 6 is not there/],
     ["lines removed", [a, d], "removed", 2, /the lines 6 to 7 are not there/],
     ["a line put in", [a, "{}", b, c, d], "added", 2, /this is no line of an audit; line 6 follows in 2026-02\.jsonl:3/],
+    [
+      "an empty line at the beginning",
+      ["", a, b, c, d],
+      "added",
+      1,
+      /this is no line of an audit; line 5 follows in 2026-02\.jsonl:2/,
+    ],
     ["a line twice", [a, b, b, c, d], "added", 3, /line 6 stands here again/],
     ["two lines swapped", [a, c, b, d], "reordered", 2, /line 7 stands here, and line 6 in 2026-02\.jsonl:3/],
     ["a line of another file", [a, lineAt(files[2], 0), b, c, d], "reordered", 2, /line 9 stands here/],

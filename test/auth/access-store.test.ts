@@ -140,6 +140,7 @@ test("CP-505 a file that is damaged, contradicts itself, is a link, or may be us
     ["a sum twice", { tokens: [one, { ...one, id: BUCKET, name: "bob" }], approvals: {} }, /stands there twice/],
     ["no second factor for who may change", { tokens: [{ ...one, totp: "none" }], approvals: {} }, /only with the role read/],
     ["a missing secret", { tokens: [{ ...one, totp: "own" }], approvals: {} }, /totp_secret .* disagree/],
+    ["a sum that is longer", { tokens: [{ ...one, sha256: `0${one.sha256}` }], approvals: {} }, /sha256 expected a SHA-256/],
     ["three approvals", { tokens: [], approvals: { [BUCKET]: 3 } }, /approvals/],
     ["no list", { tokens: {}, approvals: {} }, /tokens expected a list/],
   ];

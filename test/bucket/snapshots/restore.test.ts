@@ -218,6 +218,12 @@ const HOSTILE: [
     (entries) => [entries, { schema_version: SCHEMA_VERSION + 1 }],
     new RegExp(`was made by ops .* with schema ${SCHEMA_VERSION + 1}, this program knows ${SCHEMA_VERSION}; use a newer ops$`),
   ],
+  ["a schema below the first", (entries) => [entries, { schema_version: 0 }], /its manifest is not right: schema_version /],
+  ...[`0${"0".repeat(36)}`, "no id"].map((bucket_id): (typeof HOSTILE)[number] => [
+    `the bucket ${bucket_id}`,
+    (entries) => [entries, { bucket_id }],
+    /its manifest is not right: bucket_id expected a bucket id/,
+  ]),
   ["a newer format", (entries) => [entries, { format: 3 }], /use a newer ops$/],
   [
     "another bucket",

@@ -88,6 +88,8 @@ test("a bucket whose bucket.json is damaged or foreign is still found", async (t
     ["{", ["", "", null]],
     ['{"project": 7, "name": "n"}', ["", "n", null]],
     ["[]", ["", "", null]],
+    [`{"name": "n"}`.padEnd(64 * 1024), ["", "n", null]],
+    [`{"name": "n"}`.padEnd(64 * 1024 + 1), ["", "", null]],
   ] as const) {
     writeFileSync(layout.bucketJson, content);
     await nextTurn();

@@ -331,6 +331,7 @@ const PROBES: [name: string, probe: Record<string, unknown>, place: string][] = 
   ["for a port that is not declared", { type: "tcp", port: "nope" }, "port"],
   ["for a port by number", { type: "tcp", port: 80 }, "port"],
   ["with a path that does not start with /", { type: "http", port: "http", path: "x" }, "path"],
+  ["with a path of more than 2,000 characters", { type: "http", port: "http", path: `/${"x".repeat(2_000)}` }, "path"],
   ["with a path that breaks the request", { type: "http", port: "http", path: "/a b" }, "path"],
   ["with an unknown scheme", { type: "http", port: "http", scheme: "ftp" }, "scheme"],
   ["with a status that is none", { type: "http", port: "http", expect_status: 20 }, "expect_status"],
