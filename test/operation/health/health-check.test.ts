@@ -34,7 +34,8 @@ const outcomesOf = (allocations: { worker: string; outcome: string }[]) =>
   Object.fromEntries(allocations.map(({ worker, outcome }) => [worker, outcome]));
 
 test("CP-259 HR-058 HR-063 a health check tells of every job how each active allocation is, and why others are skipped", async (t) => {
-  const { check } = await setUp(t, { web: probed(), idle: {}, off: probed(), part: probed() }, { off: [...HOSTS], part: [B] });
+  const jobs = { web: probed(), idle: {}, off: probed(), part: probed(), zed: probed() };
+  const { check } = await setUp(t, jobs, { off: [...HOSTS], part: [B], zed: [A, B] });
   const { error, result, text } = await check({ verbose: true });
   assert.equal(error, undefined);
   assert.deepEqual(
@@ -48,6 +49,7 @@ test("CP-259 HR-058 HR-063 a health check tells of every job how each active all
       ["off", "skipped", "it has no active allocation"],
       ["part", "ok", null],
       ["web", "ok", null],
+      ["zed", "ok", null],
     ],
   );
   assert.deepEqual(outcomesOf(result.jobs[2].allocations), { [A]: "ok", [C]: "ok" });
@@ -65,7 +67,9 @@ test("CP-259 HR-058 HR-063 a health check tells of every job how each active all
   );
   assert.match(text, /^idle: skipped, it has neither probes nor hooks for health_check$/m);
   assert.match(text, /^web@127\.0\.0\.1: command on 127\.0\.0\.1: exit code 0: fine \(\d+ ms\)$/m);
-  assert.match(text, /^jobs: 2 healthy, 0 failed, 0 unreachable, 2 skipped$/m);
+  assert.match(text, /^part: healthy on 127\.0\.0\.1, 127\.0\.0\.3$/m);
+  assert.match(text, /^zed: healthy on 127\.0\.0\.3$/m);
+  assert.match(text, /^jobs: 3 healthy, 0 failed, 0 unreachable, 2 skipped$/m);
 });
 
 test("HR-059 HR-060 probes go in the order of the KV store, one worker at a time where upgrades do", async (t) => {
