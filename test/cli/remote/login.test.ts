@@ -91,6 +91,26 @@ test("a session that the server has ended is told with the command that opens a 
   assert.equal(stderr, `ops: the session with ${server.url} has ended: sign in with \`ops login ${server.url}\`\n`);
 });
 
+test("a session that has ended, or lacks its code, is signed out of all the same; one that cannot be ended is told", async (t) => {
+  const { server, file, run } = await setUp(t);
+  const login = () => run(["login"], { env: { OPS_SERVE_TOKEN: TOKEN } });
+  await login();
+  server.aheadMs += 30 * 86_400_000;
+  const out = { code: 0, stdout: `signed out of ${server.url}\n`, stderr: "" };
+  assert.deepEqual([await run(["logout"]), existsSync(file)], [out, false]);
+  await login();
+  await server.stop();
+  const left = await run(["logout"]);
+  assert.deepEqual([left.code, left.stdout, existsSync(file)], [1, "", false]);
+  assert.match(left.stderr, /; the session is forgotten here, and open on the server until 20\S+Z\n$/);
+
+  const secured = await setUpSecured(t);
+  const words = ["login", "--ca-file", "ca.crt", "--totp", secured.code()];
+  assert.equal((await secured.run(words, { env: { OPS_SERVE_TOKEN: TOKEN } })).code, 0);
+  secured.server.aheadMs += 90_000;
+  assert.deepEqual(await secured.run(["logout"]), { ...out, stdout: `signed out of ${secured.server.url}\n` });
+});
+
 test("a login that is refused keeps nothing", async (t) => {
   const { file, run } = await setUp(t);
   const wrong = await run(["login"], { input: "wrong" });
