@@ -31,7 +31,14 @@ import { saveEnd } from "./repeats.ts";
 
 const CRASH_GRACE_MS = 2_000;
 const TASK_LIMIT_MS = 80_000;
-const TASK_FAILURES = ["schema_too_new", "database_damaged", "database_busy", "unknown_name", "not_found"] as const;
+const TASK_FAILURES = [
+  "invalid_bucket_id",
+  "schema_too_new",
+  "database_damaged",
+  "database_busy",
+  "unknown_name",
+  "not_found",
+] as const;
 const SAVE_AGAIN_MS = 1_000;
 /** Run processes that work at once: one for each core computes, while another one waits for its workers. */
 const SLOTS = 2 * availableParallelism();

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
@@ -305,6 +305,16 @@ test("CP-103 CP-104 CP-078 init makes the database of a bucket, or leaves the pr
   assert.equal((await server.call("GET", `${bucket}/info`)).body.bucket_id, id);
   const { body } = await server.call("POST", `${bucket}/build`);
   assert.equal((await server.ended(bucket, body.run_id)).status, "succeeded");
+});
+
+test("init refuses the folder of another bucket under a new id, and says whose database it has", async (t) => {
+  const server = await TestServer.start(t);
+  const { id, folder } = await server.createBucket();
+  const copied = randomUUID();
+  cpSync(folder, path.join(path.dirname(folder), copied), { recursive: true });
+  const { status, body } = await server.call("POST", `/api/buckets/${copied}/init`);
+  assert.deepEqual([status, body.error], [400, "invalid_bucket_id"]);
+  assert.match(body.message, new RegExp(`/${copied} belongs to bucket ${id}, not ${copied}$`));
 });
 
 test("init refuses a newer schema and changes nothing", async (t) => {

@@ -29,7 +29,7 @@ const OUTCOMES = { roll_out: "deploy required", skip: "skip", failed: "would fai
 export function describePlan({ options: { adopt = false }, reconcile, waves }: DeployPlan): string[] {
   const jobs = waves.flatMap((wave) => wave.jobs);
   const working = jobs.filter(({ outcome }) => outcome === "roll_out").length;
-  const room = { lines: MOST_DIFF_LINES, adopt };
+  const room = { lines: MOST_DIFF_LINES, isCut: false, adopt };
   return [
     ...reconcile.map(({ job, worker, action, hooks }) => {
       return `reconcile: ${action} ${job} on ${worker}${hooks.length > 0 ? `, then ${hooks.join(", ")}` : ""}`;
@@ -38,7 +38,7 @@ export function describePlan({ options: { adopt = false }, reconcile, waves }: D
       `wave ${wave.seq}`,
       ...wave.jobs.flatMap((job) => [...describeJob(job, adopt), ...describeFiles(job, room)]),
     ]),
-    ...(room.lines > 0 ? [] : ["more diffs are in plan.json"]),
+    ...(room.isCut ? ["more diffs are in plan.json"] : []),
     adopt ? adoptable(jobs) : `${working} of ${counted(jobs.length, "job")} ${jobs.length === 1 ? "needs" : "need"} work`,
   ];
 }
@@ -94,16 +94,19 @@ function describeAllocation(one: PlannedAllocation): string[] {
 }
 
 /** Each change of a file once, with all its workers. */
-function describeFiles({ job, allocations }: PlannedJob, room: { lines: number; adopt: boolean }): string[] {
+function describeFiles({ job, allocations }: PlannedJob, room: { lines: number; isCut?: boolean; adopt: boolean }): string[] {
   const changes = allocations.flatMap(({ worker, files }) => files.map((file) => ({ worker, file })));
   const same = Map.groupBy(changes, ({ file: { path, from, to } }) => JSON.stringify([path, from, to]));
   return [...same.values()].flatMap((all) => {
     const { file } = all[0] as { file: PlannedFile };
     const workers = all.map(({ worker }) => worker);
     const lines = fileLines(job, file, { workers: named(workers, ", "), before: room.adopt ? "there" : "promoted" });
-    if (room.lines <= 0) return [];
-    room.lines -= lines.length;
-    return lines;
+    if (room.lines > 0) {
+      room.lines -= lines.length;
+      return lines;
+    }
+    room.isCut ||= lines.length > 0;
+    return [];
   });
 }
 

@@ -109,7 +109,7 @@ export const BUCKET_ROUTES = [
       description: "The database has this program's schema",
       shape: object({ schema_version: integer(), upgraded: described(boolean(), "The schema was created or upgraded") }),
     },
-    failures: ["bucket_busy", "schema_too_new", "database_damaged", "database_busy"],
+    failures: ["invalid_bucket_id", "bucket_busy", "schema_too_new", "database_damaged", "database_busy"],
     async handle({ bucket: { id, layout } }, { supervisor }) {
       const initialise = () => initialised(supervisor, layout.root, id);
       const { schemaVersion, upgraded } = await supervisor.exclusively(layout, "init", initialise);

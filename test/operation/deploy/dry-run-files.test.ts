@@ -49,6 +49,15 @@ test("a plan shows the files that change as unified diffs against what was promo
   assert.equal(shown(again)["conf/a"], "@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n", "not against what is there");
 });
 
+test("a plan does not say that there are more diffs where the last one has filled the room", async (t) => {
+  const deploys = await Deploys.make(t);
+  const diff = (lines: number) => "x\n".repeat(lines);
+  await deploys.build({ web: { files: { zlast: diff(2_000) } } }, { hosts: [A] });
+  assert.doesNotMatch((await deploys.deploy({ dry_run: true })).text, /more diffs/);
+  await deploys.build({ web: { files: { first: diff(2_000), zlast: diff(1) } } }, { hosts: [A] });
+  assert.match((await deploys.deploy({ dry_run: true })).text, /\nmore diffs are in plan\.json\n/);
+});
+
 test("the diffs of a plan are bounded: what other workers have already goes first, then the rest", async (t) => {
   const deploys = await Deploys.make(t);
   const files = Object.fromEntries(
