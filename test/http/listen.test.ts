@@ -58,6 +58,18 @@ test("CP-027 CP-028 CP-029 CP-030 CP-032 T-59 answers, failures and defects carr
   assert.deepEqual(seen, [200, 200, 401, 429, 500, 204]);
 });
 
+test("an answer that can have no body tells no length of one", async (t) => {
+  for (const [status, lengths] of [
+    [204, 0],
+    [304, 0],
+    [404, 1],
+  ] as const) {
+    const { port } = await listenFor(t, { handle: async () => ({ status, body: "" }) });
+    const answer = await exchangeText(t, port, GET);
+    assert.equal(answer.match(/^content-length:/gim)?.length ?? 0, lengths, answer);
+  }
+});
+
 for (const [what, text, status] of [
   ["what is not HTTP", "hello\r\n\r\n", 400],
   ["a request without Host", "GET / HTTP/1.1\r\nConnection: close\r\n\r\n", 400],

@@ -232,6 +232,16 @@ test("with health_check a status looks at what is up, also where that is one all
   assert.deepEqual([down.error?.code, down.text.includes("health check")], ["ErrRunCommand", false]);
 });
 
+test("of what a status says the last lines of its first 64 KiB are kept", async (t) => {
+  const loud = `start restart stop reload:\n\t@true\nstatus:\n\t@seq 1 20000\n`;
+  const { run } = await setUp(t, { files: { Makefile: loud } });
+  const { error, result } = await run("job_status");
+  assert.equal(error, undefined);
+  const { lines } = result.jobs[0].allocations[0].status;
+  assert.equal(lines.length, 100);
+  assert.ok(Number(lines.at(-1)) < 20_000, lines.at(-1));
+});
+
 test("HR-057 a filter must match, jobs must be known, and nothing runs otherwise", async (t) => {
   const { run, since } = await setUp(t);
   for (const [params, code, message] of [
