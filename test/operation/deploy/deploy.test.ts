@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { existsSync, mkdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { catalogAllocations, catalogJobs } from "../../../lib/bucket/catalog/catalog.ts";
@@ -171,6 +171,16 @@ test("HR-100 T-107 only the named jobs are touched; a failed upstream counts thr
   const web = await deploys.deploy({ jobs: ["web"] });
   assert.deepEqual(outcomes(web), { web: "deployed" }, "nothing failed in this deploy, and nothing is started for it");
   assert.deepEqual(deploys.targets("api", A), ["start"]);
+});
+
+test("with build a deploy brings what the source says now, without it what was built last", async (t) => {
+  const deploys = await Deploys.make(t);
+  await deploys.build({ web: { files: { conf: "built" } } }, { hosts: [A] });
+  const source = path.join(deploys.bucket.dir, "workspace/jobs/web/conf");
+  const there = () => readFileSync(path.join(deploys.folder(A), "jobs/web/conf"), "utf8");
+  writeFileSync(source, "changed");
+  assert.deepEqual([(await deploys.deploy()).error, there()], [undefined, "built"]);
+  assert.deepEqual([(await deploys.deploy({ build: true })).error, there()], [undefined, "changed"]);
 });
 
 test("a name that the catalog does not know is an error with the nearest one", async (t) => {

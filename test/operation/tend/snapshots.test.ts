@@ -16,10 +16,12 @@ import { makeBucket } from "../../helpers/workspace.ts";
 test("CP-107 a restore saves the present first, and the present can be restored again", async (t) => {
   const bucket = await makeBucket(t, {});
   await mark(bucket.layout, "one");
-  const made = (await takeSnapshot(bucket.context("snapshot_create"), { note: "n" })) as { name: string };
+  const made = (await takeSnapshot(bucket.context("snapshot_create"), { note: "n" })) as { name: string; created_at: string };
   await mark(bucket.layout, "two");
   const restore = (snapshot: string) => restoreSnapshot(bucket.context("snapshot_restore"), { snapshot, with_source: true });
-  const { saved_as } = (await restore(made.name)) as { saved_as: string };
+  const { saved_as, ...rest } = (await restore(made.name)) as { saved_as: string };
+  const revisions = { source_revision: null, current_revision: null };
+  assert.deepEqual(rest, { snapshot: `${made.name}.tar.gz`, created_at: made.created_at, with_source: true, ...revisions });
   assert.deepEqual(await marksOf(bucket.layout), marks("one", "one"));
   const context = bucket.context("snapshot_restore");
   using db = openDatabase(bucket.layout.database);
