@@ -97,6 +97,23 @@ test("what a deploy has promoted before it stopped stays; only the others get th
   assert.deepEqual(HOSTS.map(last), ["restart two 2.0.0", "restart one 1.0.0", "restart one 1.0.0"]);
 });
 
+test("what only the unfinished version has is taken away, and what only the promoted one has is brought back", async (t) => {
+  const { deploys, run, note } = await setUp(t);
+  const files = { Makefile: MAKEFILE, release: "two", "conf/new": "" };
+  await deploys.build({ web: { manifest: { version: "2.0.0" }, files: { Makefile: MAKEFILE, release: "one", old: "" } } });
+  assert.equal((await deploys.deploy()).error, undefined);
+  rmSync(path.join(deploys.bucket.dir, "workspace/jobs/web/old"));
+  await deploys.build({ web: { manifest: { version: "3.0.0" }, files } });
+  note(A, "sick");
+  assert.notEqual((await deploys.deploy()).error, undefined);
+  const there = () => ["old", "conf/new"].map((name) => existsSync(path.join(deploys.folder(C), "jobs/web", name)));
+  assert.deepEqual(there(), [false, true]);
+  const same = () => statSync(path.join(deploys.folder(C), "jobs/web/Makefile"), { bigint: true });
+  const { ino, ctimeNs } = same();
+  assert.equal((await run("job_restart")).error, undefined);
+  assert.deepEqual([...there(), same().ino, same().ctimeNs], [true, false, ino, ctimeNs], "what is as promoted is not written");
+});
+
 test("stop, status and a target of the job's own take what is there", async (t) => {
   const { deploys, run, note, release, last } = await setUp(t);
   note(A, "sick");
