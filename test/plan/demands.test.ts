@@ -132,6 +132,15 @@ for (const { name, jobs, wrong } of CASES)
     assert.deepEqual(codes(jobs), wrong);
   });
 
+test("what is wrong with the bounds of a demand is told with the bound", () => {
+  const message = (config: object) => checkDemands([bounds(config as never), up("1.0.0")])[0]?.message;
+  assert.equal(message({ min_version: 1.5 }), "min_version must be a version in quotes or a whole number");
+  assert.match(message({ max_version: "x" }) ?? "", /^max_version: .*x/);
+  assert.equal(message({ min_version: "2", max_version: "1" }), "min_version 2 is above max_version 1");
+  assert.equal(message({ min_version: "1.0.1" }), "job up has version 1.0.0, below min_version 1.0.1");
+  assert.equal(message({ max_version: "0.9" }), "job up has version 1.0.0, above max_version 0.9");
+});
+
 test("a demand on a job that could not be read is not judged twice", () => {
   const jobs = [job("a", "1", { x: "up.check" }), after("b", "up")];
   assert.deepEqual(codes(jobs, ["up"]), []);
