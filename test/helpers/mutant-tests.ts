@@ -215,25 +215,29 @@ function digestOf(file: string): string {
 
 /**
  * The test files that run the code of a mutant, the likeliest to notice for their time first: the file of the same
- * name, then those that run much of the source. Where the source has changed since, all files that ran some of it count.
+ * name, then those of the same room, then those that run much of the source. Where the source has changed since, all files that ran some of it count.
  * A thread that is ended tells nothing of the code that it ran: where no file is known to run it, those of the room are tried.
  */
 export function testsThatSee(mutant: Mutant, all: readonly Reach[], tree: string): Reach[] {
   const digest = digestOf(path.join(tree, mutant.file));
   const mirror = mutant.file.replace(/^lib/, "test").replace(/\.ts$/, "");
+  const room = path.dirname(mirror);
+  const nearness = (file: string) => {
+    if (file.startsWith(mirror)) return 100;
+    if (path.dirname(file) === room) return 30;
+    return folderOf(file) === folderOf(mutant.file) ? 3 : 1;
+  };
   const weight = ({ file, ms, code }: Reach) => {
     const { ranges = [] } = code[mutant.file] ?? {};
     const reached = ranges.reduce((sum, edge, at) => sum + (at % 2 === 0 ? -edge : edge), 0);
-    const near = file.startsWith(mirror) ? 100 : folderOf(file) === folderOf(mutant.file) ? 3 : 1;
-    return ms / near / Math.max(1, reached) ** 2;
+    return ms / nearness(file) / Math.max(1, reached) ** 2;
   };
   const sound = all.filter(({ passed }) => passed);
   const seen = sound.filter(({ code }) => {
     const own = code[mutant.file];
     return own && (own.digest !== digest || covers(own.ranges, mutant));
   });
-  const room = `${path.dirname(mutant.file).replace(/^lib/, "test")}/`;
-  const tried = seen.length > 0 ? seen : sound.filter(({ file }) => file.startsWith(room));
+  const tried = seen.length > 0 ? seen : sound.filter(({ file }) => file.startsWith(`${room}/`));
   return tried.sort((a, b) => weight(a) - weight(b));
 }
 

@@ -278,7 +278,7 @@ test("a token file or TLS key that others may read or write refuses the start an
     await refused(withTls, /^--tls-key .*key.pem cannot be used: its mode .*chmod 6[046]0 /);
     assert.deepEqual(stateOf(folder), before);
   }
-  for (const mode of [0o640, 0o600, 0o400]) {
+  for (const mode of [0o640, 0o600, 0o400, 0o601]) {
     for (const file of [tokenFile, keyFile]) await chmod(file, mode);
     assert.equal((await serverConfig(fromFile, {})).token, "from-file");
     assert.ok((await serverConfig(withTls, {})).tls);
