@@ -139,6 +139,8 @@ test("where a line cannot be written, it is refused and not there; what may come
   log.later({ what: "cancel", who: "late" });
   await until("the trouble to be told", () => told.length > 0);
   assert.match(told[0] ?? "", /^the audit cannot be written/);
+  await assert.rejects(log.append(entryOf(1)), { code: "audit_unavailable" });
+  assert.equal(told.length, 1, "the same trouble is told once");
   rmSync(file, { recursive: true });
   renameSync(`${file}.kept`, file);
   await log.append(entryOf(2));

@@ -62,6 +62,10 @@ const WRONG: [what: object, error: RegExp][] = [
     { targets: { a: { ...HOOK, body: "bad.tpl" } } },
     /^ErrInvalidTemplate: workspace\/bad.tpl: .*no field.*Nope|can't evaluate field Nope/,
   ],
+  [
+    { targets: Object.fromEntries(Array.from({ length: 51 }, (_, index) => [`t${index}`, HOOK])) },
+    /notify\.json: targets: expected at most 50/,
+  ],
   [{ quiet: [{ from: "24:00", to: "07:00" }] }, /quiet\/0\/from: expected a time of the day/],
   [{ quiet: [{ from: "07:00", to: "07:00" }] }, /quiet\/0\/to: must differ/],
 ];

@@ -76,6 +76,12 @@ test("a server in order has no finding but ok, for each part of it and each buck
   assert.equal(message("running"), "no server has the root");
 });
 
+test("a TOTP secret of 128 bits is long enough", async (t) => {
+  const { root, settings, files } = await made(t);
+  writeFileSync(files.totp, "GEZDGNBVGY3TQOJQGEZDGNBVGY\n");
+  assert.deepEqual(bad(await examineServer(root, settings, host(t))), []);
+});
+
 type Made = Awaited<ReturnType<typeof made>>;
 
 /** What is done to a root, and what is found then. */
@@ -103,6 +109,11 @@ const HARMS: [name: string, harm: (made: Made) => unknown, expected: RegExp][] =
   ],
   ["a TOTP secret of others", ({ files }) => chmodSync(files.totp, 0o644), /^server: TOTP: problem: .* lets others use it/],
   ["a short TOTP secret", ({ files }) => writeFileSync(files.totp, "GEZDGNBVGY3TQOJQ\n"), /^server: TOTP: warning: 80 bits$/m],
+  [
+    "a secret of 120 bits",
+    ({ files }) => writeFileSync(files.totp, "GEZDGNBVGY3TQOJQGEZDGNBV\n"),
+    /^server: TOTP: warning: 120 bits$/m,
+  ],
   ["no TOTP secret", ({ files }) => writeFileSync(files.totp, "x"), /^server: TOTP: problem: /],
   [
     "a key that others may read",
