@@ -23,11 +23,7 @@ const STARTS = [
   { label: "Create a snapshot", path: "/snapshots" },
 ];
 
-const FORM_VIEWS = [
-  ["Deploy …", "deployments"],
-  ["Run a command …", "command"],
-  ["Run a hook …", "hooks"],
-];
+const FORM_VIEWS = { "Deploy …": "deployments", "Run a command …": "command", "Run a hook …": "hooks" };
 
 /** Opens the palette on Ctrl+K and on its button; `shownOf` says what the page shows. */
 export function startPalette(shownOf) {
@@ -112,6 +108,7 @@ function fixedEntries({ place: { bucketId }, buckets, bucket }) {
   const all = [paletteEntry("view", "All buckets", "#/"), ...bucketEntries(buckets)];
   if (!bucketId) return all;
   const page = { ...pageAt({ bucketId }), nameOfBucket: () => bucket?.name };
+  const forms = Object.entries(FORM_VIEWS).map(([label, view]) => paletteEntry("start", label, link(bucketId, view)));
   return [
     ...SECTIONS.map(({ name, rest, label }) => paletteEntry("view", label, link(bucketId, name, rest))),
     ...STARTS.filter((order) => !lackedRole(order)).map(({ label, ...order }) => ({
@@ -119,7 +116,7 @@ function fixedEntries({ place: { bucketId }, buckets, bucket }) {
       label,
       act: () => give(page, label, order),
     })),
-    ...FORM_VIEWS.filter(() => has("deploy")).map(([label, view]) => paletteEntry("start", label, link(bucketId, view))),
+    ...(has("deploy") ? forms : []),
     ...all,
   ];
 }

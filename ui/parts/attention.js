@@ -90,7 +90,7 @@ export function attentionPanel(page, { rows, cut }, options) {
   const shown = options.isOpen ? rows : rows.slice(0, OPEN);
   const left = rows.length - shown.length + cut;
   const more = left > 0 && rows.length > shown.length && button(`${number(left)} more`, options.onOpen, { class: "quiet" });
-  const unread = options.isOpen && cut > 0 && el("p.meta", `${number(cut)} more are not shown: mend some of these first.`);
+  const unread = options.isOpen && cut > 0 && el("p.meta", `${number(cut)} more are not shown.`);
   const list = el("ul", ...shown.map((one) => problemRow(page, one, options)));
   const about = { "aria-label": "Needs attention", key: "attention" };
   return el("section.panel.attention", about, list, (more || unread) && el("footer", more, unread));

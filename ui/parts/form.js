@@ -54,16 +54,12 @@ function filledIn({ type, value, checked, files }) {
   return type === "number" ? Number(value) : value;
 }
 
-const SCHEMES = [
-  ["", "as the system"],
-  ["light", "light"],
-  ["dark", "dark"],
-];
+const SCHEMES = { "": "as the system", light: "light", dark: "dark" };
 
 /** The choice of light or dark, which the browser remembers. */
 export function colours() {
   const root = document.documentElement.style;
-  return choice("Colours", SCHEMES, root.colorScheme, (value) => {
+  return choice("Colours", Object.entries(SCHEMES), root.colorScheme, (value) => {
     root.colorScheme = value;
     prefer("colours", value);
   });

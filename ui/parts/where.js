@@ -44,6 +44,7 @@ export function workerChoice(page, { chosen = null, troubled = () => new Map(), 
     look.failed = [...last].join();
     const wanted = look.typed.toLowerCase();
     const shown = look.workers.filter(({ worker, hostname }) => `${worker} ${hostname}`.toLowerCase().includes(wanted));
+    const ticks = shown.map((one) => tickOf(one, last.get(one.worker)));
     const all = count(look.workers.length, "worker");
     const search = el("input", { type: "search", placeholder: `Filter ${all}`, "aria-label": "Filter workers", oninput: filter });
     const choices = [["All", names()], ["None", []], ...(failed.length > 0 ? [["Failed last", failed]] : [])];
@@ -53,11 +54,7 @@ export function workerChoice(page, { chosen = null, troubled = () => new Map(), 
       el("p.spread", el("h2", "Where"), el("span", el("b", number(look.chosen.size)), ` of ${all}`)),
       el("div.chips", { role: "group", "aria-label": "Labels" }, labels.map(chipOf)),
       el("div.controls", search, buttons),
-      scroller(
-        "Workers",
-        shown.map((one) => tickOf(one, last.get(one.worker))),
-        "div.ticks",
-      ),
+      scroller("Workers", ticks, "div.ticks"),
     );
   }
 

@@ -17,15 +17,11 @@ export function fileFold(view, key, file, { open = false, where, before } = {}) 
   const { path, change, state = change, diff, note } = file;
   const lines = diff?.split("\n") ?? [];
   const counted = (sign) => lines.filter((line) => line.startsWith(sign)).length;
+  const changed = diff && [el("b.added", `+${counted("+")}`), " ", el("b.removed", `−${counted("-")}`)];
   const summary = [
     el("code", { title: plain(state) }, `${SIGNS[state] ?? "~"} `, said(path)),
     el("span.meta", state !== "changed" && state, note && ` ${note}`),
-    el(
-      "span.end",
-      diff && [el("b.added", `+${counted("+")}`), " ", el("b.removed", `−${counted("-")}`)],
-      " ",
-      where && el("span.badge", where),
-    ),
+    el("span.end", changed, " ", where && el("span.badge", where)),
   ];
   if (!diff) return el("p.row-line.file", { key }, summary);
   return fold(view, { key, summary, open, kind: "file" }, () => [before && el("p.before", before), diffOf(diff)]);

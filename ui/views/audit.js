@@ -79,7 +79,7 @@ function auditEnd({ n, at, hash, public_key: key, fingerprint, trouble }) {
   return el(
     "details.panel.pad",
     el("summary", `Line ${number(n)} is the last one, `, ago(at), ". ", el("code", hash.slice(0, 16))),
-    el("p", "Who notes this hash elsewhere can show later that nothing up to this line was cut off."),
+    el("p", "Noted elsewhere, this hash shows later that nothing up to this line was cut off."),
     facts([
       ["Head", command(hash, "hash")],
       [`Public key (${fingerprint})`, command(key, "key")],

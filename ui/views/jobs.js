@@ -14,7 +14,7 @@ import { placesOfRows, redeployOrder } from "../run/orders.js";
 import { healthGlance, healthTab } from "../watch/health.js";
 
 const CONTROLS = { start: "Starts", restart: "Restarts", reload: "Reloads the configuration of", stop: "Stops" };
-const FORGET = "What is stopped is forgotten: the next deploy starts it as if it was new.";
+const FORGET = "The next deploy starts it as if it was new.";
 const HEALTH = { name: "health_check", label: "Check its health after each batch", type: "checkbox", checked: true };
 const TARGET = { name: "target", label: "Target of its Makefile", required: true };
 /** What else the catalog has of a job, by its columns. */

@@ -33,7 +33,7 @@ function tokenList(page) {
       actions: (token) => revokeButton(page, token),
     },
     labels: { totp: "TOTP" },
-    none: "There is no token but the server's own. Make one for each person and each program.",
+    none: "There is no token but the server's own.",
   });
   const read = async () => {
     const [{ items }, all] = await Promise.all([get("/api/tokens"), listOf("/api/buckets?limit=500")]);
@@ -45,7 +45,7 @@ function tokenList(page) {
 }
 
 function revokeButton(page, { name, id }) {
-  const says = [`Ends ${name} at once: its sessions too, and no request of it starts anything more. Runs go on.`];
+  const says = [`Ends ${name} and its sessions at once. Runs go on.`];
   const order = { method: "DELETE", path: `/api/tokens/${id}`, says, danger: name, action: "Revoke" };
   return orderButton(page, "Revoke …", order, { style: "small", free: true });
 }

@@ -13,7 +13,7 @@ const MOST_CHANGES = 5_000;
 /** What is watched, as it is said. */
 const ASPECT_NAMES = { reach: "connection", health: "health", load: "load", files: "files" };
 const ASPECT_ORDER = Object.keys(ASPECT_NAMES);
-const NOTHING_KNOWN = "Nothing is known yet: health checks, drift runs and readings tell. A schedule repeats them.";
+const NOTHING_KNOWN = "Nothing is known yet: health checks, drift runs and readings tell.";
 
 /** The records of a job or a worker, and its changes. @param {any} page @param {{ job?: string, worker?: string }} of */
 async function readHealth(page, of) {

@@ -1,11 +1,7 @@
 // The rhythm of a schedule in words.
 import { listed } from "../base/text.js";
 
-const UNITS = [
-  [86_400, "day"],
-  [3_600, "hour"],
-  [60, "minute"],
-];
+const UNITS = { day: 86_400, hour: 3_600, minute: 60 };
 const DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const MONTHS = [
   ...["January", "February", "March", "April", "May", "June", "July"],
@@ -23,7 +19,7 @@ export function rhythmText({ every_seconds: every, cron, timezone }) {
 }
 
 function everyText(seconds) {
-  const [size, unit] = /** @type {[number, string][]} */ (UNITS).find(([length]) => seconds % length === 0) ?? [1, "second"];
+  const [unit, size] = Object.entries(UNITS).find(([, length]) => seconds % length === 0) ?? ["second", 1];
   return each(seconds / size, unit);
 }
 

@@ -90,7 +90,7 @@ function scheduleOrders(page, { name, kind, parameters, paused }) {
   const isReal = kind === "run_command" || (kind === "deploy" && !parameters.dry_run);
   const says = [`Starts ${words(kind).toLowerCase()} with the parameters of ${name}: ${JSON.stringify(parameters)}.`];
   const run = { path: `${path}/run`, ...(isReal && { says, danger: true, action: "Run now" }) };
-  const stays = ["It starts nothing until it is resumed, also after a push and a restart of the server."];
+  const stays = ["It starts nothing until it is resumed, also after a push or a restart."];
   const pause = { path: `${path}/pause`, says: stays, action: "Pause" };
   const [label, order] = paused ? ["Resume", { path: `${path}/resume` }] : ["Pause …", pause];
   const toggle = orderButton(page, label, order, { style: "small", free: true });
