@@ -19,6 +19,7 @@ test("CP-194 CP-226 the API token is exchanged for a session cookie of 12 hours"
   const { status, body, headers } = await server.call("POST", SESSION);
   assert.equal(status, 200);
   assert.deepEqual(body.totp, { enabled: false, verified: false });
+  assert.equal(body.totp_expires_at, null);
   assert.ok(Date.parse(body.expires_at) - before >= 12 * 3600 * 1000);
   assert.match(headers.getSetCookie()[0] ?? "", /^ops_server_session=.*; Max-Age=43200; HttpOnly; SameSite=Strict$/);
 });

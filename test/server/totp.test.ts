@@ -247,6 +247,8 @@ test("T-01 signing in needs TOTP first; the session then tells so", async (t) =>
   const cookie = `${browser}; ${verified}`;
   const { body } = await totp.server.call("GET", SESSION, { authorization: null, headers: { cookie } });
   assert.deepEqual(body.totp, { enabled: true, verified: true });
+  const ends = Date.parse(String(body.totp_expires_at)) - Date.now();
+  assert.ok(ends > 0 && ends <= 1_800_000, `in ${ends} ms`);
   assert.deepEqual(await totp.status("GET", SESSION, { authorization: null, headers: { cookie: browser } }), REQUIRED);
 });
 

@@ -25,9 +25,10 @@ let roots = 0;
 let flags: string[] = [];
 
 /** A server that has not seen a code yet: with a root of its own, where the steps of used codes are kept. */
-async function startServer(): Promise<void> {
+async function startServer(lifetime = `${TTL_SECONDS}s`): Promise<void> {
   await server?.stop();
-  server = await LocalServer.start(path.join(base, `root-${roots++}`), { flags });
+  const all = [...flags, "--totp-session-ttl", lifetime];
+  server = await LocalServer.start(path.join(base, `root-${roots++}`), { flags: all });
   used = 0;
 }
 
@@ -43,8 +44,7 @@ before(async () => {
   const { certFile, keyFile } = await certificateFor({ after: (end) => ends.push(end) });
   const secretFile = path.join(base, "totp");
   writeFileSync(secretFile, `${SECRET_TEXT}\n`, { mode: 0o600 });
-  const lifetime = ["--totp-session-ttl", `${TTL_SECONDS}s`];
-  flags = ["--tls-cert", certFile, "--tls-key", keyFile, "--totp-secret-file", secretFile, ...lifetime];
+  flags = ["--tls-cert", certFile, "--tls-key", keyFile, "--totp-secret-file", secretFile];
   await startServer();
   browser = await launchChromium();
   page = await browser.newPage({ ignoreHTTPSErrors: true, permissions: ["clipboard-read", "clipboard-write"] });
@@ -133,6 +133,23 @@ test("CP-193 T-90 once it has ended, a request waits for a code and is then sent
   await signedIn();
   const asked = requests.filter((one) => one.includes("/api/auth/"));
   assert.deepEqual(asked, ["GET /api/auth/session", "POST /api/auth/totp/verify", "GET /api/auth/session"]);
+});
+
+test("CP-192 a page that was reloaded asks for the next code shortly before the end too", async () => {
+  await startServer("30m");
+  await signIn();
+  await giveCode(await freshCode());
+  await signedIn();
+  const other = await browser.newPage({ ignoreHTTPSErrors: true });
+  await other.context().addCookies(await page.context().cookies());
+  await other.clock.install();
+  await other.goto(`${server.url}/`);
+  await other.locator("body:not(.signed-out)").waitFor();
+  await other.clock.fastForward("28:00");
+  assert.equal(await other.getByLabel("Code of your authenticator app").count(), 0);
+  await other.clock.fastForward("01:30");
+  await other.getByText(/^The code's session ends in \d+ s/).waitFor();
+  await other.close();
 });
 
 test("CP-193 the way to the API reference asks for a code, and so does a request that is tried there", async () => {

@@ -55,11 +55,12 @@ export function startCodes() {
   };
 }
 
-function begin({ expires_at: ends, totp, name, role, buckets }) {
+function begin({ expires_at: ends, totp, totp_expires_at: codeEnds, name, role, buckets }) {
   Object.assign(person, { name, role, buckets });
   signing.signedIn = true;
   session.number += 1;
   signing.ends.session = ends;
+  if (codeEnds) verified(codeEnds);
   drawMenu(totp.enabled);
   signing.onSignIn();
 }
@@ -141,10 +142,7 @@ function signInForm(done, message) {
   });
   function showCode(given) {
     const again = () => form.parentElement.replaceChild(signInForm(done, ""), code);
-    const verifiedHere = async (ends) => {
-      verified(ends);
-      done(await request("POST", SESSION, { token: given }));
-    };
+    const verifiedHere = async () => done(await request("POST", SESSION, { token: given }));
     const code = codeForm({ token: given, verified: verifiedHere, foot: button("Start again", again, { class: "plain" }) });
     form.replaceWith(code);
     code.querySelector("input").focus();

@@ -1,4 +1,4 @@
-import { cookieOf, type Identity, isOwnRequest, SESSION_PATH, totpRequired, VERIFY_PATH } from "../../auth/guard.ts";
+import { cookieOf, isOwnRequest, SESSION_PATH, totpRequired, VERIFY_PATH } from "../../auth/guard.ts";
 import type { Session, SessionHolder } from "../../auth/session.ts";
 import { Failure } from "../../core/errors.ts";
 import { described, object, secret, string, withExample } from "../../core/shape.ts";
@@ -24,13 +24,13 @@ export const AUTH_ROUTES = [
       // A session must not be able to prolong itself.
       if (identity.via !== "bearer") throw new Failure("unauthorized", "signing in takes Authorization: Bearer <API token>");
       const { session, cookie } = sessions.issue(holderOf(context, request));
-      return json(200, sessionBody(session, identity), { "Set-Cookie": cookie });
+      return json(200, sessionBody(session, context, request), { "Set-Cookie": cookie });
     },
   }),
   route(`GET ${SESSION_PATH}`, "read", {
     summary: "Show how long the session of this request lasts",
     answer: { status: 200, description: "Signed in", shape: component("Session") },
-    handle: async (_, { identity }) => json(200, sessionBody(identity.session, identity)),
+    handle: async ({ request }, context) => json(200, sessionBody(context.identity.session, context, request)),
   }),
   route(`DELETE ${SESSION_PATH}`, "read", {
     summary: "Sign out: end the sessions of this request and clear their cookies",
@@ -82,12 +82,18 @@ function holderOf({ access, identity: { name, token: id, address } }: Context, {
 }
 
 /** A request that gets here has proven TOTP where its token needs TOTP. */
-function sessionBody(session: Session | undefined, { name, role, buckets, totp }: Identity) {
+function sessionBody(session: Session | undefined, { identity, totpSessions }: Context, request: HttpRequest) {
+  const { name, role, buckets, totp } = identity;
   return {
-    expires_at: session ? new Date(session.exp).toISOString() : null,
+    expires_at: endOfSession(session),
     totp: { enabled: totp, verified: totp },
+    totp_expires_at: endOfSession(totp ? totpSessions.verify(cookieOf(request)) : undefined),
     name,
     role,
     buckets: buckets ?? null,
   };
+}
+
+function endOfSession(session: Session | undefined): string | null {
+  return session ? new Date(session.exp).toISOString() : null;
 }
