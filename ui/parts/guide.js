@@ -97,7 +97,7 @@ export function deleteItem(page) {
   const says = [removes, "Nothing is stopped on the workers."];
   const order = { method: "DELETE", path: "", danger: true, action: "Delete the bucket", says };
   const done = () => (location.hash = "#/");
-  return orderItem(page, "Delete the bucket …", order, { dangerous: true, done });
+  return orderItem(page, "Delete the bucket …", order, { dangerous: true, free: true, done });
 }
 
 /** Asks for project and name, makes a bucket, and goes there. */

@@ -57,10 +57,10 @@ function showBlocked(trigger) {
  * @param {any} page
  * @param {string} label ends in `…` where a question follows
  * @param {Order | (() => Order)} order
- * @param {{ style?: string, free?: boolean, again?: boolean, done?: (answer: any) => void }} [options] `free`: it starts no run;
- *   `again`: it repeats what failed, and the key `r` presses the first such button
+ * @param {{ style?: string, role?: string, free?: boolean, again?: boolean, done?: (answer: any) => void }} [options]
+ *   `free`: it starts no run; `again`: it repeats what failed, and the key `r` presses the first such button
  */
-export function orderButton(page, label, order, { style, free = false, again = false, done } = {}) {
+export function orderButton(page, label, order, { style, role, free = false, again = false, done } = {}) {
   const lacked = lackedFor(order);
   if (lacked && style !== "primary") return null;
   if (lacked) {
@@ -75,7 +75,7 @@ export function orderButton(page, label, order, { style, free = false, again = f
     await give(page, label, order, { done });
     pressed.removeAttribute("aria-busy");
   };
-  const trigger = button([again && icon("again"), label], act, { class: style, "data-key": again && "retry" });
+  const trigger = button([again && icon("again"), label], act, { class: style, role, "data-key": again && "retry" });
   if (free) return trigger;
   trigger.dataset.starts = page.bucketId;
   showBlocked(trigger);
@@ -90,9 +90,8 @@ function lackedFor(order) {
 }
 
 /** An entry of a menu for an order; null for one that the person may not give. */
-export function orderItem(page, label, order, { dangerous = false, done } = /** @type {any} */ ({})) {
-  if (lackedFor(order)) return null;
-  return item(label, () => give(page, label, order, { done }), { dangerous });
+export function orderItem(page, label, order, { dangerous = false, ...how } = /** @type {any} */ ({})) {
+  return orderButton(page, label, order, { ...how, style: dangerous ? "item dangerous" : "item", role: "menuitem" });
 }
 
 /** The menu with the rarer orders of a thing. */
@@ -170,7 +169,7 @@ function breakingGlass(page, label, { path, body }) {
   const order = {
     path,
     body: () => valueFor(body),
-    says: ["Starts the run although something holds it back. The run, its log and the audit show who did it and why."],
+    says: ["Starts the run all the same. The run, its log and the audit show who did it and why."],
     asks: [{ name: "reason", label: "Reason", required: true, maxlength: 200 }],
     headers: ({ reason }) => ({ "Ops-Break-Glass": encodeURIComponent(reason) }),
     danger: true,
@@ -208,7 +207,9 @@ function explain(trigger, page, queue) {
     el("div.controls", show, button("Queue after it", queue, { class: "small item" })),
   ];
   const why = popupButton("", says, { "aria-label": "Why" });
-  why.getBoundingClientRect = () => trigger.getBoundingClientRect();
+  // A menu closes before the reason opens.
+  const place = trigger.getBoundingClientRect();
+  why.getBoundingClientRect = () => place;
   why.click();
 }
 

@@ -85,7 +85,9 @@ function proposalOrders(page, { id, kind, state: word, proposed_by: by, required
   const withdraw = { method: "DELETE", path, says: ["Ends the proposal."], action: "Withdraw" };
   const starts = [`Starts this ${words(kind).toLowerCase()}. ${where}`];
   const start = { path: startPathOf(kind), body: { proposal: id }, says: starts, action: "Start" };
-  const items = () => [orderItem(page, "Reject …", reject), (isOwn || has("admin")) && orderItem(page, "Withdraw …", withdraw)];
+  const free = { free: true };
+  const mayWithdraw = isOwn || has("admin");
+  const items = () => [orderItem(page, "Reject …", reject, free), mayWithdraw && orderItem(page, "Withdraw …", withdraw, free)];
   return el("span.controls", [
     word === "approved" && orderButton(page, "Start …", start, { style: "small" }),
     !isOwn && required > 0 && orderButton(page, "Approve …", approve, { style: "small", free: true }),

@@ -188,7 +188,7 @@ function overviewControls(page, bucket, { rows }, map) {
     orderItem(page, "Build", { path: "/build" }),
     orderItem(page, "Check for drift", { path: "/drift" }),
     curlItem(page, { path: "/deploy" }),
-    orderItem(page, "Rename …", () => renameOrder(page)),
+    orderItem(page, "Rename …", () => renameOrder(page), { free: true }),
     el("hr"),
     deleteItem(page),
   ];

@@ -152,7 +152,7 @@ function snapshotOrders(page, row) {
   const restore = { ...opening(row, says), path: `${path}/restore`, danger: true, action: "Restore" };
   const gone = [`Removes the snapshot ${name}. This cannot be undone.`];
   const remove = { method: "DELETE", path, says: gone, danger: true, action: "Delete the snapshot" };
-  const items = () => [curlItem(page, restore), el("hr"), orderItem(page, "Delete …", remove, { dangerous: true })];
+  const items = () => [curlItem(page, restore), el("hr"), orderItem(page, "Delete …", remove, { dangerous: true, free: true })];
   const more = moreMenu(items, `Orders for ${name}`);
   return el("span.controls", checkButton(page, path, row), orderButton(page, "Restore …", restore, { style: "small" }), more);
 }

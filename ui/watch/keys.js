@@ -34,7 +34,7 @@ const KEY_RUNS = {
     path: "/secrets/ssh_key/rotate",
     word: "Rotate",
     says: [
-      "Makes a new key, installs it by the present one, signs in with it everywhere, uses it, and removes the one before.",
+      "Makes a new key, installs it by the present one, tries it everywhere, and removes the one before.",
       "For machines that cannot be reached both keys are kept until a later rotation.",
     ],
   },
@@ -107,10 +107,10 @@ function sshKeyPart(page, key) {
   const gone = ["Workers cannot be reached over ssh any more."];
   const remove = { method: "DELETE", path, says: gone, danger: true, action: "Remove the key" };
   const items = () => [
-    orderItem(page, "Replace the key …", upload),
+    orderItem(page, "Replace the key …", upload, { free: true }),
     curlItem(page, { method: "GET", path }),
     el("hr"),
-    orderItem(page, "Remove the key …", remove, { dangerous: true }),
+    orderItem(page, "Remove the key …", remove, { dangerous: true, free: true }),
   ];
   const known = [
     ["Type", key.type],

@@ -1,0 +1,58 @@
+// What happens elsewhere while a page is open: runs that others start, a bucket that is deleted, a session that ends.
+
+import assert from "node:assert/strict";
+import path from "node:path";
+import { after, before, test } from "node:test";
+import { LocalServer } from "../../scripts/local-server.ts";
+import { ConsolePage } from "../helpers/browser.ts";
+import { writeServices } from "../helpers/service.ts";
+import { temporaryFolder } from "../helpers/temporary.ts";
+
+const base = temporaryFolder();
+let server: LocalServer;
+let ui: ConsolePage;
+let bucket: string;
+
+before(async () => {
+  server = await LocalServer.start(path.join(base, "root"));
+  bucket = await server.createBucket("alpha");
+  const source = path.join(base, "source");
+  writeServices(source, path.join(base, "workers"), { version: "1.0.0" });
+  const pushed = await server.push(bucket, source);
+  assert.equal(pushed.code, 0, pushed.stderr);
+  ui = await ConsolePage.signedIn(server);
+});
+after(async () => {
+  await ui?.close();
+  await server?.stop();
+});
+
+const entry = (name: string) => ui.page.getByRole("menuitem", { name, exact: true });
+
+test("CP-188 a start in a menu waits like a button: it says why, and what starts no run does not wait", async () => {
+  const run = await server.startRun(bucket, "run_command", { command: "sleep 600" });
+  await ui.goTo(`#/buckets/${bucket}`);
+  await ui.page.locator("main [data-starts][aria-disabled=true]").first().waitFor();
+  await ui.button("More orders").click();
+  for (const name of ["Build", "Check for drift"]) {
+    assert.equal(await entry(name).getAttribute("aria-disabled"), "true", name);
+    assert.equal(await entry(name).getAttribute("title"), "Not now: Run command runs in this bucket");
+  }
+  for (const name of ["Copy as curl", "Rename …", "Delete the bucket …"])
+    assert.equal(await entry(name).getAttribute("aria-disabled"), null, name);
+  await entry("Build").click({ force: true });
+  await ui.page.getByText(/^Not now: Run command runs in this bucket since/).waitFor();
+  const { x = 0 } = (await ui.button("Queue after it").boundingBox()) ?? {};
+  assert.ok(x > 600, `the reason stands where the menu was, not at ${x}`);
+  await ui.button("Queue after it").click();
+  await ui.page.getByText("Build starts after the run that goes on.").waitFor();
+  await server.call("POST", `/api/buckets/${bucket}/runs/${run}/cancel`);
+  await ui.page.locator("#status", { hasText: "Build" }).waitFor();
+  await ui.button("More orders").click();
+  await ui.page.locator("[data-starts][role=menuitem]:not([aria-disabled])", { hasText: "Build" }).waitFor();
+  await ui.page.keyboard.press("Escape");
+});
+
+test("the page has had no complaint", () => {
+  ui.checkPeace();
+});
