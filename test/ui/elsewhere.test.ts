@@ -53,6 +53,18 @@ test("CP-188 a start in a menu waits like a button: it says why, and what starts
   await ui.page.keyboard.press("Escape");
 });
 
+test("a log in the whole window shows the next run there, and the page can be used once it is closed", async () => {
+  await ui.goTo(`#/buckets/${bucket}/jobs`);
+  await ui.heading("2 jobs").waitFor();
+  await ui.page.keyboard.press("Shift+L");
+  await ui.page.locator("#activity.whole").waitFor();
+  const run = await server.run(bucket, "run_command", { command: "echo from elsewhere" });
+  await ui.page.locator(".log-title", { hasText: `…${run.id.slice(-8)}` }).waitFor();
+  await ui.page.keyboard.press("Escape");
+  await ui.page.locator("#activity:not(.whole)").waitFor({ state: "attached" });
+  assert.equal(await ui.page.locator("[inert]").count(), 0);
+});
+
 test("the page has had no complaint", () => {
   ui.checkPeace();
 });

@@ -80,6 +80,8 @@ export const activity = {
 
   /** Shows no run. */
   clear() {
+    // What a log in the whole window has put aside can be used again.
+    if (showing.isWhole) activity.fill();
     showing.source?.close();
     Object.assign(showing, NOTHING);
     pane.clear();
@@ -153,10 +155,11 @@ function inLog(act) {
 /** Shows a run unless it is shown; answers whether it was not. */
 function showRun(bucketId, runId, where) {
   if (showing.source?.runId === runId && showing.source.bucketId === bucketId) return false;
-  const { isChosen, host } = showing;
+  const { isChosen, isWhole } = showing;
   activity.clear();
   const source = new LogSource(bucketId, runId);
-  Object.assign(showing, { source, isChosen, host });
+  Object.assign(showing, { source, isChosen });
+  if (isWhole) activity.fill();
   readRun(source, where).catch((error) => {
     if (!source.signal.aborted) pane.tell(error.message);
   });
