@@ -108,5 +108,6 @@ export function viewAt(place) {
   const section = place.known && sectionAt(place);
   if (section) return (place.rest.length > 0 && section.one) || section.make;
   const way = el("p", el("a", { href: "#/" }, "Go to the buckets"));
-  return () => ({ title: "No such page", element: el("div", el("h1", "There is no such page"), way) });
+  const what = !place.known && place.bucketId ? "bucket" : "page";
+  return () => ({ title: `No such ${what}`, element: el("div", el("h1", `There is no such ${what}`), way) });
 }

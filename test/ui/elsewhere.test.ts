@@ -65,6 +65,23 @@ test("a log in the whole window shows the next run there, and the page can be us
   assert.equal(await ui.page.locator("[inert]").count(), 0);
 });
 
+test("a bucket that is deleted elsewhere, or never was, is said not to be there", async () => {
+  const gone = await server.createBucket("gone");
+  await ui.goTo(`#/buckets/${gone}/workers`);
+  await ui.heading("Workers").waitFor();
+  await server.call("DELETE", `/api/buckets/${gone}`);
+  await ui.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))");
+  await ui.heading("There is no such bucket").waitFor();
+  await ui.goTo(`#/buckets/${bucket}/workers`);
+  await ui.heading("Workers").waitFor();
+  for (const id of [gone, "nobody"]) {
+    await ui.goTo(`#/buckets/${id}/jobs`);
+    await ui.heading("There is no such bucket").waitFor();
+  }
+  await ui.link("Go to the buckets").click();
+  await ui.page.locator(".buckets").waitFor();
+});
+
 test("the page has had no complaint", () => {
   ui.checkPeace();
 });

@@ -23,6 +23,8 @@ const shownNow = {
   /** None until the view of a new address is drawn. @type {import("../routes.js").View | null} */
   view: null,
   bucket: null,
+  /** Whether the server has no bucket of the address. */
+  isGone: false,
   buckets: [],
   /** Ends what belongs to the view, and what belongs to the session. */
   leaving: new AbortController(),
@@ -77,7 +79,7 @@ async function openView() {
   if (shownNow.view && place.path === before.path) return refresh();
   if (place.bucketId !== before.bucketId) shownNow.bucket = null;
   shownNow.leaving.abort();
-  Object.assign(shownNow, { view: null, leaving: new AbortController() });
+  Object.assign(shownNow, { view: null, isGone: false, leaving: new AbortController() });
   const { signal } = shownNow.leaving;
   closeDialogs();
   activity.arrive();
@@ -90,7 +92,7 @@ async function openView() {
     nameOfBucket: () => (shownNow.bucket ?? shownNow.buckets.find(({ id }) => id === place.bucketId))?.name ?? place.bucketId,
     showRun: (runId, at) => activity.show(place.bucketId, runId, at),
   };
-  shownNow.view = viewAt(place)(page);
+  shownNow.view = viewAt({ ...place, known: place.known && !shownNow.isGone })(page);
   main.replaceChildren(shownNow.view.element);
   if (before.path !== place.path) main.focus({ preventScroll: true });
   const left = shownNow.scrolls.get(location.hash) ?? 0;
@@ -114,9 +116,13 @@ async function scrollBack(place, signal) {
 
 /** Reads again what the page shows. */
 async function refresh() {
-  const { view, session } = shownNow;
+  const { view, session, isGone } = shownNow;
   if (!session || document.hidden) return;
   await readBucket().catch(() => {});
+  if (view && view === shownNow.view && isGone !== shownNow.isGone) {
+    shownNow.view = null;
+    return openView();
+  }
   await view?.refresh?.();
   if (view && view === shownNow.view) document.title = [view.title, shownNow.bucket?.name, "ops"].filter(Boolean).join(" · ");
 }
@@ -126,9 +132,11 @@ async function readBucket() {
   const { bucketId } = shownNow.place;
   if (!bucketId) return showFrame();
   if (shownNow.buckets.length === 0) shownNow.buckets = (await get("/api/buckets?limit=500")).items;
-  const [bucket, summary] = await Promise.all([get(bucketPath(bucketId)), unless(get(bucketPath(bucketId, "/summary")), null)]);
+  const read = (rest = "") => unless(get(bucketPath(bucketId, rest)), null);
+  const [bucket, summary] = await Promise.all([read(), read("/summary")]);
   if (shownNow.place.bucketId !== bucketId) return;
-  shownNow.bucket = { ...bucket, summary };
+  Object.assign(shownNow, { bucket: bucket && { ...bucket, summary }, isGone: !bucket });
+  if (!bucket) activity.clear();
   showFrame();
 }
 
