@@ -82,6 +82,21 @@ test("a bucket that is deleted elsewhere, or never was, is said not to be there"
   await ui.page.locator(".buckets").waitFor();
 });
 
+test("a page whose server comes back without its session no longer says that the server does not answer", async (t) => {
+  const root = path.join(base, "restarted");
+  const first = await LocalServer.start(root);
+  const other = await ConsolePage.signedIn(first);
+  t.after(() => other.close());
+  await other.page.locator("#live", { hasText: /^live$/ }).waitFor();
+  await first.stop();
+  const banner = other.page.getByText(/^The server has not answered since/);
+  await banner.waitFor();
+  const second = await LocalServer.start(root, { addr: new URL(first.url).host, token: first.token });
+  t.after(() => second.stop());
+  await other.page.locator("#live", { hasText: "signed out" }).waitFor();
+  assert.equal(await banner.isVisible(), false);
+});
+
 test("the page has had no complaint", () => {
   ui.checkPeace();
 });

@@ -20,6 +20,8 @@ export async function followServer({ onChange, signal }) {
   const draw = () => showConnection(state, () => tryNow());
   const clock = setInterval(draw, 500);
   signal.addEventListener("abort", () => clearInterval(clock));
+  // The answer that has ended a session was an answer.
+  signal.addEventListener("abort", draw);
   for (const event of ["online", "focus"]) addEventListener(event, () => tryNow(), { signal });
   for (let after = ""; !signal.aborted; ) {
     const timeout = state.isLive ? WAIT_S : 0;
