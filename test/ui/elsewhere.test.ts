@@ -29,6 +29,15 @@ after(async () => {
 
 const entry = (name: string) => ui.page.getByRole("menuitem", { name, exact: true });
 
+test("CP-173 a bucket that was never deployed is not called well while a run goes on in it", async () => {
+  const run = await server.startRun(bucket, "run_command", { command: "sleep 600" });
+  await ui.goTo("#/");
+  await ui.page.locator("main .going-on").waitFor();
+  assert.equal(await ui.heading("The bucket is not deployed").count(), 1);
+  await server.call("POST", `/api/buckets/${bucket}/runs/${run}/cancel`);
+  await server.follow(bucket, run);
+});
+
 test("CP-188 a start in a menu waits like a button: it says why, and what starts no run does not wait", async () => {
   const run = await server.startRun(bucket, "run_command", { command: "sleep 600" });
   await ui.goTo(`#/buckets/${bucket}`);

@@ -87,14 +87,14 @@ function bucketsHead(page, all) {
 /** How the buckets are: a state, and a sentence. */
 function bucketsTitle(all) {
   const broken = all.filter(needsAttention);
-  const [buckets, waiting, isOne] = [count(all.length, "bucket"), inState(all, "waiting"), all.length === 1];
-  const well = all.length - waiting;
+  const [buckets, isOne] = [count(all.length, "bucket"), all.length === 1];
+  const well = all.filter(({ last_deploy: deploy }) => deploy).length;
   if (broken.length > 0) {
     const worst = Object.keys(STATES_OF_BUCKETS).find((word) => inState(all, word) > 0);
     return [worst, `${broken.length} of ${buckets} ${broken.length === 1 ? "needs" : "need"} attention`];
   }
   if (well === 0) return ["waiting", isOne ? "The bucket is not deployed" : `None of ${buckets} is deployed`];
-  if (waiting > 0) return ["ok", `${well} of ${buckets} ${well === 1 ? "is" : "are"} well`];
+  if (well < all.length) return ["ok", `${well} of ${buckets} ${well === 1 ? "is" : "are"} well`];
   return ["ok", isOne ? "The bucket is well" : `All ${buckets} are well`];
 }
 
@@ -130,7 +130,7 @@ function tableOf(page, all, look, changed) {
     const row = el("tr.group", { key: name }, el("th", { colspan: HEADS.length, scope: "rowgroup" }, shown));
     return [all.length > 1 && row, ...(isFolded ? [] : own.map((bucket) => bucketRow(page, bucket)))];
   });
-  if (rows.length === 0) return el("p.notice.panel", "No bucket matches the filter.");
+  if (rows.length === 0) return el("p.notice.panel", "Nothing matches the filter.");
   const columns = HEADS.map((text) =>
     el("th", { scope: "col", class: text === "Jobs × workers" && "number" }, text || el("span.unseen", "State and orders")),
   );

@@ -23,7 +23,7 @@ export function workersView(page) {
     labels: { well: "Reachable" },
     cells: cellsOf(page),
     keyOf: ({ worker }) => worker,
-    none: "There is none in workspace/workers.json.",
+    none: "No worker is in the source. Add one to workspace/workers.json, then push.",
   });
   const order = (name) => () => ({ path: `/workers/${name}`, body: look.chosen?.values() ?? {} });
   const which = popupButton("Which workers", () => {
