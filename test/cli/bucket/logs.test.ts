@@ -3,6 +3,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { humanLog } from "../../../lib/cli/bucket/logs.ts";
+import { runLogLines } from "../../../lib/cli/server/run-logs.ts";
 import { ops } from "../../helpers/command-line.ts";
 import { makeBucket } from "../../helpers/workspace.ts";
 
@@ -82,6 +83,18 @@ test("ops logs filters, takes the last lines and prints JSON", async (t) => {
     );
   assert.deepEqual(await json("--job", "other"), []);
   assert.match((await logs("--format", "raw", "--tail", "1")).stdout, /^ts=2026-01-01T00:00:05.000Z .* msg=again\n$/);
+});
+
+test("--tail has the last lines, however many there are", async (t) => {
+  const { layout } = await makeBucket(t);
+  for (let count = 0; count <= 8; count++) {
+    const lines = Array.from({ length: count }, (_, index) => `ts=2026-01-01T00:00:0${index}.000Z level=info msg=line-${index}`);
+    writeFileSync(path.join(layout.logs, "ops.log"), lines.map((line) => `${line}\n`).join(""));
+    for (const tail of [0, 1, 2, undefined]) {
+      const found = await Array.fromAsync(runLogLines(layout, { filter: {}, tail }), ({ text }) => text);
+      assert.deepEqual(found, lines.slice(tail === undefined ? 0 : lines.length - Math.min(tail, count)), `${tail} of ${count}`);
+    }
+  }
 });
 
 test("a run that ops logs does not find is an error; a run without a line of a job is none", async (t) => {
