@@ -28,7 +28,7 @@ const PROOF_MS = 1_000;
  * Gives each line of the audit, once it is on the disk, to a command that keeps a copy elsewhere. The lines are read from
  * the files, so that nothing piles up in memory while the command is slow or gone. A command that ends is started again
  * after a pause, which grows to a minute; it gets the last 64 KiB that were handed over once more. One that closes its
- * standard input is ended first. Never throws, and nothing waits for it but its end.
+ * standard input, or whose next lines cannot be read, is ended first. Never throws, and nothing waits for it but its end.
  */
 export class AuditSink {
   readonly #options: SinkOptions;

@@ -20,7 +20,7 @@ export async function followServer({ onChange, signal }) {
   const draw = () => showConnection(state, () => tryNow());
   const clock = setInterval(draw, 500);
   signal.addEventListener("abort", () => clearInterval(clock));
-  // The answer that has ended a session was an answer.
+  // A server that refuses a session has answered: nothing is asked any more, and no banner says otherwise.
   signal.addEventListener("abort", draw);
   for (const event of ["online", "focus"]) addEventListener(event, () => tryNow(), { signal });
   for (let after = ""; !signal.aborted; ) {

@@ -80,7 +80,7 @@ export const activity = {
 
   /** Shows no run. */
   clear() {
-    // What a log in the whole window has put aside can be used again.
+    // A log in the whole window gives the page back.
     if (showing.isWhole) activity.fill();
     showing.source?.close();
     Object.assign(showing, NOTHING);

@@ -23,7 +23,7 @@ const shownNow = {
   /** None until the view of a new address is drawn. @type {import("../routes.js").View | null} */
   view: null,
   bucket: null,
-  /** Whether the server has no bucket of the address. */
+  /** Whether the server has no bucket with the id in the address. */
   isGone: false,
   buckets: [],
   /** Ends what belongs to the view, and what belongs to the session. */

@@ -300,7 +300,7 @@ const SCHEMAS = {
   Session: object({
     expires_at: described(nullable(TIME), "null for a request by API token, which does not expire"),
     totp: described(object({ enabled: boolean(), verified: boolean() }), "Whether this token needs it, and has proven it"),
-    totp_expires_at: described(nullable(TIME), "When its TOTP session ends; null where the request has none"),
+    totp_expires_at: described(nullable(TIME), "When the TOTP session ends; null where the request has none"),
     name: described(string(), "The name of the token"),
     role: oneOf(...ROLES),
     buckets: described(nullable(list(string())), "The ids of the buckets that the token is for; null: all"),
