@@ -19,9 +19,11 @@ export async function followServer({ onChange, signal }) {
   let tryNow = () => {};
   const draw = () => showConnection(state, () => tryNow());
   const clock = setInterval(draw, 500);
-  signal.addEventListener("abort", () => clearInterval(clock));
-  // A server that refuses a session has answered: nothing is asked any more, and no banner says otherwise.
-  signal.addEventListener("abort", draw);
+  signal.addEventListener("abort", () => {
+    clearInterval(clock);
+    // A server that refuses a session has answered: no banner says otherwise.
+    draw();
+  });
   for (const event of ["online", "focus"]) addEventListener(event, () => tryNow(), { signal });
   for (let after = ""; !signal.aborted; ) {
     const timeout = state.isLive ? WAIT_S : 0;

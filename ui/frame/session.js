@@ -87,7 +87,6 @@ function drawMenu(withCodes) {
 }
 
 function showCard(message = "") {
-  signing.signedIn = false;
   signing.onSignOut();
   const place = document.getElementById("view");
   const image = el("img", { src: "/icon.svg", role: "presentation", width: 20, height: 20 });
@@ -204,14 +203,16 @@ function askAhead(ends) {
 }
 
 async function signOut() {
+  // What is refused from now on is no end that the page has to ask about.
+  signing.signedIn = false;
   try {
     await request("DELETE", SESSION);
   } catch (error) {
     // The server signs out without a code too.
-    if (error.code !== "totp_required") return void toast(`Not signed out: ${error.message}`, { error: true });
+    signing.signedIn = error.code !== "totp_required";
+    if (signing.signedIn) return void toast(`Not signed out: ${error.message}`, { error: true });
   }
   clearTimeout(signing.renewal);
-  signing.wanted?.reject(new Error("Signed out"));
   showCard();
 }
 

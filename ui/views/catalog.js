@@ -30,7 +30,7 @@ export function catalogView(page) {
     tools: switchesOf(page, name, () => list.refresh()),
   });
   const controls = name === "kv" && [secretButton(page, "Set a secret …", SET), secretButton(page, "Remove a secret …", REMOVE)];
-  const top = head({ title, line: "What the last build made; for reading.", controls });
+  const top = head({ title, line: "What the last build made.", controls });
   const choices = tabs(
     CATALOG_LISTS.map((one) => [one, catalogTitle(one)]),
     name,
