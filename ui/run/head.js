@@ -37,11 +37,10 @@ export function runHead(view, names, chosen) {
 /** The state, what the run is called, and what stands beside it. */
 function titleOf(view) {
   const { run } = view;
-  const { status, progress, duration_ms: ms, params, kind, result } = run;
+  const { status, duration_ms: ms, params, kind, result } = run;
   const name = nameOf(run);
   if (status === "running") {
-    const isCancelling = progress?.cancel || isAskedToEnd(run);
-    return ["running", isCancelling ? `${name}, cancelling` : name, isCancelling ? cancelling(run) : phaseOf(run)];
+    return isCancelling(run) ? ["running", `${name}, cancelling`, cancelling(run)] : ["running", name, phaseOf(run)];
   }
   if (isPlan(run)) return [null, planTitle(run), planBadge(view)];
   const after = `after ${duration(ms)}`;
@@ -54,15 +53,15 @@ function titleOf(view) {
   return ["succeeded", isEmpty ? "Nothing to deploy" : `${name} done`, after];
 }
 
-function isAskedToEnd({ audit }) {
-  return audit.some(({ action }) => action === "cancel");
+/** Progress may tell of a cancel before the record does. */
+function isCancelling({ audit, progress }) {
+  return progress?.cancel || audit.some(({ action }) => action === "cancel");
 }
 
 /** `12 of 19 have confirmed; by force in 6 s`. */
 function cancelling({ audit, progress }) {
   const { confirmed = 0, total = 0 } = progress?.cancel ?? {};
   const asked = audit.findLast(({ action }) => action === "cancel");
-  // Progress may tell of a cancel before the record does.
   const since = Date.parse(asked?.at) || Date.now();
   const left = Math.ceil((since + CANCEL_WAIT_MS - Date.now()) / 1000);
   return `${confirmed} of ${total} confirmed${left > 0 ? `; by force in ${left} s` : "; ended by force"}`;
@@ -148,7 +147,7 @@ export function barOf({ progress, status }, counts) {
 function controlsOf(view) {
   const { page, run, read } = view;
   const more = moreMenu(() => runItems(page, run), "More orders of this run");
-  if (run.status === "running") return [!isAskedToEnd(run) && cancelButton(page, run), more];
+  if (run.status === "running") return [!isCancelling(run) && cancelButton(page, run), more];
   if (isPlan(run)) return [planControls(view), more];
   const hasFailed = run.status === "failed" && !run.params.dry_run;
   const line = hasFailed && read(`/runs/${run.id}/evidence`)?.items?.find((one) => one.line)?.line;
