@@ -115,7 +115,7 @@ export async function startServer(
     await watched;
     await reading.logReadings.closed();
     readers.close();
-    beside.close();
+    await beside.close();
     await access.close();
     await lock.disposeAsync();
   };

@@ -45,10 +45,10 @@ export class ReadThread {
     return readyJson(await this.ask(...order));
   }
 
-  /** Ends the thread. What waits fails with `shutting_down`. */
-  close(): void {
+  /** Ends the thread, and with it its hold on databases. What waits fails with `shutting_down`. */
+  async close(): Promise<void> {
     this.#closed = true;
-    if (this.#thread) this.#end(this.#thread, new Failure("shutting_down", "the server is shutting down"));
+    if (this.#thread) await this.#end(this.#thread, new Failure("shutting_down", "the server is shutting down"));
   }
 
   #start(): Worker {
@@ -69,10 +69,10 @@ export class ReadThread {
     else waiting?.reject(new Failure(end.failure.code, end.failure.message, { details: end.failure.details }));
   }
 
-  #end(thread: Worker, why: unknown): void {
+  #end(thread: Worker, why: unknown): Promise<unknown> | undefined {
     if (this.#thread !== thread) return;
     this.#thread = undefined;
-    void thread.terminate();
     for (const waiting of this.#waiting.values()) waiting.reject(why);
+    return thread.terminate();
   }
 }

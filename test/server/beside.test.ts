@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdirSync } from "node:fs";
+import { mkdirSync, readdirSync, readlinkSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { migrate } from "../../lib/bucket/base/database.ts";
 import { layoutOf } from "../../lib/bucket/base/layout.ts";
@@ -42,7 +42,25 @@ test("what waits when the thread ends fails, and a thread that is closed starts 
   const { layout, thread } = setUp(t);
   const waiting = [thread.ask("view", layout, PAGE), thread.ask("facts", layout, { limit: 1 })];
   const rejected = waiting.map((read) => assert.rejects(read, { code: "shutting_down" }));
-  thread.close();
+  const closed = thread.close();
   await Promise.all(rejected);
+  await closed;
   await assert.rejects(thread.ask("view", layout, PAGE), { code: "shutting_down" });
 });
+
+test("a thread that was closed holds no database any more", async (t) => {
+  const { layout, thread } = setUp(t);
+  const open = () => readdirSync("/proc/self/fd").filter((fd) => isOpen(fd, layout.database));
+  await thread.ask("view", layout, PAGE);
+  assert.equal(open().length, 1);
+  await thread.close();
+  assert.deepEqual(open(), []);
+});
+
+function isOpen(descriptor: string, file: string): boolean {
+  try {
+    return readlinkSync(`/proc/self/fd/${descriptor}`) === file;
+  } catch {
+    return false;
+  }
+}
