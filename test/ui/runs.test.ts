@@ -9,11 +9,12 @@ import { temporaryFolder } from "../helpers/temporary.ts";
 
 /** More runs than the list shows at once. */
 const OLDER = 55;
-/** How far the orders of the view are from the bottom of the view, and whether they are the last thing in it. */
+/** How far the orders of the view are from its bottom, whether they are the last thing in it, and how many have no room. */
 const AT_BOTTOM = `(() => {
   const [main, orders] = ["main", "main .head .controls"].map((one) => document.querySelector(one).getBoundingClientRect());
   const middle = document.elementFromPoint(orders.left + 20, orders.bottom - 20);
-  return [Math.round(main.bottom - orders.bottom), middle?.closest(".controls") !== null];
+  const cut = [...middle?.closest(".controls")?.children ?? []].filter((one) => one.scrollWidth > one.clientWidth);
+  return [Math.round(main.bottom - orders.bottom), middle?.closest(".controls") !== null, cut.length];
 })()`;
 /** Whether a list is wider than its place, and the orders of its first row are seen all the same. */
 const IN_REACH = `(() => {
@@ -290,9 +291,13 @@ test("on a phone nothing scrolls sideways, and orders are at the bottom, those o
       await ui.settled();
       assert.equal(await ui.page.evaluate(wide), false, `${view} scrolls sideways`);
       const hasOrders = WITH_ORDERS.includes(view) || view.startsWith("runs/");
-      if (hasOrders) assert.deepEqual(await ui.page.evaluate(AT_BOTTOM), [0, true], `orders of ${view}`);
+      if (hasOrders) assert.deepEqual(await ui.page.evaluate(AT_BOTTOM), [0, true, 0], `orders of ${view}`);
     }
     await ui.checkBarriers(`a run on a phone, ${colorScheme}`);
   }
+  await ui.page.setViewportSize({ width: 300, height: 844 });
+  await ui.view(bucket, "jobs/base");
+  await main().locator("h1").first().waitFor();
+  assert.deepEqual(await ui.page.evaluate(AT_BOTTOM), [0, true, 0], "orders that do not fit scroll");
   ui.checkPeace();
 });

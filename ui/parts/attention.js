@@ -164,7 +164,7 @@ function namesOf(page, workers, many) {
 /** What follows from it. */
 function thenOf({ kind, job, job_count: jobs, aspect, incident }, waitingOf) {
   if (aspect || incident) return "";
-  if (kind === "unreachable") return jobs > 0 ? `${count(jobs, "job")} went on without it` : "";
+  if (kind === "unreachable") return jobs > 0 ? `${count(jobs, "job")} went on regardless` : "";
   const waiting = waitingOf(job);
   return waiting > 0 ? `${number(waiting)} more wait for a deploy` : "";
 }
