@@ -2,9 +2,9 @@ const NUMBER = /\d{1,15}/g;
 
 /**
  * Names in short: names that differ in one number only become one, `10.0.0.[1-9,12]` or `db[01-03].example`, in the place
- * of the first of them.
+ * of the first of them. `between` stands between two.
  */
-export function shortNames(names: readonly string[]): string {
+export function shortNames(names: readonly string[], between = ","): string {
   const parts = names.map((name) =>
     [...name.matchAll(NUMBER)].map(({ 0: number, index }) => ({
       prefix: name.slice(0, index),
@@ -21,7 +21,7 @@ export function shortNames(names: readonly string[]): string {
     const best = candidates.reduce<Part>((one, other) => (count(other) >= count(one) ? other : one), whole);
     groups.set(keyOf(best), [...(groups.get(keyOf(best)) ?? []), best]);
   }
-  return [...groups.values()].map(groupText).join(",");
+  return [...groups.values()].map(groupText).join(between);
 }
 
 interface Part {

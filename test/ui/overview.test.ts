@@ -331,6 +331,16 @@ test("a revision is compared with the current one, or with another one of choice
     .waitFor();
 });
 
+test("the name of a worker is never broken, and on a phone each reading says of what it is", async () => {
+  await server.run(bucket, "workers/sysstat");
+  await ui.page.setViewportSize({ width: 800, height: 900 });
+  await ui.view(bucket, "workers");
+  const row = main().locator("tbody tr").filter({ hasText: "ams-a-001" });
+  await row.locator('td[data-label="CPU"]').waitFor();
+  assert.equal(await ui.page.evaluate("document.querySelector('main tbody th a').getClientRects().length"), 1);
+  await ui.page.setViewportSize({ width: 1440, height: 900 });
+});
+
 test("CP-177 a bucket is built, renamed and deleted by its name", async () => {
   await ui.view(bucket, "");
   const more = async (name: string) => {

@@ -274,7 +274,7 @@ function columnHead(key, label, { sort, rows }, sortBy) {
 function tableRow(row, keys, { cells, labels, keyOf }) {
   const all = keys.map((key, index) => {
     const isNumber = typeof row[key] === "number";
-    const label = isNumber && (labels[key] ?? labelOf(key));
+    const label = (isNumber || Array.isArray(row[key])) && (labels[key] ?? labelOf(key));
     const kind = isNumber ? "number" : key === "actions" && key;
     const attributes = { scope: index === 0 && "row", class: kind, "data-label": label };
     return el(index === 0 ? "th" : "td", attributes, cells[key] ? cells[key](row) : cellText(key, row[key]));

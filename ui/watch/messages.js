@@ -28,13 +28,13 @@ function incidentList(page) {
   };
   return listing(read, {
     caption: "incidents",
-    columns: ["subject", "state", "opened_at", "places", "told", "run_id"],
+    columns: ["subject", "state", "opened_at", "place_count", "told", "run_id"],
     labels: { opened_at: "Since", run_id: "Found by" },
     cells: {
       subject: ({ subject, reason }) => [said(subject), reasonLine(reason)],
       opened_at: ({ opened_at: at, over_at: end }) => [ago(at), end && el("p.small.whole", "over ", ago(end))],
-      places: ({ places, place_count: all, left_count: left }) => [
-        said(all > 3 ? `${places.slice(0, 2).join(", ")} and ${number(all - 2)} more` : listed(places)),
+      place_count: ({ place_count: all, left_count: left }) => [
+        number(all),
         left > 0 && left < all && el("span.meta", `, ${number(all - left)} well again`),
       ],
       told: ({ told }) => (told.length > 0 ? said(listed(told)) : el("span.meta", "nobody")),

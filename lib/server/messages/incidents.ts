@@ -158,7 +158,10 @@ function begin(state: MessageState, group: readonly Sighting[], { open, at }: { 
 function incidentOf(group: readonly Sighting[], { job, at }: { job: string | null; at: string }): Incident {
   const { event, run, isMoment, at: foundAt = at } = group[0] as Sighting;
   const places = group.map(({ place }) => place);
-  const names = shortNames(group.map(({ shown, place }) => shown ?? place));
+  const names = shortNames(
+    group.map(({ shown, place }) => shown ?? place),
+    ", ",
+  );
   const reasons = [...new Set(group.map(({ reason = "" }) => reason).filter((reason) => reason !== ""))];
   const ends = group.flatMap(({ endsAt }) => endsAt ?? []);
   return {

@@ -93,9 +93,9 @@ const RUNS: [what: string, looks: Partial<KnownNow>[], subjects: string[]][] = [
       deploy("succeeded", {}),
     ],
     [
-      "Run failed: deploy of web,deploy of api",
+      "Run failed: deploy of web, deploy of api",
       "Run failed: deploy of db",
-      "Over: Run failed: deploy of web,deploy of api",
+      "Over: Run failed: deploy of web, deploy of api",
       "Over: Run failed: deploy of db",
     ],
   ],
@@ -180,7 +180,7 @@ test("CP-873 schedules, proposals and a broken glass are told", () => {
   });
   assert.deepEqual(
     messagesOf([schedules("missed", "refused"), schedules("skipped", "started"), schedules("started", "started")]),
-    ["Schedule missed: a,b (refused)", "Over: Schedule missed: a,b (refused)"],
+    ["Schedule missed: a, b (refused)", "Over: Schedule missed: a, b (refused)"],
   );
   assert.deepEqual(messagesOf([{ wanted: [PROPOSAL] }, {}]), [
     "Approval wanted: deploy by ada",
