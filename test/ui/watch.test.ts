@@ -183,28 +183,28 @@ test("CP-886 what was found unwell needs attention, with reason and since when, 
 test("CP-887 the pages of a job and of a worker draw how it was over time, and say it", async () => {
   const { page } = person("rea");
   await person("rea").view(bucket, "jobs/base");
-  const strips = main("rea").getByRole("img", { name: /^base, health, well [\d.]+ % of the last 7 days, 2 changes$/ });
+  const strips = main("rea").getByRole("img", { name: /^base, health, well [\d.]+ % of the time known in 7 days, 2 changes$/ });
   await strips.waitFor();
   await main("rea")
-    .getByText(/healthy · well [\d.]+ % of the last 7 days, 2 changes/)
+    .getByText(/healthy · well [\d.]+ % of the time known in 7 days, 2 changes/)
     .waitFor();
   await person("rea").link("Health").click();
   await main("rea")
     .getByRole("img", { name: /^127\.0\.0\.2, health, well/ })
     .waitFor();
   await main("rea")
-    .getByRole("img", { name: /^127\.0\.0\.1, health, well 100 % of the last 7 days, no change$/ })
+    .getByRole("img", { name: /^127\.0\.0\.1, health, well 100 % of the time known in 7 days, no change$/ })
     .waitFor();
   await row("rea", "answered 503").getByRole("link").first().waitFor();
   await main("rea").getByRole("combobox", { name: "Over the last" }).selectOption({ label: "90 days" });
   await main("rea")
-    .getByRole("img", { name: /^base, health, well [\d.]+ % of the last 90 days/ })
+    .getByRole("img", { name: /^base, health, well [\d.]+ % of the time known in 90 days/ })
     .waitFor();
   assert.match(page.url(), /over=quarter/);
   await person("rea").checkBarriers("the health of a job");
   await main("rea").getByRole("link", { name: "127.0.0.2" }).first().click();
   await main("rea")
-    .getByRole("img", { name: /^127\.0\.0\.2, connection, well 100 % of the last 7 days/ })
+    .getByRole("img", { name: /^127\.0\.0\.2, connection, well 100 % of the time known in 7 days/ })
     .waitFor();
   await main("rea")
     .getByRole("img", { name: /^127\.0\.0\.2, health of its jobs, well/ })

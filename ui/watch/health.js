@@ -157,8 +157,8 @@ function column(index, y, height) {
   return `M${index * PITCH} ${y}h${PITCH - 1}v${height}h-${PITCH - 1}z`;
 }
 
-/** `well 99.2 % of the last 7 days, 3 changes`. */
+/** `well 99.2 % of the time known in 7 days, 3 changes`. */
 function stripText({ good, changes }, range) {
   if (good === null) return "nothing is known";
-  return `well ${percentText(good)} of the last ${RANGES[range].label}, ${changes === 0 ? "no change" : count(changes, "change")}`;
+  return `well ${percentText(good)} of the time known in ${RANGES[range].label}, ${changes === 0 ? "no change" : count(changes, "change")}`;
 }
