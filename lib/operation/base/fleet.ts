@@ -35,6 +35,8 @@ const CHECK_TOOLS = `for tool in "$@"; do command -v "$tool" >/dev/null 2>&1 || 
 /** From the best to the worst. The worst receipt of a worker's commands is the worker's. */
 const RECEIPTS: readonly Receipt[] = ["gone", "stopped", "killed", "remaining", "unreachable"];
 const CONFIRMED: ReadonlySet<Receipt> = new Set(["gone", "stopped", "killed"]);
+/** What is told of a service that may be stopped, by its last target; `start` did not succeed, or was not reached. */
+const LEFT_DOWN = { restart: "may be stopped, not started again: `make restart` did not succeed", start: "not started again" };
 
 /** What became of the commands that were running on the workers when a run was cancelled. */
 export type CancelReceipts = ReturnType<Fleet["cancelReceipts"]>;
@@ -50,8 +52,8 @@ type FleetContext = Pick<OperationContext, "layout" | "launcher" | "signal" | "p
 
 /** The workers of a run, each reached once and kept open until the run ends. */
 export class Fleet {
-  /** By `<job>@<worker>`: the target that did not succeed and so may have left the service stopped. */
-  readonly down = new Map<string, string>();
+  /** By `<job>@<worker>`: the last target of a service that may be stopped, and was not started. */
+  readonly down = new Map<string, keyof typeof LEFT_DOWN>();
   readonly #context: FleetContext;
   readonly #workers: Map<string, CatalogWorker>;
   readonly #opened = new Map<string, Promise<Transport>>();
@@ -140,13 +142,7 @@ export class Fleet {
    * not succeed had already stopped its service.
    */
   leftDown(): { left_down?: string[] } {
-    const sentences = [...this.down]
-      .sort()
-      .map(([place, target]) =>
-        target === "start"
-          ? `${place}: stopped, not started again`
-          : `${place}: may be stopped, not started again: \`make ${target}\` did not succeed`,
-      );
+    const sentences = [...this.down].sort().map(([place, target]) => `${place}: ${LEFT_DOWN[target]}`);
     return sentences.length === 0 ? {} : { left_down: sentences };
   }
 

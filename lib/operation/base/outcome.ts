@@ -137,6 +137,17 @@ export function concludeWorkers<R extends { workers: readonly { worker: string; 
   throw new Failure("failed", sentences.join("; "), { details: result });
 }
 
+/** Sentences like `web@10.0.0.1: not started`, each told once for all places; of more than 20 places the first. */
+export function toldOnce(sentences: readonly string[]): string[] {
+  const parts = sentences.map((sentence) => sentence.split(/: (.*)/s) as [place: string, what: string]);
+  return [...Map.groupBy(parts, ([, what]) => what)].map(([what, own]) => {
+    return `${firstOf(
+      own.map(([place]) => place),
+      MOST_NAMES,
+    )}: ${what}`;
+  });
+}
+
 /** Answers a result of which nothing is wrong. Else throws `what` with the sentences, and the whole result in the details. */
 export function concluded<R>(result: R, what: string, wrong: readonly string[], code: FailureCode = "failed"): R {
   if (wrong.length === 0) return result;

@@ -11,7 +11,7 @@ import { type ControlKind, parametersOf } from "../../run/protocol.ts";
 import { makeStatus, readWorkerJson } from "../../transport/ask/inspect.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
 import { type Fleet, JOBS_AT_ONCE, WORKERS_AT_ONCE } from "../base/fleet.ts";
-import { concluded, countGrades, describeGrades, endCancelled, worstOf } from "../base/outcome.ts";
+import { concluded, countGrades, describeGrades, endCancelled, toldOnce, worstOf } from "../base/outcome.ts";
 import { withHooks } from "../hooks/hooks.ts";
 import { effectsOf } from "../reach/effects.ts";
 import {
@@ -141,7 +141,7 @@ function concludeControl({ log }: OperationContext, result: ControlResult, state
   const reasonOf = ({ outcome, error }: ControlState) => (error === null ? outcome.replaceAll("_", " ") : inOneLine(error));
   const errors = bad.map((one) => `${one.allocation.job}@${one.allocation.worker}: ${reasonOf(one)}`);
   const left = errors.length > 0 ? (result.left_down ?? []) : [];
-  return concluded(result, `${result.target} failed`, [...errors, ...left], "ErrRunCommand");
+  return concluded(result, `${result.target} failed`, toldOnce([...errors, ...left]), "ErrRunCommand");
 }
 
 const STATUS_LIMIT_SECONDS = 60;

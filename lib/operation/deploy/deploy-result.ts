@@ -4,7 +4,7 @@ import type { PlanDifference } from "../../plan/deploy-plan.ts";
 import type { WaveProgress } from "../../run/progress.ts";
 import type { Evidence } from "../base/evidence.ts";
 import type { CancelReceipts } from "../base/fleet.ts";
-import { concluded, countGrades, describeGrades, type Grade, worstOf } from "../base/outcome.ts";
+import { concluded, countGrades, describeGrades, type Grade, toldOnce, worstOf } from "../base/outcome.ts";
 import { type AllocationState, allocationGrade } from "../plan/rollout-state.ts";
 import type { Reconciled } from "./reconcile.ts";
 
@@ -109,7 +109,7 @@ export function describeResult({ jobs, summary }: DeployResult): string[] {
 /** Answers the result of a deploy in which nothing went wrong. Else throws `failed` with the result in the details. */
 export function concludeDeploy(result: DeployResult): DeployResult {
   const failed = result.jobs.filter((job) => job.outcome === "failed");
-  const left = result.left_down ?? [];
+  const left = toldOnce(result.left_down ?? []);
   const wrong = [
     ...failed.map((job) => `${job.job}: ${job.reason}`),
     ...result.reconciled.flatMap(({ job, worker, error }) => (error === null ? [] : [`${job}@${worker}: ${inOneLine(error)}`])),

@@ -22,7 +22,7 @@ test("the summary of a deploy counts actions and outcomes of each job; a dry run
     "db    not started  1 none   1 not started             0.0",
     "idle  skipped      -        -                         0.0",
   ]);
-  const left = "web@a: stopped, not started again";
+  const left = "web@a: not started again";
   assert.equal(
     deploySummary({ jobs, left_down: [left] })
       .trim()

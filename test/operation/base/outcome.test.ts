@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Failure } from "../../../lib/core/errors.ts";
-import { countGrades, describeGrades, troubleOf, worstOf } from "../../../lib/operation/base/outcome.ts";
+import { countGrades, describeGrades, toldOnce, troubleOf, worstOf } from "../../../lib/operation/base/outcome.ts";
 
 test("an error is unreachable, cancelled or failed", () => {
   const grades = [new Failure("unreachable", "a"), new Failure("cancelled", "b"), new Failure("timeout", "c"), "d"];
@@ -25,4 +25,14 @@ test("of several grades the worst counts; counts are told without what does not 
     "2 changed, 1 not started, 1 failed",
   );
   assert.equal(describeGrades(countGrades([])), "none");
+});
+
+test("what several places have in common is told once; of more than 20 places the first are named", () => {
+  const places = Array.from({ length: 22 }, (_, index) => `web@w${index}`);
+  const many = places.map((place) => `${place}: no: not yet`);
+  assert.deepEqual(toldOnce(["db@a: down", ...many, "db@b: down"]), [
+    "db@a, db@b: down",
+    `${places.slice(0, 20).join(", ")} and 2 more: no: not yet`,
+  ]);
+  assert.deepEqual(toldOnce([]), []);
 });

@@ -135,8 +135,8 @@ test("what was never promoted is not started: the allocation and the deploy are 
   writeFileSync(path.join(deploys.folder(B), "sick"), "");
   assert.match((await deploys.deploy()).error?.message ?? "", /`make (re)?start` of job \w+ on .* failed/);
   const ended = await run("job_start", { jobs: ["app"] });
-  const why = (host: string) => `app@${host}: nothing is promoted there: run \`ops deploy\` first`;
-  assert.equal(ended.error?.message, `start failed: ${why(B)}; ${why(C)}`);
+  const why = "nothing is promoted there: run `ops deploy` first";
+  assert.equal(ended.error?.message, `start failed: app@${B}, app@${C}: ${why}`);
   assert.deepEqual(
     HOSTS.map((host) => deploys.history("app", host)),
     [["start two 1.0.0", "start two 1.0.0"], ["start two 1.0.0"], []],

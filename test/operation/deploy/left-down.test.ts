@@ -72,8 +72,20 @@ test("a service that an earlier deploy stopped and this one could not start is t
   await deploys.build(jobs("2"), TWO);
   const heal = deploys.fail("web", "start", B);
   const run = await deploys.deploy();
-  assert.deepEqual(leftBy(run), [`web@${B}: stopped, not started again`]);
+  assert.deepEqual(leftBy(run), [`web@${B}: not started again`]);
   heal();
+  assert.equal(leftBy(await deploys.deploy()), undefined);
+});
+
+test("what several services have in common is told once in the error", async (t) => {
+  const deploys = await running(t);
+  const context = deploys.bucket.context("job_stop");
+  await control("job_stop")(context, { jobs: ["web"], forget: true });
+  context.log.close();
+  for (const host of [A, B]) deploys.fail("web", "start", host);
+  const run = await deploys.deploy();
+  assert.deepEqual(leftBy(run), [`web@${A}: not started again`, `web@${B}: not started again`]);
+  assert.ok(run.error?.message.endsWith(`; web@${A}, web@${B}: not started again`), run.error?.message);
 });
 
 test("job control tells where its restart left a service down, and not where the restart could not begin", async (t) => {
