@@ -29,7 +29,7 @@ function incidentList(page) {
   return listing(read, {
     caption: "incidents",
     columns: ["subject", "state", "opened_at", "place_count", "told", "run_id"],
-    labels: { opened_at: "Since", run_id: "Found by" },
+    labels: { opened_at: "Since", place_count: "Places", run_id: "Found by" },
     cells: {
       subject: ({ subject, reason }) => [said(subject), reasonLine(reason)],
       opened_at: ({ opened_at: at, over_at: end }) => [ago(at), end && el("p.small.whole", "over ", ago(end))],
@@ -75,7 +75,7 @@ function targetList(page) {
       last_sent_at: ({ last_sent_at: at }) => (at ? ago(at) : "never"),
       actions: ({ name }) => testOf(page, name),
     },
-    none: "Nobody is told: name targets and rules in workspace/notify.json, then push it.",
+    none: "Nobody is told: write targets and rules into workspace/notify.json, then push it.",
     keyOf: ({ name }) => name,
   });
 }
