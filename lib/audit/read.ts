@@ -47,6 +47,7 @@ export async function readAudit(folder: string, wanted: AuditWanted, limit: numb
     const until = file === spot.file ? spot.size : Number.POSITIVE_INFINITY;
     for await (const { bytes, start } of linesBackwards(path.join(folder, file), until)) {
       const line = parseAuditLine(bytes);
+      // Whatever stands before it was written earlier.
       if (line && wanted.since !== undefined && line.at < wanted.since) return { items, next_cursor: null };
       if (line && isWanted(line, wanted)) items.push(line);
       looked += bytes.length + 1;
@@ -64,9 +65,9 @@ function spotOf(cursor: string): AuditSpot {
 }
 
 function isWanted(line: AuditLine, wanted: AuditWanted): boolean {
-  const { what, since, until, buckets, ...equal } = wanted;
+  const { what, since: _, until, buckets, ...equal } = wanted;
   if (what && !what.includes(line.what)) return false;
-  if ((since !== undefined && line.at < since) || (until !== undefined && line.at >= until)) return false;
+  if (until !== undefined && line.at >= until) return false;
   if (buckets && !buckets.includes(line.bucket ?? "")) return false;
   return Object.entries(equal).every(([field, value]) => value === undefined || line[field as keyof AuditLine] === value);
 }

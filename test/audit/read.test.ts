@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { type AuditWanted, readAudit } from "../../lib/audit/read.ts";
@@ -55,6 +55,17 @@ test("lines are chosen by kind, person, address, bucket, run, request and time",
   ];
   for (const [wanted, numbers] of asked)
     assert.deepEqual((await all(log.folder, wanted, 10)).numbers, numbers, JSON.stringify(wanted));
+});
+
+test("what was written before the time that is asked for is not read", async (t) => {
+  const root = path.join(temporaryFolder(t), "root");
+  await writeMonths(root, 2, 3);
+  const folder = path.join(root, "audit");
+  const { items } = await readAudit(folder, {}, 10);
+  mkdirSync(path.join(folder, "2000-01.jsonl"));
+  const since = items[2]?.at;
+  assert.deepEqual((await all(folder, { since }, 10)).numbers, [6, 5, 4]);
+  await assert.rejects(readAudit(folder, {}, 10), "a folder is no file of the audit");
 });
 
 test("a line that is being written, damaged bytes and long lines are no trouble for a reader", async (t) => {
