@@ -42,6 +42,59 @@ for (const [what, markdown, html] of [
     '[a](b.md#c) [d](https://e/f.md "g") <https://h/?i=1&j=2>. mailto: [k](mailto:l@m)',
     '<p><a href="b.html#c">a</a> <a href="https://e/f.md">d</a> <a href="https://h/?i=1&amp;j=2">https://h/?i=1&amp;j=2</a>. mailto: <a href="mailto:l@m">k</a></p>',
   ],
+  [
+    "a fence that is indented, and lines that do not close it",
+    "   ```\n---\n``` x\n  ````\nb",
+    "<pre><code>---\n``` x\n</code></pre>\n<p>b</p>",
+  ],
+  [
+    "marks with four blanks before them, which are code",
+    "    ```\n    # a\n    ---\n    > b\n    - c\n\n\n    d\n\ne",
+    "<pre><code>```\n# a\n---\n&gt; b\n- c\n\n\nd\n</code></pre>\n<p>e</p>",
+  ],
+  [
+    "marks with three blanks before them",
+    "   # a\n   ***\n   > b\n\n   - c\n\nd\n   ---",
+    '<h1 id="a">a</h1>\n<hr>\n<blockquote><p>b</p></blockquote>\n<ul>\n<li>c</li>\n</ul>\n<h2 id="d">d</h2>',
+  ],
+  [
+    "marks within a line, which are text",
+    "a ```b\n\na # b\n\na - - -\n\na > b\n\na - b\n\na     b\tc\ufeffd\n\na\nb ===\n=== c\n    ===\n\n--- a",
+    "<p>a ```b</p>\n<p>a # b</p>\n<p>a - - -</p>\n<p>a &gt; b</p>\n<p>a - b</p>\n<p>a     b\tc\ufeffd</p>\n" +
+      "<p>a\nb ===\n=== c\n===</p>\n<p>--- a</p>",
+  ],
+  [
+    "blocks right behind a text",
+    "a\n```\nb\n```\nc\n# d\ne\n***\nf\n> g\n\nh\n- i",
+    '<p>a</p>\n<pre><code>b\n</code></pre>\n<p>c</p>\n<h1 id="d">d</h1>\n<p>e</p>\n<hr>\n<p>f</p>\n' +
+      "<blockquote><p>g</p></blockquote>\n<p>h</p>\n<ul>\n<li>i</li>\n</ul>",
+  ],
+  ["a heading with signs, whole", "# C# #1, b! #\n# a\u2028b", '<h1 id="c-1-b">C# #1, b!</h1>\n<p># a\u2028b</p>'],
+  ["a mark of the byte order, and tabs", "\ufeff# a\n\n\tb", '<h1 id="a">a</h1>\n<pre><code>b\n</code></pre>'],
+  [
+    "lists of several kinds, and a rule between",
+    "- a\n- b\n1. c\n* * *\n0. d\n-     e",
+    "<ul>\n<li>a</li>\n<li>b</li>\n</ul>\n<ol>\n<li>c</li>\n</ol>\n<hr>\n" +
+      '<ol start="0">\n<li>d</li>\n</ol>\n<ul>\n<li><pre><code>e\n</code></pre></li>\n</ul>',
+  ],
+  [
+    "what belongs to an item behind a blank line",
+    "- a\n\n- b\n\n  c\n\n d\n\n10. e\n\n  f\n\ng",
+    "<ul>\n<li><p>a</p></li>\n<li><p>b</p>\n<p>c</p></li>\n</ul>\n<p>d</p>\n" +
+      '<ol start="10">\n<li><p>e</p>\n<p>f</p></li>\n</ol>\n<p>g</p>',
+  ],
+  [
+    "tables without outer lines, with rows of another length",
+    "a|b\n:-|-:\n1|2|3\n4\n> c\n\na|b\n-|-|-\n\na|b\n-|x-\n\na|b\n-|-x",
+    "<table>\n<tr><th>a</th><th>b</th></tr>\n<tr><td>1</td><td>2</td></tr>\n<tr><td>4</td><td></td></tr>\n</table>\n" +
+      "<blockquote><p>c</p></blockquote>\n<p>a|b\n-|-|-</p>\n<p>a|b\n-|x-</p>\n<p>a|b\n-|-x</p>",
+  ],
+  [
+    "blanks in code",
+    "`` `a` `` `b c ` ` d e`",
+    "<p><code>`a`</code> <code>b c </code> <code> d e</code></p>",
+  ],
+  ["a colon within a relative place", "[a](./b:c.md)", '<p><a href="./b:c.html">a</a></p>'],
 ] as const)
   test(`Markdown: ${what}`, () => assert.equal(markdownToHtml(markdown), html));
 
@@ -62,6 +115,7 @@ test("whatever a text holds, no element and no attribute of its own comes of it"
 test("lists and quotes are nested to a bound, and any text is read in a time that grows with its length", () => {
   const deep = markdownToHtml("> ".repeat(1000));
   assert.equal(deep.split("<blockquote>").length - 1, 20);
+  assert.equal(markdownToHtml("- + ".repeat(500)).split("<ul>").length - 1, 20);
   for (const part of ["`a``b```", "*a ", "[", "_a", "- a\n", "- a\n\n", "x\n\n", "a|b\n-|-\n", "  - x\n\n\n"])
     assert.ok(markdownToHtml(part.repeat(20_000)).length > 0);
 });
