@@ -1,6 +1,6 @@
 import { base32Decode } from "../codec/crypto/totp.ts";
 import { Failure, messageOf } from "../core/errors.ts";
-import { readBounded } from "../core/files.ts";
+import { OF_OTHERS, readBounded } from "../core/files.ts";
 import {
   check,
   described,
@@ -25,7 +25,6 @@ export const MOST_TOKENS = 500;
 const MOST_BUCKETS = 100;
 /** Room for as many tokens with as many buckets. */
 const ACCESS_BYTES = 4 * 1024 * 1024;
-const OF_OTHERS = 0o077;
 
 /** The roles that a token may be given. */
 export const TOKEN_ROLES = ["read", "operate", "deploy", "admin"] as const;

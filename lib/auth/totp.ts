@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { renameSync, writeFileSync } from "node:fs";
 import { base32Decode, base32Encode, TOTP_STEP_MS, totpCode } from "../codec/crypto/totp.ts";
 import { Failure, hasErrno, messageOf } from "../core/errors.ts";
-import { createExclusive, PRIVATE_FILE, readGuarded, readRegularSync, realPlace } from "../core/files.ts";
+import { createExclusive, OF_OTHERS, PRIVATE_FILE, readGuarded, readRegularSync, realPlace } from "../core/files.ts";
 import { integer, record, valueIn } from "../core/shape.ts";
 import { Attempts, TOTP_ATTEMPTS, TOTP_ATTEMPTS_OF_ALL } from "./attempts.ts";
 import { equalText } from "./session.ts";
@@ -102,8 +102,6 @@ export const STRONG_SECRET_BYTES = 16;
 /** HMAC-SHA-1 would hash a longer key to a shorter one. */
 const MOST_SECRET_BYTES = 64;
 
-/** The mode bits of everybody but the owner: whoever reads or replaces the secret has the second factor. */
-const NOT_ITS_OWNER = 0o077;
 /** systemd gives the server access by an access list, whose mask is shown as the bits of the group. */
 const NOT_A_CREDENTIAL = 0o037;
 
@@ -112,7 +110,7 @@ const NOT_A_CREDENTIAL = 0o037;
  * credential of systemd. Throws `usage` with one sentence for any other file.
  */
 export async function readTotpSecret(file: string, isCredential = false): Promise<Buffer> {
-  const text = await readGuarded(file, isCredential ? NOT_A_CREDENTIAL : NOT_ITS_OWNER).catch((error: unknown) => {
+  const text = await readGuarded(file, isCredential ? NOT_A_CREDENTIAL : OF_OTHERS).catch((error: unknown) => {
     if (error instanceof Failure) throw secretFileFailure(file, error.message, error);
     throw secretFileFailure(file, `it cannot be read: ${messageOf(error)}`, error);
   });

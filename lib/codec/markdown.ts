@@ -1,6 +1,6 @@
 /** How deep lists and quotes may stand in each other; what lies deeper is text. */
 const MOST_LEVELS = 20;
-/** So many blank lines end a list. */
+/** More blank lines end a list. */
 const MOST_BLANKS = 20;
 
 const FENCE = /^ {0,3}(`{3,}|~{3,})/;
@@ -58,7 +58,7 @@ export function markdownToHtml(text: string): string {
 
 /** The text of the first heading of a page that {@link markdownToHtml} made, as HTML without elements. */
 export function firstHeading(html: string): string | undefined {
-  return /<h[1-6] id="[^"]*">(.*?)<\/h[1-6]>/s.exec(html)?.[1]?.replace(/<[^>]*>/g, "");
+  return /<h[1-6] id="[^"]*">.*?<\/h[1-6]>/s.exec(html)?.[0].replace(/<[^>]*>/g, "");
 }
 
 /** The lines that are not read yet. */

@@ -19,6 +19,8 @@ import { Failure, hasErrno, placed } from "./errors.ts";
 
 /** Rights of what only the owner may read. */
 export const PRIVATE_FILE = 0o600;
+/** The mode bits of everybody but the owner. */
+export const OF_OTHERS = 0o077;
 /** Rights of folders that only the owner may enter. */
 export const PRIVATE_FOLDER = 0o700;
 
@@ -151,7 +153,7 @@ export async function makePrivateFolder(folder: string): Promise<void> {
  * The text of a file that an operator named, for example with a flag. Throws `usage` where the file's mode has one of
  * the bits `refused`. Mode and text come from one descriptor, so both are those of the same file.
  */
-export async function readGuarded(file: string, refused: number): Promise<string> {
+export async function readGuarded(file: string, refused: number = OF_OTHERS): Promise<string> {
   await using handle = await open(file, constants.O_RDONLY);
   const { mode } = await handle.stat();
   requireMode(file, mode, refused);

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { createHmac, randomBytes } from "node:crypto";
+import { getEventListeners } from "node:events";
 import { test } from "node:test";
 import { SESSION_COOKIE, SESSION_MS, Sessions, TOTP_COOKIE } from "../../lib/auth/session.ts";
 
@@ -98,6 +99,9 @@ test("CP-508 a session ends with its token, and a 201st of one token ends its ol
   token.abort();
   assert.deepEqual([sessions.verify(pairOf(own.cookie)), own.session.ends.aborted], [undefined, true]);
   assert.ok(sessions.verify(pairOf(other.cookie)));
+  const again = new AbortController();
+  sessions.endById(sessions.issue({ ...ada, ends: again.signal }).session.sid);
+  assert.deepEqual(getEventListeners(again.signal, "abort"), [], "nothing is left of a session that has ended");
   const bob = { name: "bob", token: "t2", address: "", agent: "" };
   const cookies = Array.from({ length: 201 }, () => sessions.issue(bob).cookie);
   const open = cookies.map((cookie) => sessions.verify(pairOf(cookie)) !== undefined);

@@ -11,8 +11,8 @@ for (const [what, markdown, html] of [
   ["paragraphs and breaks", "a\nb  \nc\n\nd", "<p>a\nb<br>\nc</p>\n<p>d</p>"],
   [
     "emphasis, not within words",
-    "**a** *b* ~~c~~ __d__ some_long_name 2 * 3 \\*e\\*",
-    "<p><strong>a</strong> <em>b</em> <del>c</del> <strong>d</strong> some_long_name 2 * 3 *e*</p>",
+    "**a** *b* ~~c~~ __d__ some_long_name 2 * 3 \\*e\\* _f_",
+    "<p><strong>a</strong> <em>b</em> <del>c</del> <strong>d</strong> some_long_name 2 * 3 *e* <em>f</em></p>",
   ],
   [
     "lists in lists, with code",
@@ -47,11 +47,7 @@ for (const [what, markdown, html] of [
     "   ```\n---\n``` x\n  ````\nb",
     "<pre><code>---\n``` x\n</code></pre>\n<p>b</p>",
   ],
-  [
-    "marks with four blanks before them, which are code",
-    "    ```\n    # a\n    ---\n    > b\n    - c\n\n\n    d\n\ne",
-    "<pre><code>```\n# a\n---\n&gt; b\n- c\n\n\nd\n</code></pre>\n<p>e</p>",
-  ],
+  ["indented code with blank lines", "    a\n\n\n    # b\n\nc", "<pre><code>a\n\n\n# b\n</code></pre>\n<p>c</p>"],
   [
     "marks with three blanks before them",
     "   # a\n   ***\n   > b\n\n   - c\n\nd\n   ---",
@@ -59,8 +55,8 @@ for (const [what, markdown, html] of [
   ],
   [
     "marks within a line, which are text",
-    "a ```b\n\na # b\n\na - - -\n\na > b\n\na - b\n\na     b\tc\ufeffd\n\na\nb ===\n=== c\n    ===\n\n--- a",
-    "<p>a ```b</p>\n<p>a # b</p>\n<p>a - - -</p>\n<p>a &gt; b</p>\n<p>a - b</p>\n<p>a     b\tc\ufeffd</p>\n" +
+    "a ```b\n\na # b\n\na - - -\n\na > b\n\na - b\n\na\tb     c\ufeffd\n\na\nb ===\n=== c\n    ===\n\n--- a",
+    "<p>a ```b</p>\n<p>a # b</p>\n<p>a - - -</p>\n<p>a &gt; b</p>\n<p>a - b</p>\n<p>a\tb     c\ufeffd</p>\n" +
       "<p>a\nb ===\n=== c\n===</p>\n<p>--- a</p>",
   ],
   [
@@ -89,14 +85,20 @@ for (const [what, markdown, html] of [
     "<table>\n<tr><th>a</th><th>b</th></tr>\n<tr><td>1</td><td>2</td></tr>\n<tr><td>4</td><td></td></tr>\n</table>\n" +
       "<blockquote><p>c</p></blockquote>\n<p>a|b\n-|-|-</p>\n<p>a|b\n-|x-</p>\n<p>a|b\n-|-x</p>",
   ],
-  [
-    "blanks in code",
-    "`` `a` `` `b c ` ` d e`",
-    "<p><code>`a`</code> <code>b c </code> <code> d e</code></p>",
-  ],
+  ["blanks in code", "`` `a` `` `b c ` ` d e`", "<p><code>`a`</code> <code>b c </code> <code> d e</code></p>"],
   ["a colon within a relative place", "[a](./b:c.md)", '<p><a href="./b:c.html">a</a></p>'],
 ] as const)
   test(`Markdown: ${what}`, () => assert.equal(markdownToHtml(markdown), html));
+
+for (const mark of ["```", "# a", "---", "> a", "- a", "1. a"])
+  test(`Markdown: ${mark} behind four blanks is code`, () => {
+    assert.equal(markdownToHtml(`    ${mark}`), `<pre><code>${escapeHtml(mark)}\n</code></pre>`);
+  });
+
+test("Markdown: more than 20 blank lines end a list", () => {
+  const lists = (blanks: number) => markdownToHtml(`- a\n${"\n".repeat(blanks)}- b`).split("<ul>").length - 1;
+  assert.deepEqual([lists(20), lists(21)], [1, 2]);
+});
 
 test("whatever a text holds, no element and no attribute of its own comes of it", () => {
   const hostile = [

@@ -79,7 +79,6 @@ export async function snapshotFile(dir: string, given: string): Promise<string> 
 
 const PASSPHRASE_LENGTH = 12;
 const PASSPHRASE_BYTES = 4096;
-const NOT_ITS_OWNER = 0o077;
 
 /**
  * The passphrase in the file that `--passphrase-file` names, which only its owner may read; `-` is stdin, where that holds
@@ -92,7 +91,7 @@ export async function passphraseOf({ values }: Parsed, isStdinFree: boolean): Pr
   const text =
     file === "-" && isStdinFree
       ? (await stdinBytes(PASSPHRASE_BYTES)).toString()
-      : await readGuarded(file, NOT_ITS_OWNER).catch((error: unknown) => {
+      : await readGuarded(file).catch((error: unknown) => {
           throw wrong(messageOf(error));
         });
   const passphrase = text.replace(/\r?\n$/, "");
@@ -145,7 +144,7 @@ async function givenIdentity({ values }: Parsed, { recipient }: Seal): Promise<{
   const file = values.get("identity-file");
   if (file === undefined)
     throw new Failure("usage", `the snapshot is sealed for ${recipient}: give its private key with --identity-file`);
-  const identity = await readGuarded(file, NOT_ITS_OWNER).catch((error: unknown) => {
+  const identity = await readGuarded(file).catch((error: unknown) => {
     throw new Failure("usage", `--identity-file: ${messageOf(error)}`);
   });
   return { identity };

@@ -17,9 +17,6 @@ const LOGIN = object({
 /** What a server has opened for this user: a session, or that of a TOTP code. The token itself is not kept. */
 export type Login = Omit<Infer<typeof LOGIN>, "address">;
 
-/** The mode bits that the file must not have. */
-const NOT_FOR_OTHERS = 0o077;
-
 /** The folder of the sessions, in the state folder of the user: a file of mode 0600 for each server. */
 export function loginsFolder(env: NodeJS.ProcessEnv = process.env): string {
   const given = env.XDG_STATE_HOME ?? "";
@@ -30,7 +27,7 @@ export function loginsFolder(env: NodeJS.ProcessEnv = process.env): string {
 export async function loginAt(base: URL): Promise<Login | undefined> {
   const file = fileOf(base);
   try {
-    const checked = check(LOGIN, JSON.parse(await readGuarded(file, NOT_FOR_OTHERS)));
+    const checked = check(LOGIN, JSON.parse(await readGuarded(file)));
     return checked.ok && checked.value.address === addressOf(base) ? checked.value : undefined;
   } catch (error) {
     if (error instanceof SyntaxError || hasErrno(error, "ENOENT", "ENOTDIR")) return undefined;

@@ -9,7 +9,7 @@ import { SCHEMA_VERSION } from "../../bucket/base/schema.ts";
 import { listSnapshots } from "../../bucket/snapshots/snapshots.ts";
 import { bucketIds, findBucket, refuseUsedRoot, serverLock } from "../../bucket/source/root.ts";
 import { explain, throwIfCancelled } from "../../core/errors.ts";
-import { exists } from "../../core/files.ts";
+import { exists, OF_OTHERS } from "../../core/files.ts";
 import { limitOf } from "../../core/process.ts";
 import type { Argv, CommandOutcome, Launcher } from "../../core/spawn.ts";
 import { newestRun } from "../../operation/tend/doctor.ts";
@@ -27,7 +27,6 @@ import { hookUserOf } from "../../run/hook-user.ts";
 import { readTlsPair, readToken, tokenWarning } from "../../server/config.ts";
 import { SERVICE, type ServiceSettings } from "./unit.ts";
 
-const ALL_OTHERS = 0o077;
 const ASK_LIMIT_MS = 10_000;
 const ONE_DAY_MS = 24 * 3_600_000;
 /** Fewer days of validity left, or a newest snapshot of more days, is a warning. */
@@ -110,7 +109,7 @@ async function serverOf(root: string): Promise<number | undefined> {
 async function judgeRoot(root: string): Promise<Judgement> {
   await refuseUsedRoot(root);
   const { mode } = await lstat(root);
-  if ((mode & ALL_OTHERS) !== 0) return warning(`${root}: others may look into it`, `chmod go= ${root}`);
+  if ((mode & OF_OTHERS) !== 0) return warning(`${root}: others may look into it`, `chmod go= ${root}`);
   return ok(`${root} is its owner's alone`);
 }
 

@@ -13,7 +13,7 @@ import { listRevisions } from "../../bucket/source/revisions.ts";
 import { type OpsConf, readOpsConf } from "../../bucket/workspace/settings.ts";
 import { describeSshKey, sshKeyFile } from "../../bucket/workspace/ssh-key.ts";
 import { explain, Failure } from "../../core/errors.ts";
-import { exists, namesIn } from "../../core/files.ts";
+import { exists, namesIn, OF_OTHERS } from "../../core/files.ts";
 import { firstOf } from "../../core/plain-text.ts";
 import type { Launcher } from "../../core/spawn.ts";
 import type { ServerMeans } from "../../run/protocol.ts";
@@ -83,7 +83,6 @@ export function judgeDisk(freeBytes: number, allBytes: number): Judgement {
   return freeBytes < SHORT_BYTES ? warning(message, "make room before it runs out") : ok(message);
 }
 
-const OTHERS = 0o077;
 const MOST_LISTED = 5;
 
 /** Looks at the bucket. `db` is its database, or the reason why the database cannot be read. */
@@ -163,7 +162,7 @@ export async function judgeRights(layout: Layout): Promise<Judgement> {
 }
 
 async function isOpen(file: string): Promise<boolean> {
-  return (await exists(file)) && ((await lstat(file)).mode & OTHERS) !== 0;
+  return (await exists(file)) && ((await lstat(file)).mode & OF_OTHERS) !== 0;
 }
 
 async function judgeSshKey(file: string, launcher: Launcher): Promise<Judgement> {

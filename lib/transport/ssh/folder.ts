@@ -3,7 +3,7 @@ import { statSync } from "node:fs";
 import { lstat, mkdtemp, readdir, readFile, readlink, symlink, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { placed } from "../../core/errors.ts";
-import { exists, PRIVATE_FILE, remove } from "../../core/files.ts";
+import { exists, OF_OTHERS, PRIVATE_FILE, remove } from "../../core/files.ts";
 import { isAlive, type ProcessIdentity } from "../../core/process.ts";
 import { programVersion } from "../../core/self.ts";
 import { type WorkerAddress, WorkerFailure } from "../base/transport.ts";
@@ -70,7 +70,7 @@ export async function keptFolders(knownHostsFile: string): Promise<KeptFolder[]>
     if (pid === undefined) continue;
     const stats = await lstat(folder).catch(() => undefined);
     // In a folder that only this user may enter, nobody else can have made the link.
-    const isOurs = stats?.isDirectory() && stats.uid === process.getuid?.() && (stats.mode & 0o077) === 0;
+    const isOurs = stats?.isDirectory() && stats.uid === process.getuid?.() && (stats.mode & OF_OTHERS) === 0;
     const link = isOurs ? await readlink(path.join(folder, SSH_FILES.knownHosts)).catch(() => "") : "";
     if (link !== path.resolve(knownHostsFile)) continue;
     const owner = { pid: Number(pid), start_time };

@@ -48,3 +48,12 @@ test("what a key of the KV store or an argument holds is written out, in a table
     assert.doesNotMatch(stdout + stderr, OBEYED);
   }
 });
+
+test("what the system refuses is failed, in a sentence and in JSON, and no internal error", async (t) => {
+  const { dir } = await makeBucket(t);
+  const keygen = ["snapshot", "keygen", path.join(dir, "none", "key")];
+  const [told, asJson] = [await ops(keygen), await ops([...keygen, "--json"])];
+  assert.deepEqual([told.code, asJson.code], [1, 1]);
+  assert.match(told.stderr, /^ops: ENOENT: [^\n]+\n$/);
+  assert.match(asJson.stderr, /^\{"error":"failed","message":"ENOENT: [^\n]+"\}\n$/);
+});

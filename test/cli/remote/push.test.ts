@@ -8,10 +8,12 @@ import { type TestContext, test } from "node:test";
 import { type Layout, layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { receiveSource } from "../../../lib/bucket/source/source.ts";
 import { openClient, parseBaseUrl } from "../../../lib/cli/remote/client.ts";
+import { followRun } from "../../../lib/cli/remote/follow.ts";
 import { push } from "../../../lib/cli/remote/push.ts";
 import { bucketNamed, RemoteBucket } from "../../../lib/cli/remote/remote-bucket.ts";
 import { uuidV7 } from "../../../lib/codec/uuid.ts";
 import { Launcher } from "../../../lib/core/spawn.ts";
+import { NO_DEPLOY, type Progress } from "../../../lib/run/progress.ts";
 import { ops } from "../../helpers/command-line.ts";
 import { HOSTILE, OBEYED } from "../../helpers/hostile.ts";
 import { EXAMPLE, writeTree } from "../../helpers/sources.ts";
@@ -365,6 +367,31 @@ test("a second interrupt leaves the run alone, and says so", async (t) => {
   const { exit, progress } = await attempt(t, server.url, { signal: stop.signal, insisted: insist.promise });
   assert.equal(exit, 130);
   assert.equal(progress.at(-1), `run ${RUN} is left alone; \`ops runs follow ${RUN.slice(-8)}\` shows it`);
+});
+
+test("whoever follows a run sees how far it is, and at its end how many workers had confirmed a cancel", async (t) => {
+  const seen = Promise.withResolvers<Progress>();
+  const told: string[] = [];
+  const progress = {
+    ...NO_DEPLOY,
+    phase: "stop",
+    done: 2,
+    total: 5,
+    rollouts: [],
+    waiting: [],
+    cancel: { confirmed: 3, total: 4 },
+  };
+  const running = answer(200, { id: RUN, status: "running", error: null, result: null, progress });
+  const logs: Handler = async (request, response) => {
+    await seen.promise;
+    answer(200, { next: 0, data: "", done: true })(request, response);
+  };
+  const server = await play(t, { [LOGS(0)]: logs, [DETAIL]: inTurn(running, ended("cancelled", "cancelled")) });
+  const bucket = new RemoteBucket(await openClient(parseBaseUrl(server.url), { token: TOKEN }), BUCKET);
+  const tell = (text: string) => void told.push(text);
+  const follower = { signal: new AbortController().signal, tell, output: tell, progress: seen.resolve, patienceMs: 30_000 };
+  assert.equal((await followRun(bucket, RUN, follower)).status, "cancelled");
+  assert.deepEqual([await seen.promise, told], [progress, ["cancelled: 3 of 4 confirmed to have ended"]]);
 });
 
 test("a cancel that the server refuses is told", async (t) => {
