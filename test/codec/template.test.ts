@@ -110,6 +110,10 @@ const OUTPUTS: Record<string, [template: string, output: string][]> = {
     ],
     [String.raw`{{printf "%q" "\a\b\f\n\r\t\v\\\x7f\u200b\U000e0001"}}`, String.raw`"\a\b\f\n\r\t\v\\\x7f\u200b\U000e0001"`],
     [`{{printf "[%s|%v|%.0s|%.0d]" "" "" "a" 0}}`, "[|||]"],
+    [
+      String.raw`{{printf "%q %+q" "\u0080\uffff\U0001ffff" "\u0080\uffff\U00010000"}}`,
+      String.raw`"\u0080\uffff\U0001ffff" "\u0080\uffff\U00010000"`,
+    ],
     [`{{printf "%v %t %5t|%-6t|" true false true false}}`, "true false  true|false |"],
     [
       `{{printf "%f %.2f %8.3f|%-8.1f|%+.1f|%08.2f|%.0f %.0f %.0f" 3.14159 2.675 3.14159 2.5 2.25 -3.5 0.5 1.5 2.5}}`,

@@ -85,6 +85,16 @@ for (const [what, text, status] of [
     assert.match(answer, /"error":"invalid_request"/);
   });
 
+test("a client that is refused and does not go is cut off", async (t) => {
+  const caps = { all: 10, ofStranger: 10, onMet: () => {} };
+  const listener = await listenFor(t, { caps, limits: { lingerMs: 50 } });
+  const socket = connect({ port: listener.port, host: "127.0.0.1", allowHalfOpen: true }).on("error", () => {});
+  t.after(() => socket.destroy());
+  socket.write("hello\r\n\r\n");
+  assert.match(String((await once(socket, "data"))[0]), / 400 /);
+  await until("its connection is closed", () => listener.load().connections === 0);
+});
+
 test("CP-331 headers of 900 KiB are accepted, however many", async (t) => {
   const { port } = await listenFor(t, {});
   const many = Array.from({ length: 40_000 }, (_, index) => `X-${index}: ${"a".repeat(10)}\r\n`).join("");
