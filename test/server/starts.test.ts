@@ -318,3 +318,16 @@ test("CP-446 a start of the line that is refused makes way for the next one", as
   const [{ status, body }, { status: then }] = [await wrong, await next];
   assert.deepEqual([status, body.error, then], [400, "unknown_name", 202]);
 });
+
+test("CP-521 whoever lacks an approval learns it while the bucket is busy", async (t) => {
+  const { server, bucket, post, occupy } = await setUp(t);
+  assert.equal((await server.call("PUT", bucket.path, { body: { approvals: 1 } })).status, 200);
+  await occupy();
+  for (const [target, body, code] of [
+    ["run_command", { command: "true" }, "approval_required"],
+    ["deploy", {}, "approval_required"],
+    ["hooks", { hook: "look" }, "approval_required"],
+    ["build", {}, "bucket_busy"],
+  ] as const)
+    assert.equal((await post(target, {}, body)).body.error, code, target);
+});
