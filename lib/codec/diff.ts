@@ -19,7 +19,6 @@ interface LineChange {
  * lines (2,000 by default); time and memory grow with the square of their number.
  */
 export function unifiedDiff(before: string | undefined, after: string | undefined, mostEdits: number = MOST_DIFF_EDITS): string {
-  if (before === after) return "";
   const [a, b] = [linesWithEnds(before ?? ""), linesWithEnds(after ?? "")];
   return hunksOf(changesBetween(a, b, mostEdits))
     .map((hunk) => hunkText(hunk, a, b))
@@ -33,7 +32,7 @@ export function textOfFile(bytes: Uint8Array): string | undefined {
 
 /** Lines with their newline; the last one may lack it. */
 function linesWithEnds(text: string): string[] {
-  return text.match(/[^\n]*\n|[^\n]+$/g) ?? [];
+  return text.match(/[^\n]*\n|[^\n]+/g) ?? [];
 }
 
 function changesBetween(a: readonly string[], b: readonly string[], mostEdits: number): LineChange[] {

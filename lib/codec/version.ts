@@ -12,7 +12,7 @@ export interface Version {
  */
 export function parseVersion(text: string): Version {
   const trimmed = text.trim();
-  const match = /^[vV]?([^-]*)(?:-(.*))?$/s.exec(trimmed);
+  const match = /[vV]?([^-]*)(?:-(.*))?/s.exec(trimmed);
   const core = match?.[1] ?? "";
   if (trimmed === "") throw invalid(text, "it is empty");
   if (match?.[2] === "") throw invalid(text, "the prerelease suffix after the dash is empty");
@@ -37,7 +37,7 @@ function invalid(text: string, why: string): Failure {
 export function compareVersions(a: Version, b: Version): number {
   for (const [index, number] of a.numbers.entries()) {
     const other = b.numbers[index] as number;
-    if (number !== other) return number < other ? -1 : 1;
+    if (number !== other) return number - other;
   }
   if (a.prerelease === "" || b.prerelease === "") return Number(a.prerelease === "") - Number(b.prerelease === "");
   return Buffer.compare(Buffer.from(a.prerelease), Buffer.from(b.prerelease));

@@ -30,6 +30,9 @@ const CASES: [pattern: string, matching: string[], others: string[]][] = [
   ["*/**/b.txt", ["a/b.txt", "a/c/d/b.txt"], ["b.txt", "a/b.txt2"]],
   ["a/**/c/b.txt", ["a/c/b.txt"], ["a/x/c/b.txt", "a/b.txt"]],
   ["lib**.ts", [], ["lib", "src/lib.js"]],
+  ["conf**", ["conf", "conf.d", "conf/a"], ["x/conf"]],
+  ["a**b", ["ab", "a/b", "ax/c/b"], ["a", "axc", "x/ab"]],
+  ["a**b/c", ["ab/c"], ["abc", "b/c"]],
   ["!a", ["!a"], ["b"]],
 ];
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { idNamed, isUuid, uuidV5, uuidV7 } from "../../lib/codec/uuid.ts";
+import { idNamed, isUuid, timeOfUuid, uuidV5, uuidV7 } from "../../lib/codec/uuid.ts";
 
 const DNS = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
 
@@ -29,6 +29,10 @@ test("a time-based id starts with its milliseconds, so that text order is time o
   assert.equal(new Set(Array.from({ length: 1000 }, () => uuidV7(5))).size, 1000);
 });
 
+test("the time in an id is that of its making, to the millisecond", () => {
+  for (const now of [0, 1, 1_645_557_742_001, 0xfedc_ba98_7654]) assert.equal(timeOfUuid(uuidV7(now)), now);
+});
+
 test("a time-based id takes the current time by default", () => {
   const before = Date.now();
   const time = Number.parseInt(uuidV7().replace("-", "").slice(0, 12), 16);
@@ -52,6 +56,9 @@ test("an id is named by at least 4 letters of its beginning or end, if these nam
   assert.throws(() => idNamed("0198f3a2", ids, "run"), { code: "usage", message: several });
   assert.throws(() => idNamed("e70", ids, "run"), { code: "usage", message: /"e70" means: give at least 4 letters of its id$/ });
   assert.throws(() => idNamed("3a2-", ids, "revision"), { code: "revision_not_found", message: 'there is no revision "3a2-"' });
+  const names = ["20260504T120000Z-2", "20260504T120000Z", "abc"];
+  for (const name of names)
+    assert.equal(idNamed(name, names, "snapshot"), name, "a whole name, the beginning of another or short");
   const many = Array.from({ length: 12 }, (_, index) => `abcd${index}`);
   assert.throws(() => idNamed("abcd", many, "snapshot"), /abcd9 and 2 more$/);
 });
