@@ -1,6 +1,19 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bitString, element, elements, integer, oid, sequence, time, utf8 } from "../../../lib/codec/crypto/der.ts";
+import {
+  bitString,
+  element,
+  elements,
+  integer,
+  nothing,
+  octetString,
+  oid,
+  sequence,
+  set,
+  time,
+  utf8,
+  yes,
+} from "../../../lib/codec/crypto/der.ts";
 
 const hex = (bytes: Buffer) => bytes.toString("hex");
 
@@ -25,6 +38,9 @@ test("values are encoded as X.690 says", () => {
     [oid("1.2.840.113549.1.1.11"), "06092a864886f70d01010b"],
     [oid("1.2.840.10045.4.3.3"), "06082a8648ce3d040303"],
     [bitString(Buffer.from([0xa0]), 5), "030205a0"],
+    [bitString(Buffer.from([0xa0])), "030200a0"],
+    [octetString(Buffer.from([0xa0])), "0401a0"],
+    [set(yes(), nothing()), "31050101ff0500"],
     [utf8("ü"), "0c02c3bc"],
     [sequence(integer(Buffer.from([1])), sequence()), "30050201013000"],
     [time(new Date("2049-12-31T23:59:59.999Z")), `170d${hex(Buffer.from("491231235959Z"))}`],
