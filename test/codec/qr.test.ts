@@ -37,6 +37,80 @@ test("dark and light take turns in the lines between the three corners", () => {
   }
 });
 
+/** What a code of level L says of its mask, by mask (ISO/IEC 18004, annex C); the first bit stands at the left. */
+const FORMATS = [
+  ...["111011111000100", "111001011110011", "111110110101010", "111100010011101"],
+  ...["110011000101111", "110001100011000", "110110001000001", "110100101110110"],
+];
+const MASKED: ((row: number, column: number) => number)[] = [
+  (row, column) => (row + column) % 2,
+  (row) => row % 2,
+  (_, column) => column % 3,
+  (row, column) => (row + column) % 3,
+  (row, column) => (Math.floor(row / 2) + Math.floor(column / 3)) % 2,
+  (row, column) => ((row * column) % 2) + ((row * column) % 3),
+  (row, column) => (((row * column) % 2) + ((row * column) % 3)) % 2,
+  (row, column) => (((row + column) % 2) + ((row * column) % 3)) % 2,
+];
+
+/** The mask that a code of version 1 names, and the same code with another mask. */
+function maskOf(code: boolean[][]): number {
+  const bits = [0, 1, 2, 3, 4, 5, 7, 8].map((column) => (code[8]?.[column] ? "1" : "0")).join("");
+  return FORMATS.findIndex((format) => format.startsWith(bits));
+}
+
+function withMask(code: boolean[][], mask: number): boolean[][] {
+  const [own, other] = [MASKED[maskOf(code)] as (typeof MASKED)[0], MASKED[mask] as (typeof MASKED)[0]];
+  const isFixed = (row: number, column: number) =>
+    row === 6 || column === 6 || (row < 9 && (column < 9 || column > 12)) || (row > 12 && column < 9);
+  const changed = code.map((line, row) =>
+    line.map((dark, column) =>
+      isFixed(row, column) ? dark : dark !== ((own(row, column) === 0) !== (other(row, column) === 0)),
+    ),
+  );
+  const lines = [0, 1, 2, 3, 4, 5, 7, 8];
+  for (const [at, bit] of [...(FORMATS[mask] as string)].entries()) {
+    const near = at < 8 ? [8, lines[at]] : [lines[14 - at], 8];
+    const far = at < 7 ? [20 - at, 8] : [8, 6 + at];
+    for (const [row = 0, column = 0] of [near, far]) (changed[row] as boolean[])[column] = bit === "1";
+  }
+  return changed;
+}
+
+/** The points of ISO/IEC 18004, 7.8.3, for what makes a code hard to read. */
+function pointsOf(code: boolean[][]): number {
+  const rows = code.map((line) => line.map((dark) => (dark ? "1" : "0")).join(""));
+  const columns = rows.map((_, at) => rows.map((row) => row[at]).join(""));
+  const runs = [...rows, ...columns].flatMap((line) => line.match(/0{5,}|1{5,}/g) ?? []);
+  const finders = [...rows, ...columns].flatMap((line) =>
+    Array.from({ length: 11 }, (_, at) => /^(?:10111010000|00001011101)/.test(line.slice(at))).filter(Boolean),
+  );
+  const squares = rows
+    .slice(1)
+    .flatMap((row, at) =>
+      Array.from({ length: 20 }, (_, from) => row.slice(from, from + 2) + rows[at]?.slice(from, from + 2)).filter((four) =>
+        /^(?:0000|1111)$/.test(four),
+      ),
+    );
+  const percent = (100 * rows.join("").replaceAll("0", "").length) / 441;
+  const long = runs.reduce((sum, run) => sum + 3 + run.length - 5, 0);
+  return long + 40 * finders.length + 3 * squares.length + 10 * Math.floor(Math.abs(percent - 50) / 5);
+}
+
+test("of the eight masks that with the fewest points is taken, the first of several", () => {
+  const taken = new Set<number>();
+  for (let length = 0; length < 300; length++) {
+    const text = textOfLength(length)
+      .slice(-(length % 18))
+      .slice(0, 17);
+    const code = qrCode(text);
+    const points = FORMATS.map((_, mask) => pointsOf(withMask(code, mask)));
+    assert.equal(maskOf(code), points.indexOf(Math.min(...points)), JSON.stringify([text, points]));
+    taken.add(maskOf(code));
+  }
+  assert.equal(taken.size, 8);
+});
+
 test("what does not fit is refused with the number of bytes", () => {
   const message = "Cannot make a QR code of 793 bytes: it holds at most 792";
   assert.throws(() => qrCode(textOfLength(793)), { code: "failed", message });
