@@ -102,7 +102,6 @@ const NO_NAME = /^\.{0,2}$|[/\\\x00-\x1f\x7f]/;
 const NO_NAME_IN_PATH = /^\.{0,2}$|[/\x00-\x1f\x7f]/;
 
 function decodePart(part: string, refused: RegExp): string | undefined {
-  if (/^[\w-]+$/.test(part)) return part;
   try {
     const text = decodeURIComponent(part);
     return refused.test(text) ? undefined : text;

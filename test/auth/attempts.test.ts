@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Attempts, BEARER_ATTEMPTS } from "../../lib/auth/attempts.ts";
+import { Attempts, BEARER_ATTEMPTS, TOTP_ATTEMPTS, TOTP_ATTEMPTS_OF_ALL } from "../../lib/auth/attempts.ts";
 import type { Failure } from "../../lib/core/errors.ts";
 
 function attemptsAt(clock: { now: number }, peers = BEARER_ATTEMPTS.peers): Attempts {
@@ -27,6 +27,31 @@ test("CP-316 an address may try until its 20th failure", () => {
   assert.equal(blockedS(attempts, "a"), 0);
   attempts.fail("a");
   assert.equal(blockedS(attempts, "a"), 60);
+});
+
+test("CP-316 the limits are those of the specification, and a refusal says what was too much", () => {
+  for (const [rule, most, what] of [
+    [BEARER_ATTEMPTS, 20, "wrong API tokens from this address"],
+    [TOTP_ATTEMPTS, 20, "wrong TOTP codes from this address"],
+    [TOTP_ATTEMPTS_OF_ALL, 100, "wrong TOTP codes"],
+  ] as const) {
+    const clock = { now: 0 };
+    const attempts = new Attempts(rule, () => clock.now);
+    fail(attempts, "a", most - 1);
+    assert.equal(blockedS(attempts, "a"), 0);
+    attempts.fail("a");
+    clock.now = 999;
+    assert.throws(() => attempts.admit("a"), { message: `too many ${what}; try again in 60 s` });
+    clock.now = 60_000;
+    assert.equal(blockedS(attempts, "a"), 0);
+  }
+});
+
+test("the failures of an address are forgotten for it alone, and for its whole network", () => {
+  const attempts = attemptsAt({ now: 0 });
+  for (const peer of ["a", "2001:db8::1"]) fail(attempts, peer, 20);
+  attempts.clear("2001:db8::2");
+  assert.deepEqual([blockedS(attempts, "2001:db8::1"), blockedS(attempts, "a")], [0, 60]);
 });
 
 test("CP-333 a window begins with the first failure, lasts a minute and is not prolonged", () => {

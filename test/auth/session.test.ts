@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { createHmac, randomBytes } from "node:crypto";
+import { createHmac, hkdfSync, randomBytes } from "node:crypto";
 import { getEventListeners } from "node:events";
 import { test } from "node:test";
 import { SESSION_COOKIE, SESSION_MS, Sessions, TOTP_COOKIE } from "../../lib/auth/session.ts";
@@ -59,6 +59,38 @@ test("CP-195 a forged, altered, foreign or repeated cookie is no session", () =>
   ];
   for (const header of refused) assert.equal(sessions.verify(header), undefined, String(header));
   assert.ok(sessions.verify(`theme=dark; ${cookie};x=y`));
+});
+
+test("CP-195 what is signed with the right key is no session where it names another cookie or lacks a field", () => {
+  const key = randomBytes(32);
+  const sessions = newSessions(undefined, key);
+  const own = Buffer.from(hkdfSync("sha256", key, "", SESSION_COOKIE, 32));
+  const { sid, iat, exp } = sessions.issue(ROOT).session;
+  const told = (claim: object) => {
+    const payload = Buffer.from(JSON.stringify(claim)).toString("base64url");
+    const signature = createHmac("sha256", own).update(payload).digest("base64url");
+    return sessions.verify(`${SESSION_COOKIE}=${payload}.${signature}`)?.sid;
+  };
+  assert.equal(told({ use: SESSION_COOKIE, sid, iat, exp }), sid);
+  for (const claim of [
+    { use: TOTP_COOKIE, sid, iat, exp },
+    { use: SESSION_COOKIE, sid, iat },
+    { sid, iat, exp },
+  ])
+    assert.equal(told(claim), undefined, JSON.stringify(claim));
+});
+
+test("CP-508 a session tells when it was used last", () => {
+  const clock = { now: 1_000_000 };
+  const sessions = newSessions(clock);
+  const { session, cookie } = sessions.issue(ROOT);
+  assert.equal(session.lastUsed, 1_000_000);
+  clock.now += 5_000;
+  sessions.verify(pairOf(cookie));
+  assert.deepEqual(
+    sessions.list().map(({ lastUsed }) => lastUsed),
+    [1_005_000],
+  );
 });
 
 test("a session that was signed out is refused, others go on", () => {

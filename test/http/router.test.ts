@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { boolean, integer, object, optional, string, withDefault } from "../../lib/core/shape.ts";
 import { type HttpRequest, json } from "../../lib/http/message.ts";
-import { callRoute, findRoute, type Route } from "../../lib/http/router.ts";
+import { callRoute, findRoute, type Route, requireReading } from "../../lib/http/router.ts";
 import { requestWith } from "../helpers/http.ts";
 
 const answer = { status: 200, description: "fine" };
@@ -104,6 +104,7 @@ for (const [path, rest] of [
   ["/files/a/b%20c/%C3%A9", "a/b c/é"],
   ["/files/a%5Cb", "a\\b"],
   ["/files/%25", "%"],
+  ["/files/.../a", ".../a"],
   ["/files", undefined],
   ["/files/", undefined],
   ["/files/a/", undefined],
@@ -124,6 +125,37 @@ for (const [path, rest] of [
     if (rest === undefined) assert.throws(find, { code: "not_found" });
     else assert.equal(find(), rest);
   });
+
+test("a name before the rest of a path is one part of it", () => {
+  const routes = [{ method: "GET", path: "/jobs/{job}/files/{path*}" }] as const;
+  assert.deepEqual(findRoute(routes, requestOf("GET", "/jobs/.../files/a/b")).params, { job: "...", path: "a/b" });
+});
+
+test("a handler gets the request and the headers that its route names, typed; others are not looked at", async () => {
+  const headers = { "Ops-Count": optional(integer({ max: 9 })), "Ops-Name": optional(string()) };
+  const handle: Route<string>["handle"] = async ({ request, headers: given }) => json(200, [request.method, given]);
+  const route = { method: "GET" as const, path: "/", summary: "", answer, headers, handle };
+  const told = async (sent: Record<string, string>) => {
+    const request = requestWith([], { headers: sent });
+    return JSON.parse(String((await callRoute(findRoute([route], request), request, "")).body));
+  };
+  assert.deepEqual(await told({ "ops-count": "7", "ops-name": "7", "ops-else": "x" }), [
+    "GET",
+    { "Ops-Count": 7, "Ops-Name": "7" },
+  ]);
+  assert.deepEqual(await told({}), ["GET", {}]);
+  await assert.rejects(told({ "ops-count": "10" }), { code: "invalid_request", message: /^Ops-Count: / });
+});
+
+test("where there is only something to read, other methods are refused with those that read", () => {
+  for (const method of ["GET", "HEAD"]) requireReading(requestOf(method, "/"));
+  for (const method of ["POST", "DELETE"])
+    assert.throws(() => requireReading(requestOf(method, "/")), {
+      code: "method_not_allowed",
+      message: `this path takes GET, HEAD, not ${method}`,
+      details: { allow: "GET, HEAD" },
+    });
+});
 
 test("a query has at most 100 values", async () => {
   const request = (count: number) =>
