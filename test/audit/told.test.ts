@@ -20,6 +20,8 @@ test("parameters are kept as they are; of secrets, at whatever depth, only a fin
   const params = { jobs: ["a", "b"], count: 3, none: null, secret: "s", deep: [{ key: { id: 1 }, name: "x" }] };
   const deep = [{ key: fingerprintOf('{"id":1}', KEY), name: "x" }];
   assert.deepEqual(await told(params), { ...params, secret: fingerprintOf("s", KEY), deep });
+  const nothing = { secret: null, deep: [{ key: undefined, name: "x" }] };
+  assert.deepEqual(await told(nothing), nothing, "there is no secret");
   assert.match(fingerprintOf("s", KEY), /^hmac:[0-9a-f]{32}$/);
   assert.notEqual(fingerprintOf("s", KEY), fingerprintOf("s", Buffer.alloc(32, 8)), "another server has another one");
 });

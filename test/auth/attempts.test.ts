@@ -35,6 +35,7 @@ test("CP-316 the limits are those of the specification, and a refusal says what 
     [TOTP_ATTEMPTS, 20, "wrong TOTP codes from this address"],
     [TOTP_ATTEMPTS_OF_ALL, 100, "wrong TOTP codes"],
   ] as const) {
+    assert.equal(rule.peers, 10_000);
     const clock = { now: 0 };
     const attempts = new Attempts(rule, () => clock.now);
     fail(attempts, "a", most - 1);

@@ -36,6 +36,21 @@ async function serving(t: TestContext, content: string | Buffer, writeMs = 90_00
   return { file, port, get, handles, allClosed, defects, exchanges };
 }
 
+test("the bytes of a file that are asked for come whole, in pieces, and none behind them", async (t) => {
+  const file = path.join(temporaryFolder(t), "file");
+  const content = Buffer.from(Array.from({ length: 200_000 }, (_, at) => at % 251));
+  writeFileSync(file, content);
+  const download = await fileDownload("text/plain", await open(file));
+  for (const [start, end] of [
+    [0, 200_000],
+    [2, 5],
+    [70_000, 150_001],
+    [199_999, 200_000],
+  ] as const)
+    assert.deepEqual(Buffer.concat(await Array.fromAsync(download.read(start, end))), content.subarray(start, end));
+  await download.close();
+});
+
 test("a whole download has its length, its version and says that it takes ranges", async (t) => {
   const { get, allClosed, exchanges } = await serving(t, TEXT);
   const { status, headers, text } = await get();

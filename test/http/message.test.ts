@@ -35,6 +35,13 @@ test("an empty body is an empty object and needs no content type", async () => {
 const REFUSED: [string, (string | Uint8Array)[], HttpRequest["headers"], string, RegExp][] = [
   ["another content type", ["{}"], { "content-type": "text/plain" }, "unsupported_media_type", /application\/json/],
   ["no content type", ["{}"], {}, "unsupported_media_type", /Content-Type/],
+  [
+    "a charset that only begins alike",
+    ["{}"],
+    { "content-type": "application/json; charset=utf-8-x" },
+    "unsupported_media_type",
+    /./,
+  ],
   ["another charset", ["{}"], { "content-type": "application/json; charset=latin1" }, "unsupported_media_type", /./],
   [
     "a parameter that only ends like a charset",
@@ -148,8 +155,9 @@ test("a defect tells the client nothing but the request's id; a failure without 
   assert.equal(defect.status, 500);
   assert.match(String(defect.body), /r1/);
   assert.doesNotMatch(String(defect.body), /secret|TypeError| at /);
-  const other = JSON.parse(String(failureAnswer(new Failure("failed", "the disk is full"), "r1").body));
-  assert.deepEqual(other, { error: "internal", message: "the disk is full" });
+  const { status, body } = failureAnswer(new Failure("failed", "the disk is full"), "r1");
+  assert.equal(status, 500);
+  assert.deepEqual(JSON.parse(String(body)), { error: "internal", message: "the disk is full" });
 });
 
 test("a full disk is told as such", () => {
