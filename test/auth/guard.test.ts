@@ -50,7 +50,7 @@ test("CP-286 the right bearer token is admitted", () => {
 for (const authorization of [
   ...["", "Bearer", "Bearer ", "Bearer wrong", `Bearer ${TOKEN}x`, `Bearer ${TOKEN.slice(1)}`, TOKEN],
   ...[`Bearer\t${TOKEN}`, `Bearer \t${TOKEN}`, `Bearer ${TOKEN}\tx`, `Bearerx ${TOKEN}`],
-  ...[`Basic ${TOKEN}`, `Bearer ${TOKEN} x`, `Bearer ${TOKEN.toUpperCase()}`, `Token ${TOKEN}`],
+  ...[`Basic ${TOKEN}`, `Bearer ${TOKEN} x`, `Bearer ${TOKEN.toUpperCase()}`, `Token ${TOKEN}`, `xBearer ${TOKEN}`],
 ])
   test(`CP-286 CP-323 Authorization: ${JSON.stringify(authorization)} is unauthorized`, () => {
     assert.throws(() => setUp().guard.admit(requestOf({ authorization })), { code: "unauthorized" });
@@ -148,6 +148,7 @@ const REFUSED: [string, Record<string, string>, Partial<HttpRequest>][] = [
   ["CP-289 an Origin that begins alike", { ...CSRF, origin: "http://localhost:9090.evil" }, {}],
   ["CP-289 a host with user information", { ...CSRF, origin: "http://localhost:9090@evil" }, {}],
   ["CP-289 an Origin with a path", { ...CSRF, origin: "http://localhost:9090/" }, {}],
+  ["CP-289 an Origin behind a blank", { ...CSRF, origin: " http://localhost:9090" }, {}],
   ["CP-289 two Origins", { ...CSRF, origin: "http://localhost:9090, http://evil" }, {}],
   ["CP-289 a Host that hides another", { ...CSRF, origin: "http://evil", host: "localhost@evil" }, {}],
   ["CP-290 no X-Ops-CSRF", OWN, {}],

@@ -27,5 +27,6 @@ test("CP-504 each wrong, missing, doubled or exchanged character of a token is a
     if (text[at] !== text[at + 1] && at + 1 < text.length)
       assert.equal(isMistyped(text.slice(0, at) + text[at + 1] + text[at] + text.slice(at + 2)), true, `exchanged at ${at}`);
   }
+  assert.equal(isMistyped(`ops_${text}`), true);
   assert.deepEqual([isMistyped("ops_"), isMistyped("correct-horse"), isMistyped("")], [true, false, false]);
 });
