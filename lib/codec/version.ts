@@ -12,7 +12,7 @@ export interface Version {
  */
 export function parseVersion(text: string): Version {
   const trimmed = text.trim();
-  const match = /[vV]?([^-]*)(?:-(.*))?/s.exec(trimmed);
+  const match = /^[vV]?([^-]*)(?:-(.*))?$/s.exec(trimmed);
   const core = match?.[1] ?? "";
   if (trimmed === "") throw invalid(text, "it is empty");
   if (match?.[2] === "") throw invalid(text, "the prerelease suffix after the dash is empty");
