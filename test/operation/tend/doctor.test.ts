@@ -21,7 +21,7 @@ import { bootId, identify } from "../../../lib/core/process.ts";
 import { Launcher } from "../../../lib/core/spawn.ts";
 import { build } from "../../../lib/operation/build/build.ts";
 import { examine } from "../../../lib/operation/tend/doctor.ts";
-import type { Finding } from "../../../lib/operation/tend/doctor-bucket.ts";
+import { type Finding, judgeDisk } from "../../../lib/operation/tend/doctor-bucket.ts";
 import { ops } from "../../../scripts/local-server.ts";
 import { NEEDS_ROOT, NOBODY } from "../../helpers/other-user.ts";
 import { SshFleet } from "../../helpers/ssh-fleet.ts";
@@ -261,6 +261,26 @@ test("tools that only a worker needs are named, too", async (t) => {
     writeFileSync(path.join(tools, name), `#!/bin/sh\nexec '/usr/bin/${name}' "$@"\n`, { mode: 0o755 });
   const told = bad(await look(made, { PATH: tools }));
   assert.ok(told.includes("worker 127.0.0.1: tools: problem: setsid, mkfifo, readlink: not installed"), told.join("\n"));
+});
+
+test("clocks of workers that are apart are told: from 10 s as a warning, from 5 minutes as a problem", async (t) => {
+  const { bucket: made } = await bucket(t);
+  const tools = temporaryFolder(t);
+  const told = async (aheadSeconds: number) => {
+    const date = `#!/bin/sh\necho "$(($(/bin/date +%s) + ${aheadSeconds}))"\n`;
+    writeFileSync(path.join(tools, "date"), date, { mode: 0o755 });
+    return bad(await look(made, { ...process.env, PATH: `${tools}:${process.env.PATH}` })).join("\n");
+  };
+  assert.match(await told(100), /^worker 127\.0\.0\.1: clock: warning: \d\d s ahead of this host$/);
+  assert.match(await told(-100), /^worker 127\.0\.0\.1: clock: warning: \d+ s behind this host$/);
+  assert.match(await told(-1000), /^worker 127\.0\.0\.1: clock: problem: \d+ s behind this host$/);
+});
+
+test("less than 1 GiB of free disk is a warning, less than 0.1 GiB a problem", () => {
+  const gib = 1024 ** 3;
+  const grades = [gib, gib - 1, gib / 10, gib / 10 - 1].map((free) => judgeDisk(free, 20 * gib).grade);
+  assert.deepEqual(grades, ["ok", "warning", "warning", "problem"]);
+  assert.equal(judgeDisk(gib / 2, 20 * gib).message, "0.5 GiB of 20.0 GiB free");
 });
 
 test("while an operation is at work, its workers are left alone and its lock is named", async (t) => {
