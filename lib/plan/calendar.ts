@@ -37,7 +37,7 @@ function everyCalendar(ms: number): Calendar {
 function cronCalendar(cron: Cron, zone: Zone): Calendar {
   return {
     after(instant) {
-      let wall = nextWall(cron, Math.floor(zone.wallAt(instant) / MINUTE_IN_MS + 1) * MINUTE_IN_MS);
+      let wall = nextWall(cron, zone.wallAt(instant));
       while (wall !== undefined) {
         const due = zone.instantOf(wall);
         if (due > instant) return due;
@@ -75,7 +75,7 @@ const MOST_JOINED = 100;
 
 /** The window that is open now; of several the one that ends last. */
 export function openFreeze(rules: readonly FreezeRule[], now: number): FreezeWindow | undefined {
-  const open = rules.flatMap((rule) => windowAt(rule, now) ?? []).filter(({ fromMs, toMs }) => fromMs <= now && now < toMs);
+  const open = rules.flatMap((rule) => windowAt(rule, now) ?? []).filter(({ fromMs }) => fromMs <= now);
   return open.sort((a, b) => b.toMs - a.toMs)[0];
 }
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isTimezone } from "../../lib/codec/calendar/zone.ts";
-import { calendarOf, decidedBy, delayed, MOST_SET_BACK_MS } from "../../lib/plan/calendar.ts";
+import { calendarOf, decidedBy, delayed, dueNow, MOST_SET_BACK_MS, nextDue } from "../../lib/plan/calendar.ts";
 import { seeded } from "../helpers/random.ts";
 
 const MINUTE_MS = 60_000;
@@ -148,6 +148,19 @@ test("only a clock that is set back by more than an hour makes a schedule begin 
   assert.equal(decidedBy(decided, decided - MOST_SET_BACK_MS), decided);
   const now = decided - MOST_SET_BACK_MS - 1;
   assert.equal(decidedBy(decided, now), now);
+});
+
+test("of the due times since then the last one counts: within a minute it starts, later it is missed or caught up with", () => {
+  const calendar = calendarOf({ everyMs: 15 * MINUTE_MS });
+  const [noon, decided] = [Date.UTC(2026, 0, 1, 12), Date.UTC(2026, 0, 1, 11)];
+  const verdict = (now: number, catchUp = false) => dueNow(calendar, catchUp, { decided, now });
+  assert.deepEqual(verdict(noon), { due: noon, verdict: "start" });
+  assert.deepEqual(verdict(noon + MINUTE_MS), { due: noon, verdict: "start" });
+  assert.deepEqual(verdict(noon + MINUTE_MS + 1), { due: noon, verdict: "missed" });
+  assert.deepEqual(verdict(noon + MINUTE_MS + 1, true), { due: noon, verdict: "start" });
+  assert.equal(dueNow(calendar, true, { decided: noon, now: noon + MINUTE_MS }), undefined);
+  assert.equal(nextDue(calendar, decided, noon), noon + 15 * MINUTE_MS);
+  assert.equal(nextDue(calendar, noon, noon - MINUTE_MS), noon + 15 * MINUTE_MS, "a clock set back by a minute");
 });
 
 test("a timezone is known by its name, and an offset is none", () => {

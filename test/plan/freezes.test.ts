@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { freezesAhead, openFreeze } from "../../lib/plan/calendar.ts";
+import { freezesAhead, openFreeze, toldFreezes } from "../../lib/plan/calendar.ts";
 
 const at = (text: string) => Date.parse(`${text}Z`);
 const HOUR_MS = 3_600_000;
@@ -33,6 +33,15 @@ test("of several open windows the one that ends last counts; windows that follow
 test("the freezes ahead are those that are on or begin within seven days, of each rule the first", () => {
   const reasons = (now: number) => freezesAhead([holidays, weekend], now).map(({ reason }) => reason);
   assert.deepEqual(reasons(at("2026-12-12T00:00")), ["weekend"]);
+  assert.deepEqual(reasons(at("2026-12-13T00:00") - 1), ["weekend"]);
+  assert.deepEqual(reasons(at("2026-12-13T00:00")), ["weekend", "holidays"]);
   assert.deepEqual(reasons(at("2026-12-14T00:00")), ["weekend", "holidays"]);
   assert.deepEqual(reasons(at("2027-01-04T00:00")), ["weekend"]);
+});
+
+test("whoever plans a deploy is told until when it is refused, or when the next window opens", () => {
+  const [from, to] = ["2026-12-20T00:00:00.000Z", "2027-01-04T00:00:00.000Z"];
+  assert.deepEqual(toldFreezes([holidays], holidays.fromMs - 1), [`from ${from} to ${to} deploys are refused: holidays`]);
+  assert.deepEqual(toldFreezes([holidays], holidays.fromMs), [`a deploy is refused until ${to}: holidays`]);
+  assert.deepEqual(toldFreezes([holidays], holidays.toMs), []);
 });

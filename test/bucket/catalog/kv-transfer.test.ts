@@ -91,6 +91,9 @@ test("lines may be written by hand; what is wrong is told with its line and with
     [line({ value: undefined, sealed: "x" }), /line 1: the value is sealed, and the first line has no salt/],
     [line({ more: 1 }), /line 1: more/],
     [`{"ops_kv":2,"entries":0}`, /line 1: ops_kv/],
+    [`{"ops_kv":0,"entries":0}`, /line 1: ops_kv/],
+    [`{"ops_kv":1,"entries":-1}`, /line 1: entries/],
+    [`{"ops_kv":1,"entries":0,"salt":"${"s".repeat(101)}"}`, /line 1: salt/],
     [`{"ops_kv":1,"entries":2}\n${line({})}`, /tells of 2 entries, and there are 1/],
   ];
   for (const [text, message] of WRONG) await assert.rejects(entriesOfLines(text, undefined), usage(message), text.slice(0, 80));

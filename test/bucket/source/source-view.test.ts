@@ -52,15 +52,30 @@ test("what is no text or too large has no diff, and says so", async (t) => {
   const large = "line\n".repeat(100_000);
   const { changed } = await diffOf(
     t,
-    { "workspace/binary": "a\0b", "workspace/large": large },
-    { "workspace/binary": "a\0c", "workspace/large": `${large}x` },
+    { "workspace/binary": "a\0b", "workspace/from": "a\0", "workspace/large": large, "workspace/to": "a" },
+    { "workspace/binary": "a\0c", "workspace/from": "a", "workspace/large": `${large}x`, "workspace/to": "a\0" },
   );
   assert.deepEqual(
     changed.map(({ path, diff, omitted }) => [path, diff, omitted]),
     [
       ["workspace/binary", null, "binary"],
+      ["workspace/from", null, "binary"],
       ["workspace/large", null, "too_large"],
+      ["workspace/to", null, "binary"],
     ],
+  );
+});
+
+test("a file of 256 KiB has a diff, one of a byte more is too large, before or after", async (t) => {
+  const most = "x".repeat(256 * 1024);
+  const { changed } = await diffOf(
+    t,
+    { "workspace/grown": "a", "workspace/most": most, "workspace/shrunk": `${most}y` },
+    { "workspace/grown": `${most}y`, "workspace/most": "a", "workspace/shrunk": "a" },
+  );
+  assert.deepEqual(
+    changed.map(({ omitted }) => omitted),
+    ["too_large", null, "too_large"],
   );
 });
 
