@@ -34,3 +34,15 @@ for (const [key, expected] of [
   test(`the key ${key} is ${expected ?? "nothing known"} misspelt`, () => {
     assert.equal(misspelt(key, ["health_check", "port", "ports", "cpu"]), expected);
   });
+
+test("a name is near while no more than a third of the word differs, and of two as near ones it is the first", () => {
+  assert.deepEqual(
+    ["worker", "workxx", "worxxx"].map((word) => nearest(word, ["worker"])),
+    ["worker", "worker", undefined],
+  );
+  assert.deepEqual(
+    ["xo", "xx"].map((word) => nearest(word, ["go"])),
+    ["go", undefined],
+  );
+  assert.equal(nearest("cat", ["bat", "hat"]), "bat");
+});

@@ -1,6 +1,17 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { plainLine, plainLines } from "../../lib/core/plain-text.ts";
+import {
+  byteSize,
+  counted,
+  countOf,
+  firstOf,
+  inOneLine,
+  LastLines,
+  lineAndColumn,
+  plainLine,
+  plainLines,
+  withLines,
+} from "../../lib/core/plain-text.ts";
 
 for (const [what, text, plain] of [
   ["plain text", "größe 🙂", "größe 🙂"],
@@ -24,4 +35,53 @@ test("a plain line is cut between characters", () => {
 test("of many lines the last are shown", () => {
   assert.deepEqual(plainLines("a\r\nb\n\nc\n", { lines: 3, length: 10 }), ["b", "", "c"]);
   assert.deepEqual(plainLines("", { lines: 3, length: 10 }), []);
+});
+
+test("a line of just the length is not cut", () => {
+  assert.equal(plainLine("abc", 3), "abc");
+});
+
+test("a place in a text is told by line and column, both from 1, whatever came before the text", () => {
+  assert.deepEqual(lineAndColumn("ab\nc", 0), { line: 1, column: 1 });
+  assert.deepEqual(lineAndColumn("ab\nc", 2), { line: 1, column: 3 });
+  assert.deepEqual(lineAndColumn("ab\nc", 3), { line: 2, column: 1 });
+  assert.deepEqual(lineAndColumn("\ufeff🙂x", 3), { line: 1, column: 2 });
+});
+
+test("a number of bytes is told in the largest unit of which there is at least one", () => {
+  const sizes = [0, 1, 1023, 1024, 1536, 10 * 1024 - 1, 10 * 1024, 1024 ** 2 - 1024, 64 * 1024 ** 2, 3000 * 1024 ** 5];
+  const told = ["0 B", "1 B", "1023 B", "1.0 KiB", "1.5 KiB", "10.0 KiB", "10 KiB", "1023 KiB", "64 MiB", "3000 PiB"];
+  assert.deepEqual(sizes.map(byteSize), told);
+});
+
+test("of a program's output the last 20 lines that are not empty are shown, and make's closing line where it is alone", () => {
+  const shown = (...lines: string[]) => {
+    const last = new LastLines();
+    for (const line of lines) last.add(line);
+    return last.shown((text) => text.replace("secret of\ntwo lines", "***"));
+  };
+  const numbers = Array.from({ length: 50 }, (_, index) => `${index + 1}`);
+  assert.deepEqual(shown(...numbers, " ", "make: *** [x] Error 1"), numbers.slice(30));
+  assert.deepEqual(shown("make: *** [x] Error 1", "make: *** [y] Error 2"), ["make: *** [y] Error 2"]);
+  assert.deepEqual(shown(), []);
+  assert.deepEqual(shown("secret of", "two lines", ...numbers.slice(0, 19)), ["***", ...numbers.slice(0, 19)]);
+  assert.deepEqual(shown("secret of", "two lines", ...numbers.slice(0, 20)), numbers.slice(0, 20));
+});
+
+test("what failed is told with the lines of the program below it, or in one line with the one that tells why", () => {
+  assert.equal(withLines("it failed", []), "it failed");
+  assert.equal(withLines("it failed", ["a"]), "it failed: a");
+  assert.equal(withLines("it failed", ["a", "b"]), "it failed:\na\nb");
+  assert.equal(inOneLine("it failed: a"), "it failed: a");
+  assert.equal(inOneLine("it failed:\na\n  error: b \nc"), "it failed: error: b");
+});
+
+test("numbers and names are told in words", () => {
+  assert.deepEqual(
+    [0, 1, 2].map((number) => counted(number, "job")),
+    ["0 jobs", "1 job", "2 jobs"],
+  );
+  assert.deepEqual([countOf(0, 1, "worker"), countOf(1, 2, "worker")], ["0 of 1 worker is", "1 of 2 workers are"]);
+  assert.equal(firstOf(["a", "b", "c"], 3), "a, b, c");
+  assert.equal(firstOf(["a", "b", "c", "d", "e"], 3), "a, b, c and 2 more");
 });
