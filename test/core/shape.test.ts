@@ -6,17 +6,25 @@ import {
   check,
   described,
   integer,
+  isNote,
   isObject,
+  join,
   list,
+  nullable,
   object,
   oneOf,
   optional,
+  otherwise,
+  parsedJson,
   quote,
   record,
   type Shape,
+  secret,
   string,
   typeName,
+  valueIn,
   withDefault,
+  withExample,
 } from "../../lib/core/shape.ts";
 
 /** Every problem of a value as `path: message`, warnings marked, or the value itself. */
@@ -225,4 +233,83 @@ test("a truth value may only be true where the one that it needs is", () => {
     [{ hooks: true, dry: false }, false],
   ] as const)
     assert.equal(check(shape, value).ok, isRight, JSON.stringify(value));
+});
+
+test("of fields that exclude each other one may be given; what says the default says nothing", () => {
+  const flag = withDefault(boolean(), false);
+  const shape = object(
+    { a: flag, b: optional(integer()), c: flag, d: optional(integer()) },
+    { exclusive: [["a", "b"]], alone: "d" },
+  );
+  for (const [value, problems] of [
+    [{ a: false, b: 1 }, []],
+    [{ a: true, b: 1 }, ["b: excludes a: give one of the two"]],
+    [{ d: 1 }, []],
+    [{ d: 1, a: false, c: false }, []],
+    [{ c: true, d: 1 }, ["c: excludes d: give one of the two"]],
+    [{ a: true, c: true }, []],
+  ] as const) {
+    const checked = check(shape, value);
+    const found = checked.ok ? [] : checked.problems.map(({ path, message }) => `${path}: ${message}`);
+    assert.deepEqual(found, problems, JSON.stringify(value));
+  }
+  assert.deepEqual(shape.schema.allOf, [
+    { not: { required: ["a", "b"] } },
+    { not: { required: ["a", "d"] } },
+    { not: { required: ["b", "d"] } },
+    { not: { required: ["c", "d"] } },
+  ]);
+});
+
+test("a present name goes before an older one, wherever they stand", () => {
+  const both = "warning Old_Width: is an older name of max_width, which is there too and counts";
+  for (const text of ['{"version": "1", "Old_Width": 3, "max_width": 2}', '{"max_width": 2, "version": "1", "Old_Width": 3}'])
+    assert.deepEqual(outcome(manifest, JSON.parse(text)), [{ version: "1", max_width: 2 }, both]);
+});
+
+test("where unknown fields are judged, one that misspells a known field or an older name is an error", () => {
+  const shape = object({ version: optional(string()) }, { unknown: "judge", aliases: { release: "version" } });
+  const version = '; did you mean "version"?';
+  assert.deepEqual(outcome(shape, { versoin: "1" }), [`versoin: is not a known field${version}`]);
+  assert.deepEqual(outcome(shape, { relaese: "1" }), [`relaese: is not a known field${version}`]);
+  const warned = outcome(shape, { colour: "1" });
+  assert.deepEqual(warned, [{ version: undefined }, "warning colour: is not a known field"]);
+});
+
+test("a note is one line of at most 200 characters that says something", () => {
+  const notes = ["x", "x".repeat(200), " a ", "ä😀", "x".repeat(201), "", "  ", "a\nb", "a\u2028b", "a\u202eb"];
+  assert.deepEqual(notes.filter(isNote), notes.slice(0, 4));
+});
+
+test("a value in JSON has the shape or is none", () => {
+  assert.deepEqual([parsedJson("[1]"), parsedJson("{")], [[1], undefined]);
+  assert.deepEqual(
+    ["5", '"5"', "{"].map((text) => valueIn(integer(), text)),
+    [5, undefined, undefined],
+  );
+  assert.deepEqual([outcome(nullable(integer()), null), outcome(nullable(integer()), 1)], [null, 1]);
+});
+
+test("a part of a path has at most 100 characters without quotes, and a text in a message 100", () => {
+  const [most, more] = ["x".repeat(100), "x".repeat(101)];
+  assert.deepEqual([join("a", most), join("a", more), join("", 0)], [`a/${most}`, `a/"${most}…"`, "0"]);
+  assert.equal(quote(most), `"${most}"`);
+});
+
+test("what is more than a type is in the JSON Schema, too", () => {
+  assert.deepEqual(nullable(integer()).schema, { anyOf: [{ type: "integer" }, { type: "null" }] });
+  assert.deepEqual(secret(string({ min: 1 })).schema, { type: "string", minLength: 1, writeOnly: true });
+  assert.deepEqual(withExample(string(), "x").schema, { type: "string", examples: ["x"] });
+  assert.deepEqual(otherwise(string(), "x").schema, { type: "string" });
+  assert.deepEqual(manifest.schema, {
+    type: "object",
+    properties: { version: { type: "string" }, max_width: { type: "integer" }, old_width: { type: "integer", deprecated: true } },
+    required: ["version"],
+    additionalProperties: true,
+  });
+  assert.deepEqual(record(integer(), { key: /^a$/ }).schema.propertyNames, { pattern: "^a$" });
+});
+
+test("too few of several items are told in the plural", () => {
+  assert.deepEqual(outcome(list(string(), { min: 2 }), ["a"]), [": expected at least 2 items, found 1"]);
 });
