@@ -31,8 +31,8 @@ export async function writtenRun(t: TestContext) {
     output,
     log,
     text: () => readFileSync(files.activity, "utf8"),
-    async end() {
-      settle(record, { exitCode: 0, signal: null, outcome: { ok: true, error: null, result: null } });
+    async end(result: unknown = null) {
+      settle(record, { exitCode: 0, signal: null, outcome: { ok: true, error: null, result } });
       await saveRecord(layout, record);
     },
   };
