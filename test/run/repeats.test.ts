@@ -19,10 +19,12 @@ interface Run {
 /** Runs that end one after the other, as a server records them. */
 function setUp(t: TestContext) {
   const layout = layoutOf(temporaryFolder(t));
+  // The ids of one millisecond have no order.
+  let now = Date.now();
   const begin = async ({ kind = "health_check", schedule = "check", due = "2026-01-01T00:00:00.000Z" }: Run = {}) => {
     const actor = { address: "here", via: "schedule", name: "schedule:check" } as const;
     const of = schedule === null ? {} : { schedule: { name: schedule, due } };
-    const id = uuidV7();
+    const id = uuidV7(now++);
     return await createRecord(layout, { id, bucket_id: id, origin: "server", kind, params: {}, actor, requestId: null, ...of });
   };
   const end = async (run: Run = {}) => {
