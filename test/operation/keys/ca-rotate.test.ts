@@ -111,7 +111,14 @@ test("CP-562 CP-568 a rotation and the status know a job whose first deploy has 
 
 test("CP-562 a step that could not be taken yet can be repeated, with its result", async (t) => {
   const it = await Rotations.start(t);
-  assert.equal((await it.ops("ca", "rotate")).code, 0);
+  const first = await it.ops("ca", "rotate", "--json");
+  assert.deepEqual(JSON.parse(first.stdout), {
+    step: "begin",
+    taken: true,
+    phase: "trust",
+    waiting: [],
+    next: "build and deploy (`ops deploy --build`), then `ops ca rotate`",
+  });
   const failed = await it.ops("ca", "rotate", "--json");
   assert.equal(failed.code, 1);
   const { step, taken, phase, next } = JSON.parse(failed.stdout);
