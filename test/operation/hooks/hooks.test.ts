@@ -418,12 +418,14 @@ subprocess.run(["sleep", "600"])
   assert.deepEqual(processesIn(set.dir), []);
 });
 
-test("HR-212 HR-213 a semaphore is in no database, and a slot that was left taken is free in the next session", async (t) => {
+test("HR-212 HR-213 HR-232 a semaphore is in no database, and a slot that was left taken is told and free in the next session", async (t) => {
   const take = `import ops\nprint("acquire", ops.acquire_semaphore("a-name-" + "of-its-own", timeout_seconds=1).status_code)\n`;
   const set = await setUp(t, web(take), { hosts: [A] });
   await set.run({ kind: "cli" });
   await set.run({ kind: "cli" });
   assert.deepEqual(activity(set).match(/acquire \d+/g), ["acquire 200", "acquire 200"]);
+  const left = /warning: hook go has ended and semaphore "a-name-of-its-own" is not released: the slot stays taken/g;
+  assert.equal(activity(set).match(left)?.length, 2);
   const data = path.join(set.dir, "data");
   for (const file of readdirSync(data)) assert.ok(!readFileSync(path.join(data, file)).includes("a-name-of-its-own"), file);
 });
