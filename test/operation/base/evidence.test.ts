@@ -49,4 +49,6 @@ test("evidence is the last 20 lines of the three newest logs and of make status,
   const blocked = await collectEvidence(context, lost, "web", "w");
   assert.deepEqual([blocked.logs, blocked.status, blocked.errors.length], [[], null, 2]);
   await lost[Symbol.asyncDispose]();
+  const cancelled = bucket.context("health_check", AbortSignal.abort());
+  await assert.rejects(collectEvidence(cancelled, fleet, "web", "w"), { code: "cancelled" });
 });
