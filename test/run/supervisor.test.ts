@@ -348,6 +348,19 @@ test("a process that does not end with its task is ended after its time", async 
   await refused;
 });
 
+test("a bucket that cannot be recovered is told, and keeps no other one from it", async (t) => {
+  const [broken, sound] = [await setUp(t), await setUp(t)];
+  const left = async ({ layout, bucketId }: typeof sound) => {
+    const start = { id: uuidV7(), bucket_id: bucketId, origin: "server", kind: "build", params: {} } as const;
+    return (await createRecord(layout, { ...start, actor: ACTOR, requestId: null })).id;
+  };
+  const id = await left(sound);
+  writeFileSync(broken.layout.journal, "no journal");
+  await broken.supervisor.recover([broken.layout, sound.layout]);
+  assert.match(broken.said.join("\n"), new RegExp(`^Cannot recover bucket ${broken.dir}: .*journal\\.json.*\n.*${id}`));
+  assert.equal((await sound.record(id)).status, "failed");
+});
+
 test("CP-527 a run that lacks its approval is started for nobody, and leaves nothing", async (t) => {
   const { layout, bucketId } = await setUp(t);
   const own = new Supervisor({ launcher: new Launcher({}), log() {}, approvals: (id) => (id === bucketId ? 2 : 0) });

@@ -91,9 +91,10 @@ test("CP-283 status tells what each job says on each worker; one that is down hi
 test("what is stopped stays so in a deploy that changes nothing; forgotten, it is started as new", async (t) => {
   const { deploys, run, isRunning } = await setUp(t);
   await run("job_stop", { allocations: [A] });
-  assert.deepEqual(HOSTS.map(isRunning), [false, true, true]);
+  await run("job_run", { allocations: [C], target: "Stop" });
+  assert.deepEqual(HOSTS.map(isRunning), [false, true, false]);
   assert.deepEqual(outcomes(await deploys.deploy()), { web: "skipped" });
-  assert.equal(isRunning(A), false);
+  assert.deepEqual(HOSTS.map(isRunning), [false, true, false]);
   await run("job_stop", { allocations: [A, B], forget: true });
   assert.deepEqual([deploys.promotion("web", A).hash, deploys.promotion("web", A).version], ["", "1.0.0"]);
   const { jobs } = await deploys.deploy();
@@ -101,7 +102,7 @@ test("what is stopped stays so in a deploy that changes nothing; forgotten, it i
     jobs[0]?.allocations.map(({ action }) => action),
     ["start", "start", "skip"],
   );
-  assert.deepEqual(HOSTS.map(isRunning), [true, true, true]);
+  assert.deepEqual(HOSTS.map(isRunning), [true, true, false]);
 });
 
 test("a batch that fails keeps the next from starting, and nothing of it is forgotten", async (t) => {
