@@ -105,6 +105,15 @@ test("half a character is held back until its rest is there, or the run has ende
   assert.deepEqual([last.data, last.next, last.done], ["\ufffd", 5, true]);
 });
 
+test("bytes that are no text hold nothing back: what comes behind them is told at once", async (t) => {
+  const { layout, record, write } = await newRun(t);
+  const read = async (after: number) => (await readActivity(layout, record.id, { after, timeoutMs: 0, signal: never })).data;
+  write(Buffer.from([0xf0, 0x61]));
+  assert.equal(await read(0), "\ufffda");
+  write(Buffer.from([0x80, 0x80, 0x80, 0x80]));
+  assert.equal(await read(2), "\ufffd".repeat(4));
+});
+
 test("CP-145 CP-267 each of many who read at once gets all of the log, whatever was written meanwhile", async (t) => {
   const { layout, record, write, end } = await newRun(t);
   const follow = async (pauseMs: number) => {
