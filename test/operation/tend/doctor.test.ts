@@ -160,6 +160,35 @@ const HARMS: [name: string, harm: Harm, expected: RegExp[]][] = [
     [/^bucket: lock: warning: left by deploy \(run r\) on .*, which is gone$/],
   ],
   [
+    "a lock of another host",
+    ({ layout }) =>
+      writeFileSync(
+        layout.lock,
+        JSON.stringify({
+          run_id: "r",
+          command: "deploy",
+          since: "s",
+          boot_id: "other",
+          host: "elsewhere",
+          holders: [],
+          groups: [],
+        }),
+      ),
+    [
+      /^bucket: lock: warning: held by deploy \(run r\) on elsewhere since s, another host$/,
+      /^bucket: workers: warning: not examined: deploy \(run r\) is at work$/,
+    ],
+  ],
+  [
+    "a build that failed",
+    ({ layout }) => {
+      const revision = { created_at: "", run_id: "", size_bytes: 0, file_count: 0, sha256: "", build_status: "failed" };
+      const id = uuidV7();
+      writeFileSync(layout.revisionsFile, JSON.stringify({ current: id, revisions: [{ id, ...revision }] }));
+    },
+    [/^bucket: build: warning: the build of revision \S+ is failed$/],
+  ],
+  [
     "a lock that no ops wrote",
     ({ layout }) => writeFileSync(layout.lock, "x"),
     [/^bucket: lock: warning: .* is not one that ops wrote$/],
@@ -298,6 +327,20 @@ test("a worker that is not examined within the limit is told as that; a cancel i
   const context = { layout: made.layout, launcher: new Launcher(process.env), signal: never };
   assert.deepEqual(bad(await examine(context, 0)), ["worker 127.0.0.1: reach: warning: not examined within 0 min"]);
   await assert.rejects(examine({ ...context, signal: AbortSignal.abort() }), { code: "cancelled" });
+});
+
+test("the keys of jump hosts have to be known, too, and what waits for a clean-up is counted", async (t) => {
+  const workers = ["10.255.255.1", "10.255.255.2"].map((host) => ({ host, ssh_jump: "ops@gate.example:2222" }));
+  const made = await makeBucket(t, { workers, jobs: { web: { selectors: ["worker"] } } });
+  await build(made.context("build"), {});
+  const message = async (check: string) => {
+    const findings = await examine({ layout: made.layout, launcher: new Launcher(process.env), signal: never }, 0);
+    return findings.find((one) => one.where === "bucket" && one.check === check)?.message;
+  };
+  assert.equal(await message("host keys"), "not known: 10.255.255.1, [gate.example]:2222, 10.255.255.2");
+  assert.equal(await message("removed"), "none waits for `ops gc`");
+  made.db.run("UPDATE allocations SET removed = 1 WHERE worker_ip = '10.255.255.1'");
+  assert.equal(await message("removed"), "1 removed allocations wait for `ops gc`");
 });
 
 test("a folder that is no bucket is a problem, not a crash", async (t) => {

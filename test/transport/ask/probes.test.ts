@@ -97,6 +97,13 @@ test("of an answer without end only the first 2 KiB is read", async (t) => {
   assert.deepEqual([found.ok, found.evidence.match(/x+/)?.[0].length], [true, 2048]);
 });
 
+test("the beginning of an answer is evidence also where it comes in pieces", async (t) => {
+  const port = await serving(t, (_, response) => {
+    response.write("sl", () => setTimeout(() => response.end("ow"), 20));
+  });
+  assert.equal((await probe(http(port))).evidence.endsWith("status 200: slow"), true);
+});
+
 test("the status counts also where the body breaks off", async (t) => {
   const port = await listening(
     t,
