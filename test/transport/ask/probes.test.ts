@@ -115,11 +115,12 @@ test("the status counts also where the body breaks off", async (t) => {
   assert.deepEqual([found.ok, found.evidence.split(": ").at(-1)], [true, "half"]);
 });
 
-for (const [what, answer] of [
-  ["no HTTP", "SSH-2.0-OpenSSH_9.9\r\n\r\n"],
-  ["nothing", ""],
-  ["headers without end", `HTTP/1.1 200 OK\r\nX: ${"x".repeat(100_000)}`],
-  ["a switch to another protocol", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"],
+const CLOSED = /: the connection was closed without an answer$/;
+for (const [what, answer, evidence] of [
+  ["no HTTP", "SSH-2.0-OpenSSH_9.9\r\n\r\n", /Parse Error/],
+  ["nothing", "", CLOSED],
+  ["headers without end", `HTTP/1.1 200 OK\r\nX: ${"x".repeat(100_000)}`, /Header overflow$/],
+  ["a switch to another protocol", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n", CLOSED],
 ] as const)
   test(`an http probe of a peer that answers ${what} fails`, async (t) => {
     const server = createServer((socket) => {
@@ -128,7 +129,14 @@ for (const [what, answer] of [
     const found = await probe(http(await listening(t, server)));
     assert.equal(found.ok, false);
     assert.ok(found.evidence.length < 1200, found.evidence);
+    assert.match(found.evidence, evidence);
   });
+
+test("an https probe of what speaks no TLS says that the handshake failed", async (t) => {
+  const port = await serving(t, (_request, response) => response.end());
+  const found = await probe(http(port, { scheme: "https" }));
+  assert.deepEqual([found.ok, found.evidence], [false, `GET https://127.0.0.1:${port}/: the TLS handshake failed`]);
+});
 
 for (const [type, make] of [
   ["tcp", (port: number) => tcp(port, { host: "::1" })],
