@@ -30,14 +30,14 @@ function setUp(t: TestContext) {
   const end = async (run: Run = {}) => {
     const record = await begin(run);
     const { error, result = null } = run;
-    const failure = error === undefined ? null : { code: "failed", message: error };
-    settle(record, { exitCode: 0, signal: null, outcome: { type: "outcome", ok: failure === null, error: failure, result } });
+    const failure = error === undefined ? null : { message: error };
+    settle(record, { exitCode: 0, signal: null, outcome: { ok: failure === null, error: failure, result } });
     await compareWithLast(layout, record);
     await saveEnd(layout, record);
     return record.id;
   };
   const isThere = (id: string) => existsSync(runLayout(layout, id).folder);
-  const scheduleOf = async (id: string) => (await readRecord(layout, id)).schedule;
+  const scheduleOf = async (id: string) => readRecord(layout, id)?.schedule;
   const repeats = async (id: string) => (await scheduleOf(id))?.repeats;
   return { layout, begin, end, isThere, scheduleOf, repeats };
 }
