@@ -137,6 +137,7 @@ test("HR-348 what differs is left alone and named, with a diff from what is ther
         "pass.tpl": '{{ getSecret "password" }}\n',
         "run.sh": "#!/bin/sh\n",
         "version.tpl": "{{ .CurrentVersion }} {{ .NewVersion }}\n",
+        words: "text\n",
       },
     },
     base: BASE.base ?? {},
@@ -149,6 +150,7 @@ test("HR-348 what differs is left alone and named, with a diff from what is ther
   const place = (name: string) => path.join(deploys.folder(A), "jobs", "app", name);
   writeFileSync(place("conf"), "a\nc\n");
   writeFileSync(place("pass"), "another horse battery\n");
+  writeFileSync(place("words"), "no\0text\n");
   writeFileSync(place("id"), "9a0364b9 41\n");
   writeFileSync(place("key"), "9a0364b9\n");
   chmodSync(place("run.sh"), 0o644);
@@ -164,8 +166,9 @@ test("HR-348 what differs is left alone and named, with a diff from what is ther
     ["key", "changed", `it shows worker_label_id, ${never}`],
     ["pass", "changed", "a secret is rendered in it"],
     ["run.sh", "changed", "it is not executable there"],
+    ["words", "changed", "no text, or longer than 64 KiB"],
   ]);
-  assert.deepEqual([onA?.action, onA?.reason], ["leave", "6 files differ: conf, gone, id, key, pass and 1 more"]);
+  assert.deepEqual([onA?.action, onA?.reason], ["leave", "7 files differ: conf, gone, id, key, pass and 2 more"]);
   assert.match(onA?.files[0]?.diff ?? "", /^-c\n\+b$/m);
   assert.equal(onA?.files[0]?.from?.split(":")[0], "755");
   assert.equal(onB?.action, "adopt", "what shows the version is rendered as if it had been promoted");
@@ -180,7 +183,7 @@ test("HR-348 what differs is left alone and named, with a diff from what is ther
       ["base", ["adopt changed", "adopt changed"]],
     ],
   );
-  assert.match(text, /127\.0\.0\.1: leave, 6 files differ: conf, gone/);
+  assert.match(text, /127\.0\.0\.1: leave, 7 files differ: conf, gone/);
   assert.deepEqual(state(deploys), before);
   assert.deepEqual([deploys.promotion("app", A).hash, deploys.promotion("app", B).version], ["", "1.0.0"]);
   const rest = await deploys.deploy();
