@@ -28,6 +28,7 @@ test("a plan shows the files that change as unified diffs against what was promo
   assert.match(shown(on(jobIn(first, "web"), A))["conf/a"] ?? "", /^@@ -0,0 \+1,3 @@\n\+one\n\+two\n\+three\n$/);
   await deploys.deploy();
   await deploys.build(jobs("2", { new: "", bytes: "\0 2", long: `${long}y`, same: "same" }), { hosts: [A, B] });
+  deploys.bucket.db.run("UPDATE job_files SET mode = ? WHERE path = 'same'", 0o755);
   const run = await deploys.deploy({ dry_run: true });
   assert.equal(run.error, undefined);
   for (const host of [A, B])
@@ -37,6 +38,7 @@ test("a plan shows the files that change as unified diffs against what was promo
       long: "(longer than 64 KiB)",
       new: "(empty)",
       old: "@@ -1 +0,0 @@\n-gone\n",
+      same: "(its mode changes from 644 to 755)",
     });
   assert.deepEqual(JSON.parse(readFileSync(path.join(run.folder, "plan.json"), "utf8")), planOf(run));
   const both = `    web/conf/a on ${A}, ${B}:\n--- jobs/web/conf/a\tpromoted\n+++ jobs/web/conf/a\tplanned\n@@ -1,3 +1,3 @@\n`;
