@@ -128,6 +128,8 @@ test("HR-163 probes of the three types are taken, each with its defaults", async
         { type: " TCP ", port: " http " },
         { type: "http", port: "http", timeout_seconds: 2 },
         { type: "http", port: "http", path: "/ok?x=1", expect_status: 204, scheme: "HTTPS", timeout_seconds: 0 },
+        { type: "http", port: "http", expect_status: 100 },
+        { type: "http", port: "http", expect_status: 999 },
         { type: "ssh", command: "true" },
       ],
       timeout_seconds: 9,
@@ -140,6 +142,8 @@ test("HR-163 probes of the three types are taken, each with its defaults", async
       { type: "tcp", port: "http", timeoutSeconds: 9 },
       { type: "http", port: "http", path: "/", expectStatus: 200, scheme: "http", timeoutSeconds: 2 },
       { type: "http", port: "http", path: "/ok?x=1", expectStatus: 204, scheme: "https", timeoutSeconds: 9 },
+      { type: "http", port: "http", path: "/", expectStatus: 100, scheme: "http", timeoutSeconds: 9 },
+      { type: "http", port: "http", path: "/", expectStatus: 999, scheme: "http", timeoutSeconds: 9 },
       { type: "ssh", command: "true", timeoutSeconds: 9 },
     ],
     timeoutSeconds: 9,
@@ -334,7 +338,8 @@ const PROBES: [name: string, probe: Record<string, unknown>, place: string][] = 
   ["with a path of more than 2,000 characters", { type: "http", port: "http", path: `/${"x".repeat(2_000)}` }, "path"],
   ["with a path that breaks the request", { type: "http", port: "http", path: "/a b" }, "path"],
   ["with an unknown scheme", { type: "http", port: "http", scheme: "ftp" }, "scheme"],
-  ["with a status that is none", { type: "http", port: "http", expect_status: 20 }, "expect_status"],
+  ["with a status that is none", { type: "http", port: "http", expect_status: 99 }, "expect_status"],
+  ["with a status above all", { type: "http", port: "http", expect_status: 1000 }, "expect_status"],
   ["ssh without a command", { type: "ssh" }, "command"],
 ];
 

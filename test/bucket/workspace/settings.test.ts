@@ -131,6 +131,31 @@ for (const [name, text, sentence] of REFUSED)
     });
   });
 
+test("a number of ops.conf goes up to its limit and no further", async (t) => {
+  for (const [name, least, most] of [
+    ["ssh_port", 0, 65_535],
+    ["ssh_concurrency", 1, 1_024],
+    ["ssh_keep_seconds", 0, 86_400],
+    ["ssh_reattach_seconds", 0, 3_600],
+    ["certs_ttl", 0, 36_500],
+    ["snapshot_keep", 0, 10_000],
+    ["log_run_retention_count", 0, undefined],
+    ["log_run_retention_days", 0, undefined],
+  ] as const) {
+    for (const value of [least, most ?? 1_000_000]) await opsConf(t, `${name} = ${value}`);
+    for (const value of [least - 1, ...(most === undefined ? [] : [most + 1])])
+      await assert.rejects(opsConf(t, `${name} = ${value}`), new RegExp(`${name}: expected a number`), `${name} ${value}`);
+  }
+});
+
+test("certificates are renewed only some time after they were issued", async (t) => {
+  const { settings } = await opsConf(t, "certs_ttl = 10\ncerts_renewal_buffer = 9");
+  assert.deepEqual([settings.certsTtl, settings.certsRenewalBuffer], [10, 9]);
+  const refused = /certs_renewal_buffer: must be less than certs_ttl \((10|60)\), or every build would renew every certificate/;
+  for (const text of ["certs_ttl = 10\ncerts_renewal_buffer = 10", "certs_renewal_buffer = 60"])
+    await assert.rejects(opsConf(t, text), refused);
+});
+
 test("jump hosts may be names and addresses of both kinds, with user and port", async (t) => {
   for (const jump of ["bastion", "10.0.0.1", "::1", "[::1]:22", "u@[fe80::1]:2222", "u@h.example:22"])
     assert.equal((await opsConf(t, `ssh_jump = "${jump}"`)).settings.sshJump, jump);

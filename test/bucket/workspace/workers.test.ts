@@ -132,6 +132,12 @@ const REFUSED: [name: string, text: string, sentence: RegExp][] = [
   ["an unknown unit", '[{"host": "a", "cpu": "1 kg"}]', /0\/cpu: Cannot read the cpu frequency "1 kg"/],
   ["memory as a number", '[{"host": "a", "memory": 512}]', /0\/memory: expected a string, found an integer/],
   ["a tag twice, in other capitals", '[{"host": "a", "tags": {"z": "1", "Z": "2"}}]', /0\/tags\/Z: is there twice/],
+  ["a tag without a name", '[{"host": "a", "tags": {" ": "1"}}]', /0\/tags\/.*: expected text on one line as name/],
+  [
+    "a tag whose name has a line end",
+    '[{"host": "a", "tags": {"a\\nb": "1"}}]',
+    /0\/tags\/.*: expected text on one line as name/,
+  ],
   ["a tag that is no text", '[{"host": "a", "tags": {"z": 1}}]', /0\/tags\/z: expected a string/],
   ["broken JSON, with its place", '[\n  {"host": x}\n]', /line 2, column 12: not valid JSON: Unexpected token 'x'$/],
   ["JSON that ends too early", '[{"host": "a"', /line 1, column 14: not valid JSON: Expected /],
@@ -140,7 +146,7 @@ const REFUSED: [name: string, text: string, sentence: RegExp][] = [
 ];
 
 /** What takes more than a schema to see. */
-const NOT_IN_SCHEMA = /twice|JSON|empty file/;
+const NOT_IN_SCHEMA = /twice|JSON|empty file|a tag w/;
 
 for (const [name, text, sentence] of REFUSED)
   test(`ErrInvalidWorkerJSON: ${name}`, async (t) => {
