@@ -295,6 +295,21 @@ test("HR-207 purge removes tombstones of that age with all versions, and leaves 
   assert.deepEqual(rows(), ["old 1 again"]);
 });
 
+test("what was not read before is read after a purge or a discard, though all of the store was known", async (t) => {
+  const { store } = await bucket(t);
+  const kv = store();
+  for (const name of ["n", "ops/job/web/worker/w"]) for (const key of ["gone", "kept"]) kv.put(name, key, "x");
+  kv.flush();
+  kv.delete("n", "gone");
+  kv.flush();
+  for (const forget of [() => kv.purge(0), () => kv.discard()]) {
+    assert.deepEqual(kv.namespaces(), ["n"]);
+    kv.loadAllocations("web");
+    forget();
+    assert.deepEqual([kv.get("n", "kept"), kv.get("ops/job/web/worker/w", "kept")], ["x", "x"]);
+  }
+});
+
 test("purge thins out a key that changes often: old versions go, except the last seven and the newest", async (t) => {
   const { store, clock, rows } = await bucket(t);
   const kv = store();

@@ -11,6 +11,7 @@ import { packSource } from "../../../lib/bucket/source/source-rules.ts";
 import { checksumOf, FIELDS, fieldOf, writeTar } from "../../../lib/codec/archive/tar-write.ts";
 import { uuidV7 } from "../../../lib/codec/uuid.ts";
 import { Failure } from "../../../lib/core/errors.ts";
+import { onFaultPoint } from "../../../lib/core/self.ts";
 import { runUntilKilled } from "../../helpers/killed.ts";
 import { seeded } from "../../helpers/random.ts";
 import { archiveBytes, bytesOf, EXAMPLE, entriesOf, push, readTree, writeTree } from "../../helpers/sources.ts";
@@ -251,6 +252,16 @@ test("an upload is stopped by its signal even while the sender is silent, and le
     await assert.rejects(receiveSource(layout, silent(), false, signal), { code: "cancelled" });
     assert.deepEqual(readdirSync(layout.uploads), []);
   }
+});
+
+test("an upload that is cancelled once all of it is there leaves nothing", async (t) => {
+  const layout = bucket(t);
+  const stop = new AbortController();
+  onFaultPoint((point) => point === "push: received" && stop.abort());
+  t.after(() => onFaultPoint(() => {}));
+  const body = streamOf(await archiveBytes(EXAMPLE));
+  await assert.rejects(receiveSource(layout, body, false, stop.signal), { code: "cancelled" });
+  assert.deepEqual(readdirSync(layout.uploads), []);
 });
 
 test("a connection that breaks during an upload leaves nothing", async (t) => {

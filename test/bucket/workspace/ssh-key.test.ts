@@ -5,7 +5,17 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { loadOpsConf } from "../../../lib/bucket/workspace/settings.ts";
-import { describeSshKey, removeSshKey, sshKeyFile, storeSshKey } from "../../../lib/bucket/workspace/ssh-key.ts";
+import {
+  beginSshKeyChange,
+  describeSshKey,
+  dropOldSshKey,
+  noteLeft,
+  removeSshKey,
+  sshKeyChange,
+  sshKeyFile,
+  storeSshKey,
+  switchSshKey,
+} from "../../../lib/bucket/workspace/ssh-key.ts";
 import { Launcher } from "../../../lib/core/spawn.ts";
 import { makeKey, publicPart } from "../../../scripts/private-sshd.ts";
 import { fingerprintBy } from "../../helpers/sshd.ts";
@@ -135,4 +145,24 @@ test("ssh_key of ops.conf names the file, and never the key that seals the secre
   assert.equal(sshKeyFile(layout, settings), path.join(layout.secrets, "worker.key"));
   writeFileSync(layout.opsConf, 'ssh_key = "kv.key"\n');
   await assert.rejects(loadOpsConf(layout), { code: "ErrInvalidOpsConf", message: /ssh_key: must be another name/ });
+});
+
+test("a change of the key goes from the next key over the two keys to the new one alone, and leaves no file", async (t) => {
+  const { secrets, file } = place(t);
+  mkdirSync(secrets, { mode: 0o700 });
+  writeFileSync(file, "old");
+  assert.equal(await sshKeyChange(file), undefined);
+  await beginSshKeyChange(file, "new");
+  const begun = await sshKeyChange(file);
+  assert.deepEqual([begun?.isNext, begun?.oldFile, readFileSync(begun?.newFile ?? "", "utf8")], [true, file, "new"]);
+  await switchSshKey(file);
+  await noteLeft(file, ["w1"]);
+  const switched = await sshKeyChange(file);
+  assert.deepEqual([switched?.isNext, switched?.newFile, switched?.left], [false, file, ["w1"]]);
+  assert.deepEqual(
+    [file, switched?.oldFile ?? ""].map((name) => readFileSync(name, "utf8")),
+    ["new", "old"],
+  );
+  await dropOldSshKey(file);
+  assert.deepEqual([await sshKeyChange(file), readdirSync(secrets)], [undefined, ["worker.key"]]);
 });
