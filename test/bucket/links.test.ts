@@ -10,6 +10,7 @@ import { loadKvKey } from "../../lib/bucket/kv/kv-access.ts";
 import { commitRestore, prepareRestore } from "../../lib/bucket/snapshots/restore.ts";
 import { recoverSource, restoreRevision } from "../../lib/bucket/source/source.ts";
 import { diffRevisions, listSourceFiles, listTemplates } from "../../lib/bucket/source/source-view.ts";
+import { flushTree } from "../../lib/bucket/source/swap.ts";
 import { initBucket } from "../../lib/bucket/workspace/init.ts";
 import { createJob } from "../../lib/bucket/workspace/job-template.ts";
 import { removeSshKey } from "../../lib/bucket/workspace/ssh-key.ts";
@@ -163,6 +164,15 @@ test("the folders of a revision are read-only, and a rollback makes the source w
   await restoreRevision(layout, id);
   for (const name of ["workspace", "workspace/jobs/web", "workspace/text"])
     assert.ok(statSync(path.join(layout.root, name)).mode & 0o200, name);
+});
+
+test("what is to be flushed must not lie behind a link", async (t) => {
+  const { revisions } = await bucket(t);
+  mkdirSync(path.join(revisions, "one"), { recursive: true });
+  await flushTree(revisions);
+  moved(t, revisions);
+  for (const folder of [revisions, path.join(revisions, "one")])
+    await assert.rejects(flushTree(folder), { code: "failed", message: /a symbolic link is on the way to it/ });
 });
 
 test("restored keys are for their owner alone, whatever modes the snapshot says", async (t) => {
