@@ -7,6 +7,7 @@ import { Failure } from "../../lib/core/errors.ts";
 import { type GroupIdentity, hasMembers, identify, isAlive, signalProcess } from "../../lib/core/process.ts";
 import { Redactor } from "../../lib/core/redact.ts";
 import { type CommandOutcome, Launcher } from "../../lib/core/spawn.ts";
+import { patience } from "../../scripts/patience.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
 
 const folder = temporaryFolder();
@@ -432,4 +433,14 @@ test("a line is handed out at its end, however long the secrets are", async () =
     onLine: (line) => lines.push(line.length),
   });
   assert.deepEqual(lines, [1, LIMIT, 5, LIMIT, 1]);
+});
+
+test("a command that stays is ended by the end of its input, too: what ignores TERM may still tidy up", async (t) => {
+  const file = path.join(temporaryFolder(t), "tidy");
+  const own = new Launcher(process.env);
+  const script = `trap '' TERM; echo >"$1.up"; cat; echo >"$1"`;
+  const companion = await own.start(["sh", "-c", script, "sh", file], { stdin: "pipe" });
+  await until("it to be up", () => existsSync(`${file}.up`));
+  await companion.end(patience(10_000));
+  assert.deepEqual([existsSync(file), (await companion.ended).exitCode, own.groups], [true, 0, []]);
 });
