@@ -75,9 +75,9 @@ test("a worker that fails is never tolerated", async (t) => {
 test("where hooks do what targets do, they and those after the deploy leave out tolerated workers, whose batch goes on", async (t) => {
   const deploys = await Deploys.make(t);
   const hooks = hooksOf({ act: ["job_control"], after: ["post_deploy"] });
-  const jobs = (text: string) => ({
+  const jobs = (text: string, width = 2) => ({
     web: {
-      manifest: { ...hooks, health_check: CHECK, tolerate: { unreachable: "34%" }, max_concurrent_upgrades: 2 },
+      manifest: { ...hooks, health_check: CHECK, tolerate: { unreachable: "34%" }, max_concurrent_upgrades: width },
       files: { a: text, "_hooks/act.py": RECORD, "_hooks/after.py": RECORD },
     },
   });
@@ -115,4 +115,12 @@ test("where hooks do what targets do, they and those after the deploy leave out 
   assert.deepEqual(told(), [], "past the share no script is run");
   first();
   second();
+
+  assert.equal((await deploys.deploy()).error, undefined);
+  await deploys.build(jobs("4", 1));
+  await deploys.cutOff(C);
+  const alone = await deploys.deploy();
+  assert.deepEqual(grades(alone), ["changed", "changed", "unreachable"]);
+  assert.match(alone.text, /hook act \(job_control, batch 2 of 3\)/);
+  assert.doesNotMatch(alone.text, /hook act \(job_control, batch 3 of 3\)/, "for no worker no hook is run");
 });

@@ -389,6 +389,16 @@ print(done.stdout.splitlines(), [len(line) for line in done.stderr.splitlines()]
   assert.match(activity(set), new RegExp(`web@${A} \\| \\['\\*\\*\\*'\\] \\[21\\]\n`));
 });
 
+test("HR-337 a command for what is no worker of the bucket is not found", async (t) => {
+  const script = `import ops
+try: ops.run_ssh("10.255.255.1", "true")
+except Exception as error: print("refused:", error)
+`;
+  const set = await setUp(t, web(script), { hosts: [A] });
+  await set.run({ kind: "cli" });
+  assert.match(activity(set), /refused: '10\.255\.255\.1' is not a worker of this bucket/);
+});
+
 test("a health check's script is tried again until it succeeds or has had its attempts", async (t) => {
   const third = `open("tries-" + ops.allocation_ip(), "a").write("x")
 import sys
