@@ -1,10 +1,20 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { appendFileSync, chmodSync, readdirSync, readFileSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { type Layout, layoutOf } from "../../../lib/bucket/base/layout.ts";
-import { listRevisions, markBuilt, type Revision, recordCurrent } from "../../../lib/bucket/source/revisions.ts";
+import { listRevisions, markBuilt, type Revision, recordCurrent, removeUnlisted } from "../../../lib/bucket/source/revisions.ts";
 import { acceptSource, receiveSource, recoverSource, restoreRevision } from "../../../lib/bucket/source/source.ts";
 import { writeTar } from "../../../lib/codec/archive/tar-write.ts";
 import { isUuid, uuidV7 } from "../../../lib/codec/uuid.ts";
@@ -228,4 +238,14 @@ test("a damaged revisions.json is an error that names the file, and recovery rem
     await assert.rejects(recoverSource(layout), { code: "failed" });
     assert.deepEqual(readdirSync(layout.revisions), [id]);
   }
+});
+
+test("a damaged revisions.json stops a clean-up only where there are files of revisions, which it would not remove then", async (t) => {
+  const layout = layoutOf(temporaryFolder(t));
+  mkdirSync(path.dirname(layout.revisionsFile), { recursive: true });
+  writeFileSync(layout.revisionsFile, "{");
+  await removeUnlisted(layout);
+  mkdirSync(path.join(layout.revisions, "one"), { recursive: true });
+  await assert.rejects(removeUnlisted(layout));
+  assert.ok(existsSync(path.join(layout.revisions, "one")));
 });
