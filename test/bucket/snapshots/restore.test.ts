@@ -256,6 +256,11 @@ const HOSTILE: [
     (entries, files) => [entries, { files: [...files, files[1]] }],
     /lists "bucket\.json": it is listed twice$/,
   ],
+  [
+    "more bytes than a snapshot can hold",
+    (entries, files) => [entries, { files: [...files, { ...files[1], path: "templates/b", size_bytes: 256 * 1024 ** 3 }] }],
+    /lists more than a snapshot can hold$/,
+  ],
   ["no database", (entries, files) => [entries, { files: files.slice(1) }], /it holds no database$/],
   [
     "a database that is none",

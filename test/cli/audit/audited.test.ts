@@ -68,6 +68,19 @@ test("CP-996 once a root has named people, a change here wants --break-glass wit
   assert.equal(built.code, 0, built.stderr);
   const [start] = (await auditLines(server.root)).slice(count);
   assert.deepEqual([start?.what, start?.reason, start?.params], ["start", "the server is down", undefined]);
+  for (const [args, what] of [
+    [["ssh-key", "create"], "key"],
+    [["kv", "delete-secret", "web", "password"], "delete"],
+    [["job", "create", "other"], "change"],
+  ] as const) {
+    await ops([...args, "--break-glass", "r".repeat(200)], { cwd: bucket.folder });
+    const asked = (await auditLines(server.root)).findLast(({ reason }) => reason === "r".repeat(200));
+    assert.equal(asked?.what, what, args.join(" "));
+  }
+  for (const reason of ["r".repeat(201), " ", "two\nlines"]) {
+    const refused = await ops(["build", "--break-glass", reason], { cwd: bucket.folder });
+    assert.deepEqual([refused.code, /--break-glass: expected a reason, one line of at most 200/.test(refused.stderr)], [2, true]);
+  }
   writeFileSync(path.join(server.root, "access.json"), JSON.stringify({ tokens: [], approvals: {} }));
   assert.equal((await ops(["build"], { cwd: bucket.folder })).code, 0);
 });

@@ -89,6 +89,18 @@ function filesOf(dir: string): Map<string, string> {
   return new Map(rows.map(({ job, path: file, content }) => [`${job}/${file}`, Buffer.from(content).toString()]));
 }
 
+test("ops migrate --json names each file that changes and each line for a person, and says whether they were written", async (t) => {
+  const dir = earlier(t, temporaryFolder(t));
+  const { code, stdout } = await ops(["migrate", dir, "--json"]);
+  const { written, edits, renames, looks } = JSON.parse(stdout);
+  assert.deepEqual([code, written], [0, false]);
+  assert.ok(edits.includes(`${STORE}/manifest.json`), stdout);
+  assert.ok(JSON.stringify(renames).includes("_modules"), stdout);
+  assert.deepEqual(Object.keys(looks[0]), ["file", "line", "message"]);
+  assert.equal(JSON.parse((await ops(["migrate", dir, "--json", "--write"])).stdout).written, true);
+  assert.deepEqual(JSON.parse((await ops(["migrate", dir, "--json"])).stdout).edits, []);
+});
+
 test("a migrated workspace builds to the same catalog, and its files differ in the renamed names only", async (t) => {
   const workers = temporaryFolder(t);
   const [before, after] = [earlier(t, workers), temporaryFolder(t)];

@@ -81,6 +81,8 @@ test("CP-111 ops cat prometheus lists, prints a file, and prints what is to be s
   }
   const yaml = '- job_name: web\n  static_configs:\n    - targets:\n        - "10.0.0.1:9100"\n';
   assert.deepEqual(await run("scrape"), [0, yaml, ""]);
+  const [, json] = await run("scrape", "--json");
+  assert.deepEqual(JSON.parse(String(json)), [{ job_name: "web", static_configs: [{ targets: ["10.0.0.1:9100"] }] }]);
 });
 
 test("nothing to show is no failure, but in a bucket that was never built", async (t) => {
