@@ -36,8 +36,10 @@ const SWAPS: Record<string, string> = {
   "+": "-",
   "-": "+",
 };
-/** Before a time in milliseconds. It becomes nought: one more or less is nothing that a test could see. */
-const TIME = /(?:_MS|Ms)\s*[=:]\s*$/;
+/** Before a time in milliseconds or a number of bytes. It becomes nought: one more or less is nothing that a test could see. */
+const AMOUNT = /(?:_MS|Ms|_BYTES|Bytes)\s*[=:]\s*$/;
+/** A number from this one on becomes nought too. */
+const LARGE = 1_000;
 const LEAVES = new Set(["ReturnStatement", "ThrowStatement", "ContinueStatement", "BreakStatement"]);
 
 /** Every mutation of a TypeScript source, in the order of its text. */
@@ -100,7 +102,7 @@ function literals(node: Extract<AnyNode, { type: "Literal" }>, text: string): st
   const { value, raw = "" } = node;
   if (typeof value === "boolean") return [String(!value)];
   if (typeof value === "number") {
-    if (value >= 10 && TIME.test(text.slice(0, node.start))) return ["0"];
+    if (value >= LARGE || (value >= 10 && AMOUNT.test(text.slice(0, node.start)))) return ["0"];
     return value === 0 ? ["1"] : [String(value + 1), String(value - 1)];
   }
   if (!node.regex) return [];
