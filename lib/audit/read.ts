@@ -47,7 +47,7 @@ export async function readAudit(folder: string, wanted: AuditWanted, limit: numb
     const until = file === spot.file ? spot.size : Number.POSITIVE_INFINITY;
     for await (const { bytes, start } of linesBackwards(path.join(folder, file), until)) {
       const line = parseAuditLine(bytes);
-      // Whatever stands before it was written earlier.
+      // The lines that are left to read are older still.
       if (line && wanted.since !== undefined && line.at < wanted.since) return { items, next_cursor: null };
       if (line && isWanted(line, wanted)) items.push(line);
       looked += bytes.length + 1;

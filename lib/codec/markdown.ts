@@ -1,6 +1,6 @@
 /** How deep lists and quotes may stand in each other; what lies deeper is text. */
 const MOST_LEVELS = 20;
-/** More blank lines end a list. */
+/** More than this many blank lines in a row end a list. */
 const MOST_BLANKS = 20;
 
 const FENCE = /^ {0,3}(`{3,}|~{3,})/;

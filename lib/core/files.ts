@@ -19,10 +19,10 @@ import { Failure, hasErrno, placed } from "./errors.ts";
 
 /** Rights of what only the owner may read. */
 export const PRIVATE_FILE = 0o600;
-/** The mode bits of everybody but the owner. */
-export const OF_OTHERS = 0o077;
 /** Rights of folders that only the owner may enter. */
 export const PRIVATE_FOLDER = 0o700;
+/** The mode bits of everybody but the owner. */
+export const OF_OTHERS = 0o077;
 
 // Files of a bucket are opened without following links: a hook or a restored snapshot may have left a symbolic link in
 // the place of any file or folder. So each path here is absolute, and the part of it above the bucket is without links:
@@ -151,7 +151,7 @@ export async function makePrivateFolder(folder: string): Promise<void> {
 
 /**
  * The text of a file that an operator named, for example with a flag. Throws `usage` where the file's mode has one of
- * the bits `refused`. Mode and text come from one descriptor, so both are those of the same file.
+ * the bits `refused`, by default those of everybody but the owner. Mode and text come from one descriptor, so both are those of the same file.
  */
 export async function readGuarded(file: string, refused: number = OF_OTHERS): Promise<string> {
   await using handle = await open(file, constants.O_RDONLY);

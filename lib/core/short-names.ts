@@ -2,7 +2,7 @@ const NUMBER = /\d{1,15}/g;
 
 /**
  * Names in short: names that differ in one number only become one, `10.0.0.[1-9,12]` or `db[01-03].example`, in the place
- * of the first of them. `between` stands between two.
+ * of the first of them. `between` separates what is left, by default a comma.
  */
 export function shortNames(names: readonly string[], between = ","): string {
   const parts = names.map((name) =>

@@ -1,5 +1,6 @@
 import { Worker } from "node:worker_threads";
 import type { Layout } from "../bucket/base/layout.ts";
+import { within } from "../core/async.ts";
 import { Failure } from "../core/errors.ts";
 import { programFile, threadEnvironment } from "../core/self.ts";
 import { type Answer, readyJson } from "../http/message.ts";
@@ -7,6 +8,8 @@ import type { ReadEnd, ReadOrder, Reads } from "./reads.ts";
 
 /** A read that takes longer is given up, and with it all that wait behind it. */
 const LONGEST_READ_MS = 60_000;
+/** How long the end of the thread is waited for: SQLite finishes what it has begun. */
+const CLOSE_MS = 2_000;
 /** What a read may need at most, so that the thread dies of it and not the server. */
 const HEAP_LIMITS = { maxOldGenerationSizeMb: 512 };
 
@@ -45,10 +48,11 @@ export class ReadThread {
     return readyJson(await this.ask(...order));
   }
 
-  /** Ends the thread, and with it its hold on databases. What waits fails with `shutting_down`. */
+  /** Ends the thread, which lets go of its databases; waits at most 2 seconds for a read that is under way. What waits fails with `shutting_down`. */
   async close(): Promise<void> {
     this.#closed = true;
-    if (this.#thread) await this.#end(this.#thread, new Failure("shutting_down", "the server is shutting down"));
+    if (this.#thread)
+      await within(this.#end(this.#thread, new Failure("shutting_down", "the server is shutting down")), CLOSE_MS);
   }
 
   #start(): Worker {
@@ -69,10 +73,10 @@ export class ReadThread {
     else waiting?.reject(new Failure(end.failure.code, end.failure.message, { details: end.failure.details }));
   }
 
-  #end(thread: Worker, why: unknown): Promise<unknown> | undefined {
+  async #end(thread: Worker, why: unknown): Promise<void> {
     if (this.#thread !== thread) return;
     this.#thread = undefined;
     for (const waiting of this.#waiting.values()) waiting.reject(why);
-    return thread.terminate();
+    await thread.terminate();
   }
 }

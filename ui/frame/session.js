@@ -203,7 +203,7 @@ function askAhead(ends) {
 }
 
 async function signOut() {
-  // What is refused from now on is no end that the page has to ask about.
+  // Requests that are refused from now on ask nobody to sign in again.
   signing.signedIn = false;
   try {
     await request("DELETE", SESSION);

@@ -35,7 +35,7 @@ const CHECK_TOOLS = `for tool in "$@"; do command -v "$tool" >/dev/null 2>&1 || 
 /** From the best to the worst. The worst receipt of a worker's commands is the worker's. */
 const RECEIPTS: readonly Receipt[] = ["gone", "stopped", "killed", "remaining", "unreachable"];
 const CONFIRMED: ReadonlySet<Receipt> = new Set(["gone", "stopped", "killed"]);
-/** What is told of a service that may be stopped, by its last target; `start` did not succeed, or was not reached. */
+/** What is told of a service that may be stopped, by the target that was to start the service. */
 const LEFT_DOWN = { restart: "may be stopped, not started again: `make restart` did not succeed", start: "not started again" };
 
 /** What became of the commands that were running on the workers when a run was cancelled. */
@@ -52,7 +52,7 @@ type FleetContext = Pick<OperationContext, "layout" | "launcher" | "signal" | "p
 
 /** The workers of a run, each reached once and kept open until the run ends. */
 export class Fleet {
-  /** By `<job>@<worker>`: the last target of a service that may be stopped, and was not started. */
+  /** By `<job>@<worker>`: the target that was to start the service and did not. */
   readonly down = new Map<string, keyof typeof LEFT_DOWN>();
   readonly #context: FleetContext;
   readonly #workers: Map<string, CatalogWorker>;

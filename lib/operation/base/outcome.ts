@@ -137,15 +137,16 @@ export function concludeWorkers<R extends { workers: readonly { worker: string; 
   throw new Failure("failed", sentences.join("; "), { details: result });
 }
 
-/** Sentences like `web@10.0.0.1: not started`, each told once for all places; of more than 20 places the first. */
+/** Sentences like `web@10.0.0.1: not started`, of which equal ones become one that names the first 20 places. */
 export function toldOnce(sentences: readonly string[]): string[] {
-  const parts = sentences.map((sentence) => sentence.split(/: (.*)/s) as [place: string, what: string]);
-  return [...Map.groupBy(parts, ([, what]) => what)].map(([what, own]) => {
-    return `${firstOf(
-      own.map(([place]) => place),
-      MOST_NAMES,
-    )}: ${what}`;
-  });
+  const places = new Map<string, string[]>();
+  for (const sentence of sentences) {
+    const [place = "", what = ""] = sentence.split(/: (.*)/s);
+    const known = places.get(what);
+    if (known) known.push(place);
+    else places.set(what, [place]);
+  }
+  return [...places].map(([what, own]) => `${firstOf(own, MOST_NAMES)}: ${what}`);
 }
 
 /** Answers a result of which nothing is wrong. Else throws `what` with the sentences, and the whole result in the details. */

@@ -158,16 +158,13 @@ function begin(state: MessageState, group: readonly Sighting[], { open, at }: { 
 function incidentOf(group: readonly Sighting[], { job, at }: { job: string | null; at: string }): Incident {
   const { event, run, isMoment, at: foundAt = at } = group[0] as Sighting;
   const places = group.map(({ place }) => place);
-  const names = shortNames(
-    group.map(({ shown, place }) => shown ?? place),
-    ", ",
-  );
+  const named = group.map(({ shown, place }) => shown ?? place);
   const reasons = [...new Set(group.map(({ reason = "" }) => reason).filter((reason) => reason !== ""))];
   const ends = group.flatMap(({ endsAt }) => endsAt ?? []);
   return {
     id: uuidV7(),
     event,
-    subject: plainLine(`${TITLES[event]}: ${names}`, MOST_SUBJECT),
+    subject: plainLine(`${TITLES[event]}: ${shortNames(named, ", ")}`, MOST_SUBJECT),
     reason: reasons.join("\n").slice(0, MOST_REASON).toWellFormed(),
     job,
     run_id: run,

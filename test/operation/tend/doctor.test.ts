@@ -29,6 +29,9 @@ import { temporaryFolder } from "../../helpers/temporary.ts";
 import { makeBucket, type TestBucket } from "../../helpers/workspace.ts";
 
 const never = new AbortController().signal;
+/** A lock that a deploy on a host has left, at an earlier start of its machine. */
+const lockOf = (host: string) =>
+  JSON.stringify({ run_id: "r", command: "deploy", since: "s", boot_id: "other", host, holders: [], groups: [] });
 
 /** A built bucket with one local worker. */
 async function bucket(t: TestContext): Promise<{ bucket: TestBucket; worker: string }> {
@@ -144,36 +147,12 @@ const HARMS: [name: string, harm: Harm, expected: RegExp[]][] = [
   ["a journal", ({ layout }) => writeFileSync(layout.journal, "{}"), [/^bucket: journal: warning: /]],
   [
     "a lock of nobody",
-    ({ layout }) =>
-      writeFileSync(
-        layout.lock,
-        JSON.stringify({
-          run_id: "r",
-          command: "deploy",
-          since: "s",
-          boot_id: "other",
-          host: hostname(),
-          holders: [],
-          groups: [],
-        }),
-      ),
+    ({ layout }) => writeFileSync(layout.lock, lockOf(hostname())),
     [/^bucket: lock: warning: left by deploy \(run r\) on .*, which is gone$/],
   ],
   [
     "a lock of another host",
-    ({ layout }) =>
-      writeFileSync(
-        layout.lock,
-        JSON.stringify({
-          run_id: "r",
-          command: "deploy",
-          since: "s",
-          boot_id: "other",
-          host: "elsewhere",
-          holders: [],
-          groups: [],
-        }),
-      ),
+    ({ layout }) => writeFileSync(layout.lock, lockOf("elsewhere")),
     [
       /^bucket: lock: warning: held by deploy \(run r\) on elsewhere since s, another host$/,
       /^bucket: workers: warning: not examined: deploy \(run r\) is at work$/,
