@@ -22,6 +22,8 @@ const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
 const STEP_MS = 20 * MINUTE_MS;
 const BEGIN = Date.parse("2026-10-05T00:00Z");
+/** A message is given up when its twelfth attempt fails. */
+const MOST_FAILED = 11;
 const HOSTS = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"];
 
 const NOTIFY = storedNotify(
@@ -47,6 +49,8 @@ class World {
   readonly got: (MessageFields & { at: number })[] = [];
   /** Until then the receiver takes nothing. */
   downUntil = 0;
+  /** The attempts that failed, by message. */
+  readonly failed = new Map<string, number>();
   readonly #random: () => number;
 
   constructor(random: () => number) {
@@ -129,8 +133,11 @@ test("CP-861 CP-863 CP-864 CP-865 a simulated month: each incident is told, once
     const send = async ({ fields }: { fields: MessageFields }): Promise<void> => {
       if (life.isOver) return new Promise(() => {});
       assert.ok(!isQuiet(NOTIFY.quiet, world.now), "a message in quiet hours");
+      // The receiver is never away so long that a message is given up.
+      const failed = world.failed.get(fields.ID) ?? 0;
+      const isLast = failed === MOST_FAILED;
       const isDown = world.now < world.downUntil;
-      const arrives = !isDown && (isCalm || random() < 0.8);
+      const arrives = isLast || (!isDown && (isCalm || random() < 0.8));
       if (arrives) world.got.push({ ...fields, at: world.now });
       // Killed before or after the receiver has the message, and before the outcome is noted.
       if (!isCalm && random() < 0.05) {
@@ -138,7 +145,9 @@ test("CP-861 CP-863 CP-864 CP-865 a simulated month: each incident is told, once
         return new Promise(() => {});
       }
       // The answer may be lost on its way.
-      if (!arrives || (!isCalm && random() < 0.1)) throw new Error("no answer");
+      if (arrives && (isCalm || isLast || random() >= 0.1)) return;
+      world.failed.set(fields.ID, failed + 1);
+      throw new Error("no answer");
     };
     // What a killed process had begun goes on here for a moment; nobody hears of its failures.
     const log = (line: string) => void (life.isOver || failures.push(line));
