@@ -85,6 +85,11 @@ const TEXT_OWNERS: { pattern: RegExp; forbidden: (file: string) => boolean; advi
     advice: "the environment, the exit and the console belong to bin, lib/cli and lib/server/config.ts",
   },
   { pattern: /\.\.\.\{/g, forbidden: () => true, advice: "an object is spread only to merge it: write its fields" },
+  {
+    pattern: /\bstatic (?:async )?\*?#\w+\(/g,
+    forbidden: () => true,
+    advice: "V8 loses the class of such a method in code that comes from the compile cache: write a function",
+  },
 ];
 
 /** The one file that imports what it is told: the script of a hook, in a process of its own. */
@@ -407,6 +412,7 @@ const refusedTexts: [string, string, string][] = [
   ["the console", "lib/operation/a.ts", "console.log(1);"],
   ["the environment by destructuring", "lib/run/a.ts", "const { env } = process;"],
   ["the environment by its name", "lib/run/a.ts", 'const e = process["env"];'],
+  ["a private static method", "lib/core/a.ts", "class A { static async #each() {} }"],
   ["a literal that is spread", "lib/core/a.ts", "const a = { ...{ b: 1 }, c: 2 };"],
   ["a server", "lib/server/app.ts", "const s = createServer();"],
   ["a server made by new", "lib/server/app.ts", "const s = new http.Server();"],

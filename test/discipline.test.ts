@@ -101,6 +101,12 @@ const RULES: Rule[] = [
     advice: "use until() or patience()",
     except: {},
   },
+  {
+    name: "private static method",
+    found: /\bstatic (?:async )?\*?#\w+\(/,
+    advice: "V8 loses its class in code that comes from the compile cache: make it `private static`",
+    except: { "test/architecture.test.ts": "is a text that is checked" },
+  },
 ];
 
 const SOURCES: Source[] = globSync(["test/**/*.ts", "scripts/**/*.{ts,js}"], { cwd: ROOT })
@@ -143,6 +149,7 @@ for (const [what, rule, text] of [
   ["a choice without a seed", "random choice", "const port = Math.random() * 9;"],
   ["a seed of its own", "seed", "const first = Number(process.env.OPS_TEST_SEED);"],
   ["a fixed wait", "fixed wait", 'once(child, "exit", { signal: AbortSignal.timeout(10_000) })'],
+  ["a private static method", "private static method", "class A { static async #each() {} }"],
   ["a fixed limit of a test", "fixed wait", "  timeout: 10_000,"],
 ] as const)
   test(`the check finds ${what}`, () => {

@@ -165,7 +165,7 @@ export class SimulatedDeploys {
 
   /** So many simulations from this seed on; answers what they met in all. Throws with the seed. */
   static async runAll(bucket: TestBucket, first: number, count: number): Promise<Tally> {
-    return await SimulatedDeploys.#each(bucket, first, count, (one, seed) => one.#converge(seed));
+    return await SimulatedDeploys.each(bucket, first, count, (one, seed) => one.#converge(seed));
   }
 
   /**
@@ -173,10 +173,10 @@ export class SimulatedDeploys {
    * deploys: every third one meets failures, and the others do just what the plan says.
    */
   static async planAll(bucket: TestBucket, first: number, count: number): Promise<Tally> {
-    return await SimulatedDeploys.#each(bucket, first, count, (one, seed) => one.#carryOutPlan(seed));
+    return await SimulatedDeploys.each(bucket, first, count, (one, seed) => one.#carryOutPlan(seed));
   }
 
-  static async #each(
+  private static async each(
     bucket: TestBucket,
     first: number,
     count: number,
