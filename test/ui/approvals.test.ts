@@ -47,7 +47,7 @@ test("a command that needs approval is proposed from its question, approved by a
   await person("eve").view(bucket, "approvals");
   await person("eve").button("Change …").click();
   await person("eve").page.getByLabel("Approvals").selectOption("1");
-  await person("eve").confirm("Set");
+  await person("eve").confirm("Set the number");
   await person("eve").page.getByText("need the approval of 1 other person").waitFor();
 
   await commandAsked("ann");
@@ -59,7 +59,8 @@ test("a command that needs approval is proposed from its question, approved by a
 
   await person("bob").view(bucket, "approvals");
   await row("bob").getByRole("button", { name: "Approve …" }).click();
-  await person("bob").page.getByRole("dialog").getByText("It was proposed by ann").waitFor();
+  await person("bob").page.getByRole("dialog").getByText("Run command uptime").waitFor();
+  await person("bob").page.getByRole("dialog").getByText("Proposed by ann, for 2 workers.").waitFor();
   await person("bob").confirm("Approve");
   await row("bob").getByText("approved").waitFor();
 

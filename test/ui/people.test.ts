@@ -66,6 +66,7 @@ test("CP-941 a token is made for a person, shown once, used, and revoked", async
   await dialog().getByRole("button", { name: "I have it" }).click();
   await row("anna").getByText("operate").waitFor();
   assert.match((await row("anna").textContent()) ?? "", /demo\/shop/);
+  await row("anna").locator('td[data-label="Expires"]', { hasText: "in 29 days" }).waitFor();
   await ui.checkBarriers("people");
   assert.ok(!(await ui.page.content()).includes(token), "the token is gone from the page");
   const anna = await signInAs(t, token);

@@ -26,6 +26,7 @@ const LABELS = {
   actions: "",
   aspect: "What",
 };
+const TIME_NAMES = /_(at|on)$/;
 const IDS = /(^|_)(id|hash|sha256|revision)$/;
 const STATE = /^(state|status|outcome|rollout|gate|drift|build_status|last_outcome)$/;
 /** How a value is shown, by the name of its column. */
@@ -49,7 +50,7 @@ export function reasonLine(text) {
 
 /** The name of a column for people. */
 function labelOf(name) {
-  return LABELS[name] ?? words(name);
+  return LABELS[name] ?? words(name.replace(TIME_NAMES, ""));
 }
 
 /** A value for people. */
@@ -270,11 +271,13 @@ function columnHead(key, label, { sort, rows }, sortBy) {
   return el("th", { scope: "col", "aria-sort": order, class: isNumber && "number" }, named);
 }
 
-/** On a phone there are no heads above the numbers: each has its label before it. */
+/** On a phone there are no heads above numbers, lists and several times: each has its label before it. */
 function tableRow(row, keys, { cells, labels, keyOf }) {
+  const areTimes = keys.filter((key) => TIME_NAMES.test(key)).length > 1;
   const all = keys.map((key, index) => {
     const isNumber = typeof row[key] === "number";
-    const label = (isNumber || Array.isArray(row[key])) && (labels[key] ?? labelOf(key));
+    const isTold = isNumber || Array.isArray(row[key]) || (areTimes && TIME_NAMES.test(key));
+    const label = isTold && (labels[key] ?? labelOf(key));
     const kind = isNumber ? "number" : key === "actions" && key;
     const attributes = { scope: index === 0 && "row", class: kind, "data-label": label };
     return el(index === 0 ? "th" : "td", attributes, cells[key] ? cells[key](row) : cellText(key, row[key]));

@@ -7,7 +7,7 @@ import { state } from "../parts/state.js";
 import { dataTable } from "../parts/table.js";
 import { aboutOf } from "../run/words.js";
 
-const LESS = "What is proposed already needs this number too. The change is in the audit.";
+const LESS = "What is proposed needs this number too.";
 
 /** What is proposed in a bucket, who has approved it, and what may start. @param {import("../routes.js").Page} page */
 export function approvalsView(page) {
@@ -23,7 +23,7 @@ export function approvalsView(page) {
       actions: (one) => proposalOrders(page, one),
     },
     labels: { what: "Run", hosts: "On" },
-    none: "Nothing is proposed. Where a run needs approval, its question offers to propose it.",
+    none: "Nothing is proposed. A run that needs approval offers to propose it.",
   });
   const read = () => Promise.all([page.list("/proposals?limit=200", 200), page.get()]);
   const list = region(read, ([proposals, { approvals: required }]) => [
@@ -47,7 +47,7 @@ function numberButton(page, required) {
     says: ["How many other people must approve deploys, rollbacks, hooks and commands here?", required > 0 && LESS],
     asks: [{ name: "approvals", label: "Approvals", options: ["0", "1", "2"], value: String(required) }],
     body: ({ approvals }) => ({ approvals: Number(approvals) }),
-    action: "Set",
+    action: "Set the number",
   };
   return orderButton(page, "Change …", order, { style: "small", free: true });
 }
@@ -69,12 +69,14 @@ function approvalsOf({ approvals }) {
 }
 
 /** What the person may do with a proposal; who proposed it does not approve it. */
-function proposalOrders(page, { id, kind, state: word, proposed_by: by, required, hosts, reason }) {
+function proposalOrders(page, one) {
+  const { id, kind, state: word, proposed_by: by, required, hosts, reason } = one;
   if (!["open", "approved"].includes(word) || !has("deploy")) return null;
   const isOwn = by.toLowerCase() === person.name.toLowerCase();
-  const where = `It was proposed by ${by} and is about ${count(hosts.length, "worker")}${reason ? `: ${reason}` : "."}`;
+  const where = `Proposed by ${by}, for ${count(hosts.length, "worker")}.`;
+  const what = [whatOf(page, { ...one, reason: "" }), reason && said(reason), where];
   const path = `/proposals/${id}`;
-  const says = [`Approves this ${words(kind).toLowerCase()}, exactly as it is proposed, for a day.`, where];
+  const says = [...what, "Approves exactly this, for a day."];
   const approve = { path: `${path}/approve`, says, action: "Approve" };
   const reject = {
     path: `${path}/reject`,
@@ -83,8 +85,7 @@ function proposalOrders(page, { id, kind, state: word, proposed_by: by, required
     action: "Reject",
   };
   const withdraw = { method: "DELETE", path, says: ["Ends the proposal."], action: "Withdraw" };
-  const starts = [`Starts this ${words(kind).toLowerCase()}. ${where}`];
-  const start = { path: startPathOf(kind), body: { proposal: id }, says: starts, action: "Start" };
+  const start = { path: startPathOf(kind), body: { proposal: id }, says: what, action: "Start" };
   const free = { free: true };
   const mayWithdraw = isOwn || has("admin");
   const items = () => [orderItem(page, "Reject …", reject, free), mayWithdraw && orderItem(page, "Withdraw …", withdraw, free)];

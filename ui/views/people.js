@@ -94,7 +94,7 @@ function sessionList(page) {
       name: ({ name, current }) => [said(name), current && el("b", " (this one)")],
       actions: (session) => endButton(page, session),
     },
-    labels: { agent: "Browser", created_at: "Signed in", last_used_at: "Last used", expires_at: "Ends" },
+    labels: { agent: "Browser", created_at: "Signed in" },
   });
 }
 

@@ -47,7 +47,7 @@ function messageList(page) {
   return listing(() => page.list("/messages?limit=500", MOST_LISTED), {
     caption: "messages",
     columns: ["subject", "state", "target", "at", "attempts", "next_at", "actions"],
-    labels: { at: "Made", next_at: "Next attempt" },
+    labels: { at: "Made" },
     cells: {
       state: ({ state: word, sent_at: at }) => [state(word), at && el("span.meta", " ", ago(at))],
       subject: ({ subject, error }) => [said(subject), error && el("p.small.error", said(error))],
@@ -66,7 +66,7 @@ function targetList(page) {
   return listing(async () => (await page.get("/messages/targets")).items, {
     caption: "targets",
     columns: ["name", "kind", "address", "body", "events", "waiting", "failed", "last_sent_at", "actions"],
-    labels: { events: "Is told of", last_sent_at: "Last sent" },
+    labels: { events: "Is told of" },
     cells: {
       address: ({ address }) => el("code", said(address)),
       events: ({ events }) => listed(events, 4).replaceAll("_", " ") || "nothing: no rule names it",
