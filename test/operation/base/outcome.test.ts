@@ -77,6 +77,7 @@ test("a command has an exit code where it ended by itself, by a signal too", () 
   const code = (outcome: Partial<CommandOutcome>) =>
     exitCodeOf({ reason: "exit", exitCode: null, signal: null, ...outcome } as CommandOutcome);
   assert.deepEqual([code({ exitCode: 0 }), code({ exitCode: 3 }), code({ signal: "SIGKILL" })], [0, 3, 137]);
+  assert.equal(code({ signal: "SIGRTMIN" as NodeJS.Signals }), 128, "a signal that Node does not know");
   assert.deepEqual([code({ reason: "timeout", exitCode: 3 }), code({ reason: "cancelled", signal: "SIGTERM" })], [null, null]);
 });
 
@@ -88,7 +89,7 @@ test("the error of a worker is told, but for a cancel", () => {
 /** What is told of workers, and how their run ends. */
 function conclude(outcomes: readonly string[], conclusion?: Parameters<typeof concludeWorkers>[3], signal?: AbortSignal) {
   const said: string[] = [];
-  const say = (text: string) => said.push(text);
+  const say = (text: string, of?: { worker: string }) => said.push(`${of ? `[${of.worker}] ` : ""}${text}`);
   const log = { info: say, error: say };
   const context = { log, signal: signal ?? new AbortController().signal } as unknown as OperationContext;
   const fleet = { cancelReceipts: () => ({ ended: 1 }) } as unknown as Fleet;
@@ -108,16 +109,17 @@ test("a run over workers ends well where all of them have the wanted outcome, or
   const wanted = { outcome: "same", words: "as promoted" };
   assert.deepEqual(conclude(["same"], { wanted }).said, ["1 of 1 worker is as promoted"]);
   const tolerant = conclude(["failed"], { isTolerant: true, reasons: ["no"] });
-  assert.deepEqual([tolerant.error, tolerant.said], [undefined, ["w0: it broke", "0 of 1 worker is ok"]]);
+  assert.deepEqual([tolerant.error, tolerant.said], [undefined, ["[w0] w0: it broke", "0 of 1 worker is ok"]]);
 });
 
 test("a run over workers that are not all well fails with each error told once, the first 20 by name, and other reasons", () => {
   const { error, said, workers } = conclude(["ok", "failed", "not_started"], { reasons: ["the job is sick"] });
   assert.equal(error?.message, "2 of 3 workers are not ok: w1 (failed), w2 (not started); the job is sick");
   assert.deepEqual([error?.code, error?.details], ["failed", { workers }]);
-  assert.deepEqual(said, ["w1: it broke", "1 of 3 workers are ok"]);
+  assert.deepEqual(said, ["[w1] w1: it broke", "1 of 3 workers are ok"]);
   assert.deepEqual(conclude(["failed"], { isTold: true }).said, ["0 of 1 worker is ok"]);
   assert.equal(conclude(["ok"], { reasons: ["a", "b"] }).error?.message, "a; b");
+  assert.equal(conclude(["failed"], { reasons: ["a"] }).error?.message, "1 of 1 worker is not ok: w0 (failed); a");
   assert.match(conclude(Array(20).fill("failed")).error?.message ?? "", /, w19 \(failed\)$/);
   assert.match(conclude(Array(21).fill("failed")).error?.message ?? "", /, w19 \(failed\) and 1 more$/);
 });
@@ -136,8 +138,9 @@ test("a result of which something is wrong is part of the error", () => {
 
 test("the error that ended a cancelled run is told as a cancel, any other one as it is", () => {
   const fleet = { cancelReceipts: () => ({ ended: 1 }) } as unknown as Fleet;
-  const end = (signal: AbortSignal) => () => endCancelled(signal, fleet, new Error("broken"), () => ({ so: "far" }));
-  assert.throws(end(AbortSignal.abort()), { code: "cancelled", details: { so: "far", cancelled: { ended: 1 } } });
+  const cause = new Error("broken");
+  const end = (signal: AbortSignal) => () => endCancelled(signal, fleet, cause, () => ({ so: "far" }));
+  assert.throws(end(AbortSignal.abort()), { code: "cancelled", details: { so: "far", cancelled: { ended: 1 } }, cause });
   assert.throws(end(new AbortController().signal), { message: "broken" });
 });
 
@@ -149,6 +152,7 @@ test("of a result the texts are masked, and the names are not", () => {
   const hidden = "it is ***";
   assert.deepEqual(result, { job: text, jobs: [{ error: hidden, worker: text, lines: [hidden, { job: text }] }], count: 1 });
   assert.deepEqual([masked(undefined, redactor), masked({ error: null }, redactor)], [null, { error: null }]);
+  assert.deepEqual(masked([text], redactor), [text], "what has no field is no text");
   const names = ["diff", "errors", "evidence", "message", "note", "output", "reason", "reasons", "warnings", "last_error"];
   const all = masked(Object.fromEntries(names.map((name) => [name, text])), redactor) as Record<string, string>;
   assert.deepEqual(new Set(Object.values(all)), new Set([hidden]));
