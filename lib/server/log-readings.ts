@@ -85,7 +85,7 @@ class LogReading {
       this.#hasExited = true;
     });
     const onAbort = () => void this.end();
-    signal.addEventListener("abort", onAbort, { once: true });
+    signal.addEventListener("abort", onAbort);
     if (signal.aborted) onAbort();
     channel.send(task);
     this.#pieces = (channel.output as Readable).iterator();

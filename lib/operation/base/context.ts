@@ -67,7 +67,7 @@ export class ProgressBoard {
   /** `signal` is the run's. */
   constructor(send: (progress: Progress) => void, signal: AbortSignal) {
     this.#send = send;
-    signal.addEventListener("abort", () => this.#cancel(), { once: true });
+    signal.addEventListener("abort", () => this.#cancel());
   }
 
   /** Where the run is now. */

@@ -81,7 +81,7 @@ export class Messenger {
 
   /** Looks at all buckets again and again, and sends what is due, until the signal is aborted. */
   async run(signal: AbortSignal): Promise<void> {
-    signal.addEventListener("abort", () => this.#ending.abort(), { once: true });
+    signal.addEventListener("abort", () => this.#ending.abort());
     while (!signal.aborted) {
       await this.round();
       await sleep(ROUND_MS, signal).catch(() => {});

@@ -43,6 +43,7 @@ test("every wait has a name, a beginning and a limit as long as it lasts, and no
       .catch(() => -1),
   ];
   await until("both to be reported", () => sent.at(-1)?.waiting.length === 1);
+  assert.deepEqual([sent[0]?.phase, sent[0]?.done, sent[0]?.total], ["", 0, 0], "in no phase yet");
   const [wait] = sent.at(-1)?.waiting ?? [];
   assert.deepEqual(
     [wait?.on, wait?.reason, wait?.job, wait?.worker, wait?.detail],
@@ -73,6 +74,16 @@ test("the limit of what waits for its turn begins when it begins", async () => {
   assert.deepEqual([waiting()?.reason, waiting()?.job], ["make", "web"]);
   resolve();
   await work;
+});
+
+test("the parts of a phase are counted from none to all", async () => {
+  const { sent, board: one } = board();
+  const countOne = one.counting("trust", 2);
+  assert.deepEqual([sent[0]?.phase, sent[0]?.done, sent[0]?.total], ["trust", 0, 2]);
+  countOne();
+  countOne();
+  await until("both", () => sent.at(-1)?.done === 2);
+  assert.ok(sent.every(({ total }) => total === 2));
 });
 
 test("changes that follow each other closely are reported together, and the last one always", async () => {

@@ -66,6 +66,8 @@ test("a worker, a job or a job on a worker may be disabled; what was disabled an
   assert.deepEqual(told(now), ["web@w2", "web@w1", "db@w2", "db@w1 disabled"]);
   assert.deepEqual(told(enabledAgain(before, now)), ["web@w1", "db@w2"]);
   const gone = placed({ jobs: [WEB], previous: before });
+  const moved = placed({ jobs, workers: WORKERS.slice(0, 1), previous: before, disabled: one });
+  assert.deepEqual(told(moved), ["web@w2", "db@w2", "web@w1 removed", "db@w1 disabled removed"], "of what is removed, too");
   assert.deepEqual(told(enabledAgain(before, gone)), ["web@w1"], "what is removed is not enabled");
 });
 
