@@ -189,5 +189,5 @@ function certFinding(one: EndingCert): Sighting {
   const ends = new Date(one.ends).toISOString();
   const place = certPlace(one);
   const about = { job: one.job === "" ? null : one.job, reason: `${place} ends ${ends}`, endsAt: one.ends };
-  return { event: "certificate_ends", place, shown: place, isBad: true, group: "", ...about, run: null };
+  return { event: "certificate_ends", place, isBad: true, group: "", ...about, run: null };
 }
