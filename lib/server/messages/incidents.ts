@@ -66,8 +66,8 @@ const TITLES: Readonly<Record<MessageEvent, string>> = {
 export function noteFindings(state: MessageState, { found, complete, checks }: Sightings, now: number): void {
   const at = new Date(now).toISOString();
   const open = new Map<string, Incident>();
-  for (const one of state.incidents)
-    if (one.over_at === null) for (const place of one.left) open.set(placeKey(one.event, place), one);
+  // What is over has no place left, but for what is told once: its place is of nothing else, and stays known.
+  for (const one of state.incidents) for (const place of one.left) open.set(placeKey(one.event, place), one);
   // What was found together and has not begun yet, by place.
   const fresh = new Map<string, Sighting>();
   const beginAll = () => {
@@ -80,7 +80,7 @@ export function noteFindings(state: MessageState, { found, complete, checks }: S
     // What was bad and is good again was an incident.
     if (!finding.isBad && fresh.has(key)) beginAll();
     if (!finding.isBad) open.delete(key);
-    else if (!open.has(key) && !fresh.has(key) && !isKnownMoment(state, finding)) fresh.set(key, finding);
+    else if (!open.has(key) && !fresh.has(key)) fresh.set(key, finding);
   }
   beginAll();
   const goingOn = (one: Incident) => one.left.filter((place) => open.get(placeKey(one.event, place)) === one);
@@ -134,14 +134,8 @@ export function certificateMs({ send }: Pick<Notify, "send">): number {
   return Math.max(CERTIFICATE_DAYS.usual, ...asked) * DAY_IN_MS;
 }
 
-function isKnownMoment(state: MessageState, { isMoment, event, run }: Sighting): boolean {
-  return isMoment === true && state.incidents.some((one) => one.event === event && one.run_id === run);
-}
-
 function begin(state: MessageState, group: readonly Sighting[], { open, at }: { open: Map<string, Incident>; at: string }): void {
-  const [first] = group;
-  if (!first) return;
-  const { event, run, isMoment = false } = first;
+  const { event, run, isMoment = false } = group[0] as Sighting;
   const places = group.map(({ place }) => place);
   const job = jobOf(group);
   const isTogether = (one: Incident) => one.over_at === null && one.event === event && one.run_id === run && one.job === job;
@@ -152,7 +146,7 @@ function begin(state: MessageState, group: readonly Sighting[], { open, at }: { 
     together.left.push(...places.filter((place) => !together.left.includes(place)));
   } else if (state.incidents.filter(({ over_at }) => over_at === null).length >= MOST_OPEN_INCIDENTS) return;
   else state.incidents.push(incident);
-  if (!isMoment) for (const place of places) open.set(placeKey(event, place), incident);
+  for (const place of places) open.set(placeKey(event, place), incident);
 }
 
 function incidentOf(group: readonly Sighting[], { job, at }: { job: string | null; at: string }): Incident {
@@ -206,11 +200,11 @@ function forget(state: MessageState): void {
     Object.assign(one, { state: "failed", next_at: null, error: `more than ${MOST_WAITING} messages wait` });
   const done = state.messages.filter((one) => one.state !== "waiting");
   const old = new Set(done.slice(0, Math.max(0, done.length - MOST_DONE)));
-  if (old.size > 0) remove(state.messages, (one) => old.has(one));
+  remove(state.messages, (one) => old.has(one));
   const needed = new Set(state.messages.map(({ incident }) => incident));
   const over = state.incidents.filter(({ over_at, settled, id }) => over_at !== null && settled && !needed.has(id));
   const gone = new Set(over.slice(0, Math.max(0, over.length - MOST_OVER)));
-  if (gone.size > 0) remove(state.incidents, (one) => gone.has(one));
+  remove(state.incidents, (one) => gone.has(one));
 }
 
 function remove<T>(items: T[], isGone: (item: T) => boolean): void {

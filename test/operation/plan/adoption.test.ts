@@ -44,5 +44,9 @@ test("a worker that could not be looked at keeps its plan; without an adoption t
   const files = differing("changed", "a");
   assert.deepEqual(looked(["adopt"], { w0: files }, ["w0"]), { told: [["adopt", "planned", undefined]], needsWork: true });
   assert.equal(looked(["adopt", "skip"], { w0: files }).needsWork, false);
-  assert.deepEqual(looked(["skip"], { w0: files }, ["w0"]).told, [["skip", "planned", 0]], "what is no adoption has no differences");
+  assert.deepEqual(
+    looked(["skip"], { w0: files }, ["w0"]).told,
+    [["skip", "planned", 0]],
+    "what is no adoption has no differences",
+  );
 });

@@ -41,6 +41,16 @@ test("of a job on more than 1,000 workers progress names those at work or in tro
   second.now = "checking";
   const told = rolloutProgress(rollout).hosts.map(({ worker, state }) => `${worker} ${state}`);
   assert.deepEqual(told, ["w0 unreachable", "w1 checking"]);
+  for (const [at, more] of [{ done: true }, { passedGate: true }, {}].entries())
+    Object.assign(rollout.states[at + 2] ?? {}, more);
+  const [, , changed, passed, skipped, disabled] = rollout.states as AllocationState[];
+  for (const state of [passed, skipped]) Object.assign(state ?? {}, { plan: { ...state?.plan, decision: { action: "skip" } } });
+  Object.assign(disabled ?? {}, { plan: { ...disabled?.plan, allocation: { worker: "w5", disabled: true } } });
+  assert.deepEqual(
+    [changed, passed, skipped, disabled].map((state) => allocationGrade(state as AllocationState)),
+    ["changed", "ok", "skipped", "disabled"],
+  );
+  assert.equal(rolloutProgress(rollout).hosts.length, 2, "what has settled is left out");
 });
 
 const GONE: Trouble = { grade: "unreachable", message: "gone" };
@@ -81,6 +91,7 @@ test("as many workers as the manifest tolerates may be unreachable, and not one 
     return isTolerated({ grade, message: "" }, states, { tolerateUnreachable: share } as CatalogJob);
   };
   assert.deepEqual([tolerated(1, 25), tolerated(1, 24), tolerated(2, 49), tolerated(2, 50)], [true, false, false, true]);
+  assert.deepEqual([tolerated(4, 99), tolerated(4, 100)], [false, true]);
   assert.deepEqual([tolerated(1, 100, "failed"), tolerated(1, 0)], [false, false]);
 });
 
@@ -99,11 +110,19 @@ test("where hooks for job_control did not all succeed, those whose scripts ran a
   assert.deepEqual(grades(cut), ["cancelled", "cancelled"]);
 });
 
-test("progress counts what changes, what is done, at work and in trouble", () => {
-  const rollout = acting(["start", "start", "start", "skip", "start"], ["w2"]);
-  const [first, second] = rollout.states as [AllocationState, AllocationState];
-  Object.assign(first, { done: true });
-  Object.assign(second, { done: true, now: "checking" });
-  const { workers, done, running, failed } = rolloutProgress(rollout);
-  assert.deepEqual({ workers, done, running, failed }, { workers: 4, done: 1, running: 1, failed: 1 });
+test("progress counts what changes, what is done, at work and in trouble, and names each place", () => {
+  const rollout = acting(["start", "start", "start", "skip", "start", "start"], ["w2"]);
+  const [first, second, , , , last] = rollout.states as AllocationState[];
+  Object.assign(first ?? {}, { done: true });
+  Object.assign(second ?? {}, { done: true, now: "checking" });
+  Object.assign(last ?? {}, { done: true });
+  const place = (worker: string, state: string, action = "start") => ({ worker, action, batch: 0, state });
+  assert.deepEqual(rolloutProgress(rollout), {
+    ...{ job: "web", action: "sync", batch: 0, batches: 0, gate: "" },
+    ...{ workers: 5, done: 2, running: 1, failed: 1 },
+    hosts: [
+      ...[place("w0", "changed"), place("w1", "checking"), place("w2", "unreachable")],
+      ...[place("w3", "skipped", "skip"), place("w4", "not_started"), place("w5", "changed")],
+    ],
+  });
 });
