@@ -119,7 +119,7 @@ test("an incident has each reason once, at most 1,000 characters, its job where 
 
 /** What notify.json says: the targets `a` and `b`, and these rules. */
 const rules = (...send: Partial<Notify["send"][number]>[]) =>
-  ({ ...TOLD, targets: { a: {}, b: {} }, send: send.map((rule) => ({ ...TOLD.send[0], to: ["a"], ...rule })) }) as Notify;
+  ({ ...TOLD, targets: { a: {}, b: {} }, send: send.map((rule) => ({ ...TOLD.send[0], to: ["a"], ...rule })) }) as unknown as Notify;
 
 test("CP-862 a rule names the events it tells; run_failed stands for all failures of runs", () => {
   const told = (event: Sighting["event"], events: readonly MessageEvent[]) => {
