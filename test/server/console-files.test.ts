@@ -18,10 +18,12 @@ function consoleOf(t: TestContext, files: Record<string, string>): string {
 }
 
 test("all pages and drawings are listed by the path they are served at, with their media types", async (t) => {
-  const files = { "index.html": "first", "docs/index.html": "second", "icon.svg": "drawn" };
+  const odd = { "a.js.svg": "odd", "docs/index.html.svg": "odd" };
+  const files = { "index.html": "first", "docs/index.html": "second", "icon.svg": "drawn", ...odd };
   const assets = await readConsole(consoleOf(t, files));
   assert.deepEqual([...assets].map(([name, { type, content }]) => [name, type.split(";")[0], String(content)]).sort(), [
     ["/", "text/html", "first"],
+    ["/a.js.svg", "image/svg+xml", "odd"],
     ["/console.css", "text/css", ""],
     ["/console.js", "text/javascript", ""],
     ["/docs", "text/html", "second"],
@@ -29,6 +31,7 @@ test("all pages and drawings are listed by the path they are served at, with the
     ["/docs/console.css", "text/css", ""],
     ["/docs/console.js", "text/javascript", ""],
     ["/docs/index.html", "text/html", "second"],
+    ["/docs/index.html.svg", "image/svg+xml", "odd"],
     ["/icon.svg", "image/svg+xml", "drawn"],
     ["/index.html", "text/html", "first"],
   ]);
@@ -38,7 +41,7 @@ test("CP-432 scripts and styles are joined: each once, behind what it imports, w
   const folder = consoleOf(t, {
     "main.js": 'import { b } from "./base/b.js";\nimport { a } from "./a.js";\n\n/**\n * Begins.\n */\nb(a);\n',
     "a.js":
-      'import {\n  b,\n} from "./base/b.js";\n\n// A number.\nexport const a = 1 *\n  b(2); // not alone\n/** @type {a} */ (b).c();\n',
+      'import {\n  b,\n} from "./base/b.js";\n\n// A number, as in import { x } from "./none.js";\nexport const a = 1 *\n  b(2); // not alone\n/** @type {a} */ (b).c();\n',
     "base/b.js": "/** The same. */\nexport function b(c) {\n  return c;\n}\n",
     "unused.js": "unused();\n",
     "style/console.css": '@import "./a.css";\n@import "./b.css";\n',

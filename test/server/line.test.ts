@@ -27,6 +27,7 @@ test("CP-446 who comes first is next, each bucket has a line of its own, and a k
   assert.deepEqual([one.position, again.position, three.position], [null, 1, 2]);
   assert.ok(lines.leave("a", "two") && !lines.leave("a", "two"));
   assert.deepEqual([two.position, keys(), lines.next("c")], [null, ["three"], undefined]);
+  assert.deepEqual(lines.waiting("a"), [{ position: 1, key: "three", kind: "build", by: BY, since: "three", connected: true }]);
 });
 
 test("CP-447 a place stays while a request holds it, and a while longer, but not for good", async () => {
@@ -49,6 +50,16 @@ test("CP-447 a place stays while a request holds it, and a while longer, but not
   assert.deepEqual([keys(), back.position], [["one"], 1]);
   back[Symbol.dispose]();
   await until("the end of the line", async () => keys().length === 0);
+});
+
+test("CP-447 a place that no request holds is kept for 30 seconds", (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const { enter, keys } = lineOf();
+  enter("one")[Symbol.dispose]();
+  t.mock.timers.tick(29_999);
+  assert.deepEqual(keys(), ["one"]);
+  t.mock.timers.tick(1);
+  assert.deepEqual(keys(), []);
 });
 
 test("CP-447 a place that was given up takes no later place of its key along", async () => {
@@ -93,4 +104,31 @@ test("works of one name do not overlap, whether they fail or not; those of other
   await assert.rejects(failing, /failed/);
   await Promise.all([second, third]);
   assert.deepEqual(order.slice(3), ["a ends", "a begins", "a ends", "a begins", "a ends"]);
+});
+
+test("a work that comes while the second of its name goes on waits for that one; of those that are over nothing is kept", async (t) => {
+  const { lines } = lineOf();
+  const maps = new Set<Map<unknown, unknown>>();
+  const set = Map.prototype.set;
+  t.mock.method(Map.prototype, "set", function (this: Map<unknown, unknown>, key: unknown, value: unknown) {
+    if (key === "a") maps.add(this);
+    return set.call(this, key, value);
+  });
+  const order: string[] = [];
+  const work = (name: string, wait?: Promise<void>) =>
+    lines.alone("a", new AbortController().signal, async () => {
+      order.push(`${name} begins`);
+      await wait;
+      order.push(`${name} ends`);
+    });
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const [first, second] = [work("first"), work("second", promise)];
+  await first;
+  await until("the second work", () => order.includes("second begins"));
+  const third = work("third");
+  resolve();
+  await Promise.all([second, third]);
+  assert.deepEqual(order.slice(2, 6), ["second begins", "second ends", "third begins", "third ends"]);
+  await until("none to be known", () => [...maps].every((map) => !map.has("a")));
+  assert.equal(maps.size, 1);
 });
