@@ -167,7 +167,7 @@ test("trouble with what needs no target, or at the last sync, fails the job", as
   assert.deepEqual([last.asked.at(-1), last.error], ["note", "job web failed on 1 worker: w0: it broke"]);
 });
 
-test("HR-102 hooks for job_control take the place of targets, on unchanged workers too", async () => {
+test("hooks for job_control take the place of targets, on unchanged workers too", async () => {
   const own = { hasOwnControl: true, maxConcurrentUpgrades: 2 };
   const rollout = rolloutWith(["restart", "skip", "skip", "start"], own);
   const { asked } = await roll(rollout);
