@@ -82,7 +82,7 @@ test("the mean of deploys is of the newest 20 that deployed the whole bucket and
   ];
   assert.equal((await overview(...left)).mean_deploy_ms, null);
   const whole = run("of all", "deploy", "succeeded", { dry_run: true });
-  const two = [deploy(100, { plan: "of all" }), whole, deploy(203)];
+  const two = [deploy(100, { plan: "of all" }), whole, deploy(204)];
   assert.equal((await overview(...left, ...two)).mean_deploy_ms, 152);
   const many = Array.from({ length: 20 }, () => deploy(100));
   assert.equal((await overview(...many, deploy(100_000))).mean_deploy_ms, 100);
@@ -115,12 +115,13 @@ test("of what a drift run found that is told which nothing has put right since, 
       workerOf("h2", "drifted", { web: 1 }),
       workerOf("h3", "in_sync", { web: 0 }),
       workerOf("h4", "unreachable"),
+      workerOf("h5", "drifted", { web: 1 }),
     ],
   });
   const first = filesOf(20).map(({ path, state }) => ({ path, state }));
   const all = [unwell("web", "h1"), unwell("idle", "h1"), unwell("web", "h2", "health"), unwell("web", "h3")];
   assert.deepEqual(new Drifts().of(layout, id, all), {
-    workers: { drifted: 1, in_sync: 2, unreachable: 1 },
+    workers: { drifted: 1, in_sync: 3, unreachable: 1 },
     allocations: [{ job: "web", worker: "h1", files: 21, first }],
   });
   for (const result of [null, { workers: 1 }, []])
@@ -135,7 +136,6 @@ test("the record of a drift run is read once, as long as no more than 20 are kno
   const id = write({ workers: [workerOf("h1", "in_sync")] });
   assert.deepEqual(of(id), { in_sync: 1 });
   write({ workers: [] }, id);
-  for (let others = 0; others < 19; others++) of(write(null));
   assert.deepEqual(of(id), { in_sync: 1 });
   for (let others = 0; others < 20; others++) of(write(null));
   assert.deepEqual(of(id), {});

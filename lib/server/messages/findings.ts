@@ -25,8 +25,8 @@ export interface KnownNow {
 
 /** What is told of a kind of runs by what they have found. */
 const LOOKING = ["health_check", "drift", "worker_facts", "worker_uptime", "worker_sysstat"];
-/** The kinds of runs whose failure is over once a run of the kind succeeds. All others are told once. */
-const LASTING = [...LOOKING, "deploy", "build", "snapshot_create", "gc", "kv_rekey", "ca_rotate", "ssh_key_rotate"];
+/** The kinds of runs whose failure is over once a run of the kind succeeds. All others but deploys are told once. */
+const LASTING = [...LOOKING, "build", "snapshot_create", "gc", "kv_rekey", "ca_rotate", "ssh_key_rotate"];
 /** A build is also what ends a push and a rollback. */
 const BUILDS = ["push", "rollback"];
 const WHOLE_CA = "certificate authority";
@@ -120,7 +120,7 @@ function runFindings(record: RunRecord, left: readonly string[]): Sighting[] {
   const { id, kind, status, params, schedule, finished_at } = record;
   if (status === "cancelled") return [];
   const isDry = kind === "deploy" && params.dry_run === true;
-  const isLasting = (LASTING.includes(kind) && !isDry) || BUILDS.includes(kind);
+  const isLasting = LASTING.includes(kind) || BUILDS.includes(kind);
   const own = schedule && !isLasting ? `${kind} of schedule ${schedule.name}` : isDry ? "dry run of deploy" : kind;
   const isMoment = !isLasting && !schedule;
   const named = isMoment ? namedById(record) : own;

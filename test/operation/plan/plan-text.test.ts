@@ -54,10 +54,12 @@ test("a plan tells what is reconciled, then each wave with its jobs, hooks, batc
   const reconcile: DeployPlan["reconcile"] = [
     { job: "old", worker: "w1", action: "stop", hooks: ["h", "i"] },
     { job: "old", worker: "w2", action: "remove", hooks: [] },
+    { job: "old", worker: "w3", action: "remove", hooks: ["h"] },
   ];
   assert.deepEqual(described([job, idle], { reconcile }), [
     "reconcile: stop old on w1, then h, i",
     "reconcile: remove old on w2",
+    "reconcile: remove old on w3, then h",
     "wave 0",
     "  web 1.0: deploy required, needs work",
     "  web: hooks for pre_deploy: a, b",
@@ -78,6 +80,7 @@ test("each change of a file is shown once, with its workers, as `diff -u` shows 
     on("w1", { files: [file, changed("b", { note: "binary" })] }),
     on("w2", { files: [file, changed("c", { from: null, change: "added", diff: "@@ -0,0 +1 @@\n+1\n", note: "new" })] }),
     on("w3", { files: [changed("conf/a", { to: null, change: "removed", diff: "-1\n" }), changed("unknown")] }),
+    on("w4", { files: [{ ...file, from: "644:0", note: "from another" }] }),
   ];
   const lines = described([jobOf({ allocations })]);
   assert.deepEqual(lines.slice(lines.indexOf("    web/conf/a on w1, w2:"), -1), [
@@ -97,6 +100,8 @@ test("each change of a file is shown once, with its workers, as `diff -u` shows 
     "--- jobs/web/conf/a\tpromoted",
     "+++ /dev/null",
     "-1",
+    "    web/conf/a on w4: from another",
+    ...["--- jobs/web/conf/a\tpromoted", "+++ jobs/web/conf/a\tplanned", "@@ -1 +1 @@", "-1", "+2"],
   ]);
 });
 
@@ -118,6 +123,7 @@ test("diffs end in Activity once there are 2,000 lines of them, which is told", 
   assert.deepEqual(shown(long("a", 1996), long("b", 10)), [2, false]);
   assert.deepEqual(shown(long("a", 1997), long("b", 10)), [1, true]);
   assert.deepEqual(shown(long("a", 1997), changed("b")), [1, false], "what shows nothing is not missed");
+  assert.deepEqual(shown(long("a", 1997), changed("b", { note: "binary" })), [1, true]);
 });
 
 test("what was changed by hand is told, and whether a deploy leaves it so", () => {
@@ -138,18 +144,20 @@ test("what was changed by hand is told, and whether a deploy leaves it so", () =
 test("an adoption tells what is adopted, and leaves alone what differs, with the differences", () => {
   const files = [changed("a", { diff: "-1\n+2\n" })];
   const left = on("w2", { action: "leave", reason: "1 file differs: a", files });
-  const job = jobOf({ reason: "1 of 2 allocations", allocations: [on("w1", { action: "adopt", reason: "equal" }), left] });
+  const other = on("w3", { action: "leave", reason: "1 file differs: a", files });
+  const job = jobOf({ reason: "1 of 3 allocations", allocations: [on("w1", { action: "adopt", reason: "equal" }), left, other] });
   assert.deepEqual(described([job], { options: { adopt: true } as DeployPlan["options"] }), [
     "wave 0",
-    "  web 1.0: adopt, 1 of 2 allocations",
+    "  web 1.0: adopt, 1 of 3 allocations",
     "    w1: adopt, equal",
     "    w2: leave, 1 file differs: a",
-    "    web/a on w2:",
+    "    w3: leave, 1 file differs: a",
+    "    web/a on w2, w3:",
     "--- jobs/web/a\tthere",
     "+++ jobs/web/a\tplanned",
     "-1",
     "+2",
-    "1 of 2 allocations can be adopted",
+    "1 of 3 allocations can be adopted",
   ]);
 });
 
@@ -158,8 +166,17 @@ test("why a job rolls out or is skipped is told in a few words", () => {
     ({ needsWork, allocations: actions.map((action) => ({ decision: { action } })) }) as unknown as JobPlan;
   assert.equal(reasonFor(plan(true), {}), "no allocations");
   assert.deepEqual([reasonFor(plan(true, "start"), {}), reasonFor(plan(false, "skip"), {})], ["needs work", "already promoted"]);
-  assert.equal(reasonFor(plan(true, "adopt", "skip"), { adopt: true }), "1 of 2 allocations");
+  assert.equal(reasonFor(plan(true, "adopt", "skip", "skip"), { adopt: true }), "1 of 3 allocations");
   assert.equal(reasonFor(plan(false, "skip"), { adopt: true }), "nothing to adopt");
   const none = { job: { name: "web", version: "1.0" }, allocations: [], needsWork: false } as unknown as JobPlan;
   assert.deepEqual(describeAdoption(none), ["  web 1.0: skip, no allocations"]);
+  const one = (worker: string, action: string, differs: PlannedFile[]) => ({
+    ...{ allocation: { worker, disabled: false }, decision: { action, reason: action }, differs },
+    ...{ promoted: { hash: "", version: "", files: {} }, target: { hash: "h", version: "1", files: {} } },
+  });
+  const allocations = [one("w1", "adopt", []), one("w2", "skip", [changed("a", { diff: "-1\n+2\n" })])];
+  assert.deepEqual(describeAdoption({ ...none, needsWork: true, allocations } as unknown as JobPlan), [
+    ...["  web 1.0: adopt, 1 of 2 allocations", "    w1: adopt, adopt", "    w2: leave, skip", "    web/a on w2:"],
+    ...["--- jobs/web/a\tthere", "+++ jobs/web/a\tplanned", "-1", "+2"],
+  ]);
 });

@@ -119,7 +119,11 @@ test("an incident has each reason once, at most 1,000 characters, its job where 
 
 /** What notify.json says: the targets `a` and `b`, and these rules. */
 const rules = (...send: Partial<Notify["send"][number]>[]) =>
-  ({ ...TOLD, targets: { a: {}, b: {} }, send: send.map((rule) => ({ ...TOLD.send[0], to: ["a"], ...rule })) }) as unknown as Notify;
+  ({
+    ...TOLD,
+    targets: { a: {}, b: {} },
+    send: send.map((rule) => ({ ...TOLD.send[0], to: ["a"], ...rule })),
+  }) as unknown as Notify;
 
 test("CP-862 a rule names the events it tells; run_failed stands for all failures of runs", () => {
   const told = (event: Sighting["event"], events: readonly MessageEvent[]) => {
@@ -167,6 +171,17 @@ test("CP-861 who has heard of the beginning is told of the end; who has not is t
   assert.deepEqual(
     state.incidents.map(({ settled }) => settled),
     [true, false],
+  );
+});
+
+test("CP-861 of an incident that nobody has heard of before its end only the end is told", () => {
+  const state = lookAt(none(), [seen("a")]);
+  noteMessages(state, TOLD, NOW);
+  lookAt(state, [seen("a", { isBad: false })]);
+  noteMessages(state, TOLD, NOW);
+  assert.deepEqual(
+    state.messages.map(({ event }) => event),
+    ["recovered"],
   );
 });
 

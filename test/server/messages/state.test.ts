@@ -33,7 +33,15 @@ test("what is kept of messages is read as it was written, in a folder that nobod
   for (const name of ["state.json.1.tmp", "other"]) writeFileSync(path.join(layout.messages, name), "{");
   assert.deepEqual(await readMessageState(layout), state);
   assert.deepEqual(readdirSync(layout.messages), ["other", "state.json"], "what was left half-written is gone");
-  for (const damaged of ["{", "{}", JSON.stringify({ ...state, change: 0.5 }), JSON.stringify({ ...state, runs: [1] })]) {
+  const [one, sent] = [
+    { ...state.incidents[0], checks: 0 },
+    { ...state.messages[0], attempts: -1 },
+  ];
+  for (const change of [{ change: 0.5 }, { runs: [1] }, { incidents: [one] }, { messages: [sent] }]) {
+    writeFileSync(path.join(layout.messages, "state.json"), JSON.stringify({ ...state, ...change }));
+    assert.equal(await readMessageState(layout), undefined, JSON.stringify(change));
+  }
+  for (const damaged of ["{", "{}"]) {
     writeFileSync(path.join(layout.messages, "state.json"), damaged);
     assert.equal(await readMessageState(layout), undefined, damaged);
   }
@@ -41,7 +49,7 @@ test("what is kept of messages is read as it was written, in a folder that nobod
 
 test("nothing is kept of a bucket that is gone", async (t) => {
   const layout = layoutOf(path.join(temporaryFolder(t), "gone"));
-  await assert.rejects(writeMessageState(layout, "{}"), { code: "ENOENT" });
+  await assert.rejects(writeMessageState(layout, "{}"), { code: "ENOENT", syscall: "mkdir" });
   assert.ok(!existsSync(layout.root));
 });
 
