@@ -2,9 +2,12 @@ import assert from "node:assert/strict";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { runLayout } from "../../lib/bucket/base/layout.ts";
+import { catalogAllocations } from "../../lib/bucket/catalog/catalog.ts";
+import { planBasis, setLastOutcome } from "../../lib/bucket/catalog/info.ts";
 import { noteHealth, type Observation } from "../../lib/bucket/health/health-history.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { build } from "../../lib/operation/build/build.ts";
+import { runNotFound } from "../../lib/run/record.ts";
 import { READS } from "../../lib/server/reads.ts";
 import { makeBucket } from "../helpers/workspace.ts";
 
@@ -95,7 +98,7 @@ test("a summary and the list of buckets tell the active run, the last deploy, th
     { ...{ hosts: 2, names: 2, drifted: 0, unwell_count: 1, incident_count: 0, certs_soon: 0 } },
   );
   assert.deepEqual([glance.active_run?.id, glance.last_run?.id, glance.last_deploy?.id], [running.id, running.id, deploy.id]);
-  assert.deepEqual([glance.problems.length, glance.problem_count], [summary.problems.items.length, summary.problems.total]);
+  assert.deepEqual([glance.counts, glance.next_cert], [summary.counts, summary.next_cert]);
   for (const freezes of [summary.freezes, glance.freezes])
     assert.deepEqual(freezes, [{ from: "2020-01-01T00:00:00.000Z", to: "2999-01-01T00:00:00.000Z", reason: "why" }]);
   const numbers = await READS.numbers(layout, undefined);
@@ -104,8 +107,25 @@ test("a summary and the list of buckets tell the active run, the last deploy, th
     { is_active, last_deploy, last_drift },
     { is_active: true, last_deploy: deploy.finished_at, last_drift: null },
   );
+  assert.deepEqual([numbers.states.new, numbers.certs.length], [4, 1]);
+  assert.deepEqual((await READS.map(layout, undefined)).jobs.length, 2);
   rmSync(runLayout(layout, running.id).folder, { recursive: true });
   assert.equal((await READS.numbers(layout, undefined)).is_active, false);
+});
+
+test("the list of buckets names three problems and counts all; a summary names freezes and what is not well as far as room goes", async (t) => {
+  const { layout, db, note } = await built(t);
+  for (const [index, { id }] of catalogAllocations(db).entries())
+    setLastOutcome(db, id, "r", { action: "sync", outcome: "failed", reason: `no ${"abcd"[index]}` });
+  const freeze = Array.from({ length: 50 }, () => ({ ...FREEZE, reason: "x".repeat(200) }));
+  db.run("UPDATE bucket SET schedules = ?", JSON.stringify({ freeze }));
+  for (const worker of HOSTS) note({ worker }, { worker, aspect: "health", state: "unhealthy" });
+  const summary = await READS.summary(layout, undefined);
+  const glance = await READS.glance(layout, undefined);
+  assert.deepEqual([glance.problem_count, glance.problems], [4, summary.problems.items.slice(0, 3)]);
+  const one = Buffer.byteLength(JSON.stringify(summary.freezes[0]));
+  assert.equal(summary.freezes.length, Math.floor((2 * 1024) / one));
+  assert.deepEqual([glance.freezes.length, summary.unwell.total], [50, 4]);
 });
 
 test("views, facts and health come in pages, each with a cursor as long as there is more", async (t) => {
@@ -149,7 +169,7 @@ test("a run is told with how far it is, its page and its evidence; one that is n
   );
   const missing = uuidV7();
   await assert.rejects(READS.run(layout, { id: missing, progress: null }), { code: "run_not_found" });
-  await assert.rejects(READS.plan(layout, missing), { code: "run_not_found" });
+  await assert.rejects(READS.plan(layout, missing), { code: "run_not_found", message: runNotFound(missing).message });
   const evidence = (job: string | undefined, worker: string | undefined) => READS.evidence(layout, { id: run.id, job, worker });
   for (const [job, worker] of [
     [undefined, undefined],
@@ -166,7 +186,6 @@ test("whether a plan holds is judged again once the database has changed", async
   await assert.rejects(READS.plan(layout, id), { code: "run_not_found", message: /left no plan/ });
   const { build_seq } = db.get<{ build_seq: number }>("SELECT build_seq FROM bucket") ?? assert.fail();
   const plan = async (seq: number) => {
-    const { planBasis } = await import("../../lib/bucket/catalog/info.ts");
     const basis = { ...planBasis(db), build_seq: seq };
     writeFileSync(runLayout(layout, id).plan, JSON.stringify({ basis }));
     return await READS.plan(layout, id);
@@ -178,6 +197,23 @@ test("whether a plan holds is judged again once the database has changed", async
   const stale = await plan(build_seq + 1);
   assert.deepEqual([stale.valid, /built again/.test(stale.reason ?? "")], [false, true]);
   await assert.rejects(READS.startable(layout, { kind: "deploy", params: { plan: id } }), { code: "plan_stale" });
+});
+
+test("what was judged of 100 plans is known at a time", async (t) => {
+  const { layout, record, db } = await built(t);
+  // With nothing known yet.
+  const file = "../../lib/server/reads.ts?fresh";
+  const { READS: fresh } = (await import(file)) as { READS: typeof READS };
+  t.after(async () => void (await fresh.facts(layout, { limit: 1 }).catch(() => {})));
+  const plan = JSON.stringify({ basis: planBasis(db) });
+  const ids = Array.from({ length: 101 }, () => record("deploy", "succeeded").id);
+  for (const id of ids) writeFileSync(runLayout(layout, id).plan, plan);
+  const [first = "", ...others] = ids;
+  const answer = await fresh.plan(layout, first);
+  for (const id of others.slice(0, 99)) await fresh.plan(layout, id);
+  assert.equal(await fresh.plan(layout, first), answer);
+  await fresh.plan(layout, others[99] ?? "");
+  assert.notEqual(await fresh.plan(layout, first), answer);
 });
 
 test("the names in the parameters of a run are judged before it starts", async (t) => {

@@ -176,7 +176,8 @@ function planDiff({ db, kv, log }: DiffContext, { from, to }: PlannedFile, after
 
 function diffOf(redactor: Redactor, before: Content | undefined, after: Content | undefined): Shown {
   const sides = [before, after];
-  if (sides.some((side) => (side?.content.length ?? 0) > FILE_BYTES)) return { note: `longer than ${FILE_BYTES / 1024} KiB` };
+  if (sides.some((side) => side !== undefined && side.content.length > FILE_BYTES))
+    return { note: `longer than ${FILE_BYTES / 1024} KiB` };
   const texts = sides.map((side) => side && textOfFile(bytesOf(side.content)));
   if (sides.some((side, index) => side && texts[index] === undefined)) return { note: "binary" };
   if (!sides.every((side, index) => isMaskable(side, texts[index] ?? "")))
