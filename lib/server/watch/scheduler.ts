@@ -42,6 +42,9 @@ interface Watched {
   saved: Promise<void>;
 }
 
+/** What became of a due time; without a run, that of an earlier one stays known while it goes on. */
+type Became = Pick<LastDue, "outcome" | "reason"> & Partial<LastDue>;
+
 /** What a scheduler works with. */
 interface SchedulerMeans {
   root: string;
@@ -233,15 +236,15 @@ export class Scheduler {
     this.#decide(watched, schedule, passed, { outcome: "skipped", reason });
   }
 
-  /** Notes what became of a due time. The run of an earlier one stays known while it goes on. */
-  #decide(watched: Watched, schedule: Schedule, due: number, became: Pick<LastDue, "outcome"> & Partial<LastDue>): void {
+  /** Notes what became of a due time. */
+  #decide(watched: Watched, schedule: Schedule, due: number, became: Became): void {
     const at = new Date(due).toISOString();
     const { decided, last } = this.#stateOf(watched, schedule);
     const { run_id, status } = last?.status === "running" ? last : NOT_STARTED;
     // A schedule that was resumed while its run waited in line has dealt with later times.
     const until = at > decided ? at : decided;
-    this.#note(watched, schedule, { decided: until, last: { ...NOT_STARTED, run_id, status, ...became, due: at } });
-    const { outcome, reason = null } = became;
+    this.#note(watched, schedule, { decided: until, last: { run_id, status, ...became, due: at } });
+    const { outcome, reason } = became;
     if (outcome !== "started")
       this.#own.log(`bucket ${watched.bucket.id}: schedule ${schedule.name} of ${at} is ${outcome}: ${reason}`);
   }

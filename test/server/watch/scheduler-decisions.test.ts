@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import type { Database } from "../../../lib/bucket/base/database.ts";
@@ -8,8 +8,9 @@ import { findBucket } from "../../../lib/bucket/source/root.ts";
 import type { Schedule } from "../../../lib/bucket/workspace/schedules.ts";
 import { uuidV7 } from "../../../lib/codec/uuid.ts";
 import { Failure } from "../../../lib/core/errors.ts";
+import type { Pulse } from "../../../lib/server/watch/pulse.ts";
 import { jitterOf, Scheduler } from "../../../lib/server/watch/scheduler.ts";
-import { temporaryFolder } from "../../helpers/temporary.ts";
+import { temporaryFolder, until } from "../../helpers/temporary.ts";
 
 const FULL_HOUR = Date.UTC(2026, 10, 27, 12);
 const at = (minutes: number) => FULL_HOUR + minutes * 60_000;
@@ -37,6 +38,8 @@ function world(t: TestContext, given: object, root = temporaryFolder(t)) {
     /** What a start answers or throws. */
     answer: async () => "r1",
     broken: undefined as Error | undefined,
+    /** How often the records were looked through. */
+    searches: 0,
   };
   const read = async (_: unknown, work: (db: Database) => unknown) => {
     reads++;
@@ -50,7 +53,10 @@ function world(t: TestContext, given: object, root = temporaryFolder(t)) {
       made.started.push(`${name} ${new Date(due).toISOString()}`);
       return await made.answer();
     },
-    recorded: async () => made.recorded,
+    async recorded() {
+      made.searches++;
+      return made.recorded;
+    },
     statusOf: (_: unknown, run: string) => made.statuses.get(run),
   };
   const log = (line: string) => made.said.push(line.replace(id, "b").replace(root, "/root"));
@@ -104,6 +110,56 @@ test("CP-965 what is due while the last run goes on is skipped; a run without a 
   statuses.clear();
   await look(61);
   assert.equal((await last())?.status, null);
+});
+
+test("CP-962 where nothing has changed nothing is written; a clock that is set back by hours begins anew", async (t) => {
+  const { look, states, layout, statuses, started } = world(t, one(UPTIME));
+  statuses.set("r1", "running");
+  for (const minutes of [-20, 0]) await look(minutes);
+  rmSync(layout.scheduleStates);
+  await look(1);
+  assert.ok(!existsSync(layout.scheduleStates), "a run that goes on is no change");
+  await look(-59);
+  assert.ok(!existsSync(layout.scheduleStates), "less than an hour is no change either");
+  await look(-61);
+  assert.equal(states().uptime.decided, iso(-61));
+  assert.equal(started.length, 1);
+});
+
+test("a scheduler ends once what it starts has started; a root that cannot be read is told once, and again after it was well", async (t) => {
+  const made = world(t, one(UPTIME));
+  const once = () => {
+    const stop = new AbortController();
+    const over = made.scheduler.run(stop.signal, { pulse: { looked() {} } as Pulse, isIdle: false });
+    stop.abort();
+    return over;
+  };
+  await once();
+  const { promise, resolve } = Promise.withResolvers<string>();
+  made.answer = () => promise;
+  made.clock(0);
+  let isOver = false;
+  const over = once().then(() => {
+    isOver = true;
+  });
+  await until("the start", () => made.started.length === 1);
+  await new Promise(setImmediate);
+  assert.equal(isOver, false);
+  resolve("r1");
+  await over;
+  const root = path.dirname(made.layout.root);
+  const away = `${root}.away`;
+  t.after(() => rmSync(away, { recursive: true, force: true }));
+  for (let round = 0; round < 2; round++) {
+    renameSync(root, away);
+    for (let look = 0; look < 2; look++) await once();
+    renameSync(away, root);
+    await once();
+  }
+  assert.deepEqual(
+    made.said.map((line) => line.slice(0, line.indexOf(":"))),
+    ["Cannot look at the schedules of /root", "Cannot look at the schedules of /root"],
+  );
 });
 
 test("CP-964 what is noticed over a minute late is missed, and with catch_up done all the same", async (t) => {
@@ -167,6 +223,7 @@ test("CP-971 with another rhythm a schedule begins anew; one that is gone is for
   assert.equal(reads(), before, "what has not changed is not read again");
   store(one({ ...UPTIME, every: "30m" }));
   assert.equal(await look(2), at(30));
+  await look(2.5);
   assert.equal(reads(), before + 1);
   assert.deepEqual(
     [states().uptime.decided, states().uptime.last.due, Object.keys(states())],
@@ -234,7 +291,12 @@ test("CP-963 a run that a killed server started and could not note any more is t
   const fresh = world(t, one(UPTIME));
   fresh.recorded.set("uptime", { due: at(0), runId: "r9" });
   await fresh.look(0);
-  assert.equal(await fresh.last(), null, "a bucket that was never looked at has started nothing");
+  assert.deepEqual([await fresh.last(), fresh.searches], [null, 0], "a bucket that was never looked at has started nothing");
+  const alone = world(t, one(UPTIME));
+  writeFileSync(alone.layout.scheduleStates, JSON.stringify({ uptime: kept(-20) }));
+  alone.recorded.set("uptime", { due: at(0), runId: "r9" });
+  await alone.look(0.5);
+  assert.deepEqual([(await alone.last())?.run_id, alone.searches], ["r9", 1]);
 });
 
 test("CP-972 a freeze holds back a start by hand and by schedule, and a database that is damaged freezes nothing", async (t) => {
