@@ -1,7 +1,7 @@
 import type { CatalogJob } from "../../bucket/base/model.ts";
 import { DEFAULT_WAIT } from "../../bucket/workspace/manifest-blocks.ts";
 import { mapAll, sleep } from "../../core/async.ts";
-import { Failure, messageOf, throwIfCancelled } from "../../core/errors.ts";
+import { Failure, messageOf } from "../../core/errors.ts";
 import { counted, inOneLine, plainLine, withLines } from "../../core/plain-text.ts";
 import { rolloutBatches } from "../../plan/rollout.ts";
 import type { ProbeResult } from "../../transport/ask/probes.ts";
@@ -160,14 +160,16 @@ function* pausesOf(intervalMs: number): Generator<{ pauseMs: number; isEarly: bo
 }
 
 /** What the probes of a worker found, or the failure that kept them from being carried out. Throws any other error on. */
-async function probeOnce({ context, effects, job }: HealthQuestion, worker: string): Promise<ProbeResult[] | AllocationHealth> {
+async function probeOnce(
+  { effects, job }: HealthQuestion,
+  worker: string,
+): Promise<ProbeResult[] | Omit<AllocationHealth, "attempts">> {
   try {
     return await effects.probe(job, worker);
   } catch (error) {
-    throwIfCancelled(context.signal);
     if (!(error instanceof Failure)) throw error;
     const outcome = troubleOf(error).grade === "unreachable" ? "unreachable" : "failed";
-    return { worker, outcome, error: messageOf(error), attempts: 1, checks: [], evidence: null };
+    return { worker, outcome, error: messageOf(error), checks: [], evidence: null };
   }
 }
 
@@ -183,8 +185,6 @@ function probeReason({ log }: OperationContext, { evidence, said }: ProbeResult)
 }
 
 function attemptsFailed(what: string, reasons: readonly string[]): string {
-  const [only = "", ...others] = reasons;
-  if (others.length === 0) return `${what}: ${only}`;
   return reasons.some((one) => one.includes("\n")) ? withLines(what, reasons) : `${what}: ${reasons.join(", ")}`;
 }
 

@@ -3,7 +3,6 @@ import { allocationsNamed, jobsNamed } from "../../bucket/catalog/choices.ts";
 import { type Promotion, promotionsOf } from "../../bucket/catalog/promotions.ts";
 import type { Observation } from "../../bucket/health/health-history.ts";
 import { mapAll, runAll } from "../../core/async.ts";
-import { throwIfCancelled } from "../../core/errors.ts";
 import type { AllocationDrift, DriftedFile, PlannedJob } from "../../plan/deploy-plan.ts";
 import { parametersOf } from "../../run/protocol.ts";
 import type { Operation, OperationContext } from "../base/context.ts";
@@ -119,7 +118,6 @@ export async function addDrift(
       for (const { job, ...drift } of await lookAt(worker, own)) Object.assign(planned.get(`${job}@${worker}`) ?? {}, { drift });
       return [];
     } catch (error) {
-      throwIfCancelled(context.signal);
       return [[worker, troubleOf(error)]];
     } finally {
       context.progress.report({ phase: "look at files", done: ++done, total: byWorker.length });

@@ -172,7 +172,12 @@ for (const [what, a, isThorough, outcomes, hooked] of ROWS)
 
 test("hooks are told the attempts of the manifest, the usual ones without probes, or one", async () => {
   const passOf = async (given: Given) => {
-    const { passes } = await check({ hooked: ["a"], ...given });
+    const {
+      question,
+      found: { passes },
+    } = asked({ hooked: ["a"], ...given });
+    await checkHealth(question);
+    assert.equal((passes[0] as { job: unknown }).job, question.job);
     const { kind, workers, wait, verbose } = passes[0] as Record<string, unknown>;
     return { kind, workers, wait, verbose };
   };
@@ -218,6 +223,9 @@ test("a gate throws what was seen last on every worker that has not passed, and 
     return { error, found };
   };
   assert.equal((await pass({})).error, undefined);
+  const first = await pass({ finds: { a: [[bad("no")]] } });
+  assert.deepEqual(first.found.probes, ["a", "a", "a"], "the next batch is not looked at");
+  assert.deepEqual(first.found.said.length, 1, "that it waits");
   const { error, found } = await pass({ finds: { b: [[bad("no")]] } });
   assert.deepEqual(
     [error?.code, error?.message],
