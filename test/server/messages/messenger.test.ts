@@ -71,7 +71,7 @@ function world(t: TestContext) {
       await made.answer(target, signal);
     },
   };
-  const log = (line: string) => made.said.push(line.replace(id, "b").replace(root, "/root"));
+  const log = (line: string) => made.said.push(line.replace(id, "b").replace(root, "ROOT"));
   const own = { root, labels: "bucket.json", lines: new Lines(), sources, courier, log, now: () => now };
   const messenger = new Messenger(own as never);
   /** Looks once, so many seconds later, and waits for what is sent. */
@@ -288,7 +288,7 @@ test("a bucket that cannot be looked at is told once, and again after it was wel
   renameSync(made.root, away);
   for (let round = 0; round < 2; round++) await made.step();
   renameSync(away, made.root);
-  assert.match(made.said[3] ?? "", /^Cannot look for messages of \/root: ENOENT/);
+  assert.match(made.said[3] ?? "", /^Cannot look for messages of ROOT: ENOENT/);
   assert.equal(made.said.length, 4);
 });
 

@@ -59,7 +59,7 @@ function world(t: TestContext, given: object, root = temporaryFolder(t)) {
     },
     statusOf: (_: unknown, run: string) => made.statuses.get(run),
   };
-  const log = (line: string) => made.said.push(line.replace(id, "b").replace(root, "/root"));
+  const log = (line: string) => made.said.push(line.replace(id, "b").replace(root, "ROOT"));
   const own = { root, labels: "bucket.json", readers: { read }, runs, log, now: () => now };
   const scheduler = new Scheduler(own as never);
   const bucket = findBucket(root, id);
@@ -158,7 +158,7 @@ test("a scheduler ends once what it starts has started; a root that cannot be re
   }
   assert.deepEqual(
     made.said.map((line) => line.slice(0, line.indexOf(":"))),
-    ["Cannot look at the schedules of /root", "Cannot look at the schedules of /root"],
+    ["Cannot look at the schedules of ROOT", "Cannot look at the schedules of ROOT"],
   );
 });
 
