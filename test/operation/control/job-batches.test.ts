@@ -6,7 +6,14 @@ import { catalogAllocations, catalogJobs } from "../../../lib/bucket/catalog/cat
 import { beginChange, type Promotion, promotionsOf, setStopped } from "../../../lib/bucket/catalog/promotions.ts";
 import { Failure } from "../../../lib/core/errors.ts";
 import { build } from "../../../lib/operation/build/build.ts";
-import { type ControlState, controlJob, type JobWork } from "../../../lib/operation/control/job-batches.ts";
+import {
+  blameStates,
+  type Control,
+  type ControlState,
+  controlJob,
+  type JobWork,
+  noteControl,
+} from "../../../lib/operation/control/job-batches.ts";
 import { makeBucket } from "../../helpers/workspace.ts";
 
 const HOSTS = ["a", "b", "c"];
@@ -196,6 +203,49 @@ test("hooks for job_control run instead of the target; a worker that a later hoo
   });
   assert.deepEqual(cancelled.outcomes, ["cancelled: cancelled", "cancelled: cancelled", "not_started"]);
   assert.deepEqual(cancelled.noted, ["a restart cancelled cancelled", "b restart cancelled cancelled"]);
+});
+
+test("one hook for job_control is enough; how long its batch took is told", async (t) => {
+  t.mock.method(performance, "now", () => 1_000_000);
+  const one = { hooks: [{ name: "one", events: ["job_control"] }] as never };
+  const { asked, states } = await control(t, { job: one });
+  assert.deepEqual([asked.hooks?.length, asked.run], [2, []]);
+  assert.deepEqual(
+    states.map(({ duration_ms }) => duration_ms),
+    [0, 0, 0],
+  );
+});
+
+test("a health check runs hooks for disabled allocations, too; a cancel in it fails nothing", async (t) => {
+  const hooked = { hooks: [{ name: "one", events: ["health_check"] }] as never };
+  const { asked } = await control(t, { healthCheck: true, job: hooked, disabled: ["b"], states: { b: { outcome: "skipped" } } });
+  const [pass] = asked.hooks as { kind: string; workers: string[] }[];
+  assert.deepEqual([pass?.kind, pass?.workers], ["health_check", ["a", "b", "c"]]);
+  const stop = new AbortController();
+  const hooks = () => {
+    stop.abort();
+    throw new Failure("ErrHookFailed", "no", {
+      details: { scripts: [{ hook: "one", worker: "a", error: "no", duration_ms: 1 }] },
+    });
+  };
+  const cut = await control(t, { healthCheck: true, job: hooked, signal: stop.signal, effects: { hooks } });
+  assert.deepEqual([cut.error, cut.outcomes], ["cancelled", ["ok", "ok", "not_started"]]);
+});
+
+test("an error is that of each allocation; a status, and what has not begun, is not noted", async (t) => {
+  const { bucket, states } = await control(t, { signal: AbortSignal.abort() });
+  const context = bucket.context("job_status");
+  const note = (target: string) => {
+    noteControl({ context, target } as unknown as Control, states);
+    return bucket.db.all("SELECT outcome FROM last_outcome").length;
+  };
+  assert.equal(note("restart"), 0);
+  assert.equal(blameStates(states, new Failure("unreachable", "gone")), "gone");
+  assert.deepEqual(
+    states.map(({ outcome, error }) => `${outcome} ${error}`),
+    ["unreachable gone", "unreachable gone", "unreachable gone"],
+  );
+  assert.deepEqual([note("status"), note("restart")], [0, 3]);
 });
 
 test("what hooks for job_control wrote is stored, however they end", async (t) => {
