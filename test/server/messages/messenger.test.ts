@@ -26,9 +26,9 @@ const NOTHING = {
 };
 
 /** A run that has ended. */
-const run = (kind: string, status = "failed") => {
+const run = (kind: string, status = "failed", more: object = {}) => {
   const rest = { params: {}, error: "no", result: null, schedule: null, audit: [], created_at: "", finished_at: null };
-  return { id: uuidV7(), kind, status, ...rest } as never;
+  return { id: uuidV7(), kind, status, ...rest, ...more } as never;
 };
 
 /** A messenger of one bucket, whose sources and receivers are here. */
@@ -152,6 +152,8 @@ test("CP-864 a message that is not taken is tried again for a day, ever more rar
   assert.deepEqual(made.said, [`bucket b: message ${message.id} to a is given up: ${"x".repeat(500)}`]);
   await made.step(100_000);
   assert.equal(made.sent.length, 12);
+  await made.messenger.retry(made.bucket, message.id);
+  assert.deepEqual(made.messages(), ["Run failed: gc: waiting"]);
 });
 
 test("CP-872 a message that was given up can be tried again, one that was sent cannot", async (t) => {
@@ -180,6 +182,57 @@ test("CP-872 a test is sent at once to a target that there is, and says why it w
   assert.deepEqual([bad.error, bad.id !== good.id], ["no answer", true]);
   for (const target of ["c", "constructor"])
     await assert.rejects(made.messenger.test(made.bucket, target, signal), { code: "not_found" });
+});
+
+test("a test is cut short where its client leaves, and at the end of the server", async (t) => {
+  for (const leaves of [true, false]) {
+    const made = world(t);
+    made.answer = (_, signal) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(new Error("cut"))));
+    const [client, stop] = [new AbortController(), new AbortController()];
+    const over = made.messenger.run(stop.signal);
+    const tested = made.messenger.test(made.bucket, "b", client.signal);
+    await until("the test", () => made.sent.length === 1);
+    (leaves ? client : stop).abort();
+    assert.equal((await tested).error, "cut");
+    stop.abort();
+    await over;
+  }
+});
+
+test("a messenger ends once what it sends is sent", async (t) => {
+  const made = world(t);
+  const { promise, resolve } = Promise.withResolvers<void>();
+  made.answer = () => promise;
+  made.found = { ended: [run("gc")] };
+  const stop = new AbortController();
+  let isOver = false;
+  const over = made.messenger.run(stop.signal).then(() => {
+    isOver = true;
+  });
+  await until("the message", () => made.sent.length === 1);
+  stop.abort();
+  await new Promise(setImmediate);
+  assert.equal(isOver, false);
+  resolve();
+  await over;
+  assert.deepEqual(made.messages(), ["Run failed: gc: sent"]);
+});
+
+test("CP-862 a deploy of everything ends what earlier deploys of its jobs began", async (t) => {
+  const made = world(t);
+  const jobs = [{ job: "web", outcome: "failed", reason: "no", allocations: [] }];
+  await made.step(0, { ended: [run("deploy", "failed", { result: { jobs } })] });
+  await made.step(1, { ended: [run("deploy", "succeeded", { result: { jobs: [] } })] });
+  assert.deepEqual(made.messages(), ["Run failed: deploy of web: sent", "Over: Run failed: deploy of web: sent"]);
+});
+
+test("who asks at the same time gets the same; what is known of a bucket stays known without its database", async (t) => {
+  const made = world(t);
+  made.found = { ended: [run("gc")] };
+  await Promise.all([made.messenger.kept(made.bucket), made.messenger.kept(made.bucket)]);
+  assert.equal(made.state().incidents.length, 1);
+  rmSync(made.layout.database);
+  assert.equal((await made.messenger.kept(made.bucket)).state.incidents.length, 1);
 });
 
 test("CP-865 in quiet hours messages wait", async (t) => {
@@ -315,5 +368,7 @@ test("of a bucket that is gone, or has no database, nothing is known", async (t)
   rmSync(made.layout.database);
   const none = await made.messenger.kept(made.bucket);
   assert.deepEqual([none.state, none.notify], [{ runs: [], change: 0, incidents: [], messages: [] }, NO_NOTIFY]);
+  await made.step();
+  assert.deepEqual(made.said, []);
   await assert.rejects(made.messenger.retry(made.bucket, uuidV7()), { code: "not_found" });
 });
