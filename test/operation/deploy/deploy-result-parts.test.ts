@@ -91,6 +91,7 @@ test("a deploy is not complete where a job failed or something could not be stop
   const well = resultOf([job("web", "deployed", {}), job("db", "skipped", {}), job("api", "not_started", {})], [], down);
   assert.equal(concludeDeploy(well), well);
   const jobs = [job("web", "failed", {}, "no disk"), job("db", "deployed", {})];
+  assert.throws(() => concludeDeploy(resultOf(jobs)), { message: "the deploy is not complete: web: no disk" });
   const bad = resultOf(jobs, [reconciled("old", "c", "failed", "it failed:\nerror: b"), reconciled("old", "d", "changed")], down);
   const message = "the deploy is not complete: web: no disk; old@c: it failed: error: b; web@a, web@b: not started again";
   assert.throws(() => concludeDeploy(bad), { code: "failed", message, details: bad });

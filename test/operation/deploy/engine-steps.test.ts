@@ -3,6 +3,7 @@ import { type TestContext, test } from "node:test";
 import { catalogAllocations, catalogWorkers } from "../../../lib/bucket/catalog/catalog.ts";
 import { beginChange } from "../../../lib/bucket/catalog/promotions.ts";
 import { Failure } from "../../../lib/core/errors.ts";
+import type { OperationContext } from "../../../lib/operation/base/context.ts";
 import { Fleet } from "../../../lib/operation/base/fleet.ts";
 import { deploySteps } from "../../../lib/operation/deploy/engine.ts";
 import { type Driver, drive, type Steps } from "../../../lib/operation/deploy/steps.ts";
@@ -59,11 +60,13 @@ interface Given {
   options?: Partial<ChangeOptions>;
   answers?: Partial<Record<keyof Driver, (of: never) => unknown>>;
   signal?: AbortSignal;
+  prepare?: (context: OperationContext) => void;
 }
 
 /** Drives the steps of a deploy of a built bucket without doing any; answers what was asked for. */
-async function listen({ bucket }: Deploys, { jobs, options, answers = {}, signal }: Given = {}) {
+async function listen({ bucket }: Deploys, { jobs, options, answers = {}, signal, prepare }: Given = {}) {
   const context = bucket.context("deploy", signal);
+  prepare?.(context);
   const fleet = new Fleet(context, catalogWorkers(context.db));
   const scope = deployScope(context, jobs);
   const asked: string[] = [];
@@ -81,7 +84,7 @@ async function listen({ bucket }: Deploys, { jobs, options, answers = {}, signal
     () => undefined,
     (thrown: Error) => thrown.message,
   );
-  return { asked: asked.filter((step) => !OF_ROLLOUT.test(step)), error };
+  return { asked: asked.filter((step) => !OF_ROLLOUT.test(step)), all: asked, error };
 }
 
 async function built(t: TestContext, jobs: JobsSpec, options: Parameters<Deploys["build"]>[1] = {}): Promise<Deploys> {
@@ -147,6 +150,12 @@ test("a job that cannot be planned is left out, and assumed to roll out where it
   assert.ok(left.asked.includes("preflight api app"));
   const hooked = await listen(await built(t, { web: { ...HOOKED, files: { ...HOOKED.files, ...KEYLESS.files } } }));
   assert.deepEqual(hooked.asked.slice(2, 4), ["phase preflight", "preflight web"], "it may need work");
+  const breaking = (context: OperationContext) => {
+    context.kv.get = () => {
+      throw new Error("a defect");
+    };
+  };
+  assert.equal((await listen(deploys, { prepare: breaking })).error, "a defect", "what is no failure of a job ends the deploy");
   const assumed = await listen(deploys, { answers: { leftOut: () => true } });
   assert.ok(assumed.asked.includes("raiseSequence 0 api web"));
   assert.deepEqual(
@@ -164,7 +173,8 @@ test("a job whose hook for pre_deploy fails is left out with all that demand it,
   assert.ok(asked.includes("leftOut web no") && asked.includes("notStarted app web") && asked.includes("raiseSequence 0 api"));
   const stop = new AbortController();
   const cut = (kind: keyof Driver) => ({ [kind]: () => stop.abort() });
-  assert.deepEqual(await listen(deploys, { signal: AbortSignal.abort() }), { asked: [], error: "cancelled" });
+  const never = await listen(deploys, { signal: AbortSignal.abort() });
+  assert.deepEqual([never.asked, never.error], [[], "cancelled"]);
   const wave = await listen(deploys, { signal: stop.signal, answers: cut("waveOver") });
   assert.deepEqual([wave.error, wave.asked.at(-1)], ["cancelled", "waveOver 0 api web"]);
   const hook = new AbortController();
@@ -219,6 +229,15 @@ test("an adoption compares, takes pairs over and compares again, and then adopts
   assert.deepEqual(none.slice(2, 5), ["decided web", phase(0, "adopt"), "begin web gone gone"]);
   const unready = await adopt(look([]), { workerFiles: () => lost });
   assert.ok(unready.includes("begin web gone"), "whose own files could not be brought up to date");
+  const seen: unknown[] = [];
+  const given = {
+    look(plans: { allocations: { updateSeq: number }[] }[]) {
+      seen.push(plans[0]?.allocations[0]?.updateSeq);
+      return look([])();
+    },
+  };
+  const { all } = await listen(deploys, { jobs: ["web"], options: { adopt: true }, answers: given as never });
+  assert.deepEqual([seen, all.includes("adopt web")], [[1], true], "planned with the next sequence");
   const differing = catalogAllocations(deploys.bucket.db).map(({ id }) => [id, [{ path: "a", change: "changed" }]] as const);
   const left = await adopt(() => ({ pairs: [], differs: new Map(differing), troubles: new Map() }));
   assert.deepEqual(left, [phase(0, "compare"), "look 1", "decided web", "waveOver 0 web"], "nothing to adopt");

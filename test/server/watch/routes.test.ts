@@ -19,6 +19,7 @@ function asker(t: TestContext) {
     const handle = found.handle as unknown as (call: object, context: object) => Promise<Answer>;
     const params = { bucket_id: id, ...(call.params as object) };
     const answer = await handle({ ...call, params }, { root, labels: "bucket.json", identity, ...services });
+    assert.equal(answer.status, 200);
     return answer.body === undefined ? undefined : JSON.parse(String(answer.body));
   };
   return { ask, id };

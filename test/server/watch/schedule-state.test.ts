@@ -42,6 +42,8 @@ test("no bucket is looked for below a file", (t) => {
   const file = path.join(temporaryFolder(t), "file");
   writeFileSync(file, "");
   assert.deepEqual(readStates(layoutOf(file)), new Map());
+  const long = layoutOf(path.join(file, "..", "x".repeat(300)));
+  assert.throws(() => readStates(long), { code: "ENAMETOOLONG" }, "what else is wrong is told");
 });
 
 test("what a killed server left half-written goes with the next write, and nothing else does", async (t) => {
