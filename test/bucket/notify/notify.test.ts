@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { Problems, sentenceOf } from "../../../lib/bucket/base/problems.ts";
-import { builtNotify, NO_NOTIFY, readNotify, storedNotify } from "../../../lib/bucket/notify/notify.ts";
+import { addressProblem, builtNotify, NO_NOTIFY, readNotify, storedNotify } from "../../../lib/bucket/notify/notify.ts";
 import { isPublic } from "../../../lib/codec/address.ts";
 import { build } from "../../../lib/operation/build/build.ts";
 import { isQuiet } from "../../../lib/plan/calendar.ts";
@@ -77,6 +79,108 @@ for (const [what, error] of WRONG)
     assert.ok(!errors.join().includes("user:pass"));
   });
 
+const some = <T>(count: number, make: (index: number) => T): T[] => Array.from({ length: count }, (_, index) => make(index));
+const target = (more: object) => ({ targets: { a: { ...HOOK, ...more } } });
+const rule = (more: object) => ({ targets: { a: HOOK }, send: [{ to: ["a"], ...more }] });
+const quiet = (more: object) => ({ quiet: [{ from: "22:00", to: "07:00", ...more }] });
+const header = (name: string, value = "x") => target({ headers: { [name]: value } });
+const isTaken = (file: object) => storedNotify(JSON.stringify({ file, templates: {} })) !== NO_NOTIFY;
+
+test("CP-860 each amount in notify.json goes from its least to its most, and no further", () => {
+  const AMOUNTS: [least: number, most: number, file: (amount: number) => object][] = [
+    [0, 50, (count) => ({ targets: Object.fromEntries(some(count, (index) => [`t${index}`, HOOK])) })],
+    [0, 100, (count) => ({ ...target({}), send: some(count, () => ({ to: ["a"] })) })],
+    [0, 20, (count) => ({ quiet: some(count, () => ({ from: "22:00", to: "07:00" })) })],
+    [0, 20, (count) => target({ headers: Object.fromEntries(some(count, (index) => [`X-${index}`, ""])) })],
+    [1, 50, (count) => ({ targets: { a: { command: some(count, () => "/bin/true") } } })],
+    [1, 50, (count) => rule({ to: some(count, () => "a") })],
+    [1, 100, (after) => rule({ after })],
+    [1, 90, (days) => rule({ days })],
+    [0, 2_000, (length) => header("X-A", "x".repeat(length))],
+    [1, 100, (length) => header("x".repeat(length))],
+    [1, 253, (length) => target({ sign: { secret: "x".repeat(length) } })],
+    [1, 253, (length) => ({ targets: { a: { webhook: { secret: "x".repeat(length) } } } })],
+  ];
+  for (const [least, most, file] of AMOUNTS) {
+    for (const amount of [least, most]) assert.ok(isTaken(file(amount)), `${amount}: ${JSON.stringify(file(1))}`);
+    for (const amount of [least - 1, most + 1].filter((one) => one >= 0))
+      assert.ok(!isTaken(file(amount)), `${amount}: ${JSON.stringify(file(1))}`);
+  }
+});
+
+test("CP-860 texts of notify.json are of their form from the first to the last character", () => {
+  const right = [
+    ...["X-Host", "Hosts", "Te-X", "X-Ops-A", "Authorization"].map((name) => header(name)),
+    ...["00:00", "19:59", "23:59"].map((from) => quiet({ from })),
+    ...["json", "slack", "matrix", "ntfy", "alertmanager", "a.tpl"].map((body) => target({ body })),
+  ];
+  const wrong = [
+    ...["X A", " X", "X:", "", "TE", "Upgrade", "Proxy-X", "Keep-Alive", "OPS-A"].map((name) => header(name)),
+    ...[" 22:00", "22:000", "022:00", "22:60", "24:00", "7:00"].map((from) => quiet({ from })),
+    ...["a.tpl.txt", "../a.tpl", "tpl", 5].map((body) => target({ body })),
+    ...["a\nb", "\u0000a", "a\u0000"].map((secret) => target({ sign: { secret } })),
+    ...["a\nb", "\u0000a", "a\u0000"].map((text) => header("X-A", text)),
+    { targets: { a: { ...HOOK, command: ["/bin/true"] } } },
+    { targets: { a: { command: ["/bin/true"], headers: { "X-A": "x" } } } },
+    { targets: { a: { command: ["/bin/true"], sign: { secret: "k" } } } },
+    ...[quiet({ timezone: "Mars/Olympus" }), quiet({ days: [] }), rule({ events: [] })],
+  ];
+  assert.deepEqual([right.filter((file) => !isTaken(file)), wrong.filter(isTaken)], [[], []]);
+});
+
+test("CP-868 an address is of https, or of http on the server's own host, and holds no password", () => {
+  const told = (text: string) => addressProblem(text)?.split(" ", 3).join(" ");
+  for (const address of [
+    "https://a.example/x",
+    "https://127.0.0.1/",
+    "http://127.0.0.1:8/",
+    "http://[::1]/",
+    "http://localhost/x",
+  ])
+    assert.equal(told(address), undefined, address);
+  for (const address of ["http://a.example/", "ftp://localhost/", "localhost", "", "http://10.0.0.1/", "file:///x"])
+    assert.equal(told(address), "expected an address", address);
+  for (const address of ["https://u@a.example/", "https://:p@a.example/", "https://u:p@a.example/", "http://u@localhost/"])
+    assert.equal(told(address), "a user and", address);
+  assert.ok(isTaken({ targets: { a: { webhook: "http://localhost/", private: true } } }));
+  assert.ok(isTaken({ targets: { a: { webhook: "https://127.0.0.1/" } } }));
+});
+
+test("CP-860 what a file leaves out has its default, and a file of one target says all of it", () => {
+  const {
+    targets,
+    send,
+    quiet: hours,
+    templates,
+  } = storedNotify(JSON.stringify({ file: { ...rule({}), ...quiet({}) }, templates: { "x.tpl": "y" } }));
+  const none = { command: undefined, headers: {}, sign: undefined, body: "json", isPrivate: false };
+  assert.deepEqual({ ...targets }, { a: { ...none, webhook: HOOK.webhook } });
+  const events = `run_failed gate_failed snapshot_failed allocation_unhealthy worker_unreachable drift certificate_ends
+    schedule_missed approval_wanted break_glass_used recovered`.split(/\s+/);
+  assert.deepEqual(send, [{ events, to: ["a"], after: 1, days: 14 }]);
+  assert.deepEqual(hours, [{ fromMinute: 1_320, toMinute: 420, days: [0, 1, 2, 3, 4, 5, 6], timezone: "UTC" }]);
+  assert.deepEqual(templates, { "x.tpl": "y" });
+  const named = storedNotify(JSON.stringify({ file: quiet({ days: ["sun", "sat"] }), templates: {} }));
+  assert.deepEqual(named.quiet[0]?.days, [0, 6]);
+});
+
+test("CP-860 a template may name everything that a message tells, and is told of once where it is wrong", async (t) => {
+  const fields = `ID Event At IncidentEvent IncidentID Status OpenedAt OverAt ForgetAt BucketID Project Bucket Subject Text Reason
+    Places PlaceCount Job Run`.split(/\s+/);
+  const file = { targets: { a: { ...HOOK, body: "own.tpl" }, b: { ...HOOK, body: "own.tpl" } } };
+  const told = async (text: string) => (await read(t, file, { "workspace/own.tpl": text })).errors;
+  assert.deepEqual(await told(`${fields.map((name) => `{{ json .${name} }}`).join("")}{{ mrkdwn .Text }}`), []);
+  const [error = "", ...others] = await told("{{ .Places.x");
+  assert.match(error, /^ErrInvalidTemplate: workspace\/own.tpl: /);
+  assert.deepEqual(others, []);
+  const dir = temporaryFolder(t);
+  makeWorkspace(dir, { files: { [FILE]: JSON.stringify(file) } });
+  writeFileSync(path.join(dir, "workspace/own.tpl"), Buffer.from([0x61, 0xff]));
+  const problems = new Problems();
+  await readNotify(layoutOf(dir), problems);
+  assert.deepEqual(problems.errors.map(sentenceOf), ["ErrInvalidTemplate: workspace/own.tpl: is not UTF-8 text"]);
+});
+
 test("CP-860 what the last build that succeeded has found is in effect, with its templates", async (t) => {
   const spec = (file: object) => ({
     jobs: { web: {} },
@@ -102,7 +206,9 @@ test("CP-868 what is beside a private network is public", () => {
 });
 
 test("a stored text that this program does not understand tells nobody", () => {
-  for (const text of ["{", "{}", '{"file": {"later": 1}, "templates": {}}']) assert.deepEqual(storedNotify(text), NO_NOTIFY);
+  for (const text of ["{", "{}", "[]", '{"file": {}}', '{"file": {"later": 1}, "templates": {}}'])
+    assert.equal(storedNotify(text), NO_NOTIFY);
+  assert.deepEqual(NO_NOTIFY, { targets: {}, send: [], quiet: [], templates: {} });
 });
 
 test("CP-865 quiet hours go by the clocks of their timezone, and over midnight", () => {
