@@ -2,7 +2,13 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { Problems, sentenceOf } from "../../../lib/bucket/base/problems.ts";
-import { builtSchedules, readSchedules, storedSchedules } from "../../../lib/bucket/workspace/schedules.ts";
+import {
+  builtSchedules,
+  NO_SCHEDULES,
+  readSchedules,
+  SCHEDULED_KINDS,
+  storedSchedules,
+} from "../../../lib/bucket/workspace/schedules.ts";
 import { build, checkWorkspace } from "../../../lib/operation/build/build.ts";
 import { schemaErrors } from "../../helpers/schema.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
@@ -107,6 +113,73 @@ test("CP-960 CP-961 what is wrong in schedules.json is told with its place", asy
     const { errors } = await read(t, value);
     assert.match(errors[0] ?? "no error", error, JSON.stringify(value));
   }
+});
+
+const isTaken = (file: unknown) => storedSchedules(JSON.stringify(file)) !== NO_SCHEDULES;
+const clocked = (fields: object) => one({ every: undefined, cron: "0 1 * * *", ...fields });
+const frozen = (fields: object) => ({ freeze: [{ reason: "x", ...fields }] });
+const ONCE = { from: "2026-01-01T00:00", to: "2026-01-01T00:01" };
+const REPEATED = { cron: "0 0 * * *", for: "2h" };
+
+test("CP-960 each amount in schedules.json goes from its least to its most, and no further", () => {
+  const copies = (count: number, make: (index: number) => object) => Array.from({ length: count }, (_, index) => make(index));
+  const schedules = (count: number) => ({ schedules: copies(count, (index) => ({ ...HOURLY, name: `s${index}` })) });
+  const right = [
+    ...[schedules(200), { freeze: copies(100, () => ({ ...ONCE, reason: "x" })) }],
+    ...["1m", "744h", "90s", "1h30m"].map((every) => one({ every })),
+    ...["0s", "24h"].flatMap((time) => [clocked({ jitter: time }), one({ if_busy: time })]),
+    ...["1m", "744h"].map((time) => frozen({ ...REPEATED, for: time })),
+    ...[one({ jitter: "1h" }), one({ name: "a".repeat(100) }), clocked({ cron: `0 0 * * ${" ".repeat(190)}*` })],
+    ...[frozen({ ...ONCE, reason: "x".repeat(200) }), frozen({ ...ONCE, timezone: "Europe/Berlin" })],
+    ...SCHEDULED_KINDS.map((kind) => one({ kind, parameters: { dry_run: true } })),
+  ];
+  const wrong = [
+    ...[schedules(201), { freeze: copies(101, () => ({ ...ONCE, reason: "x" })) }],
+    ...["59s", "744h1s", "1m0.5s", "1.5s", "", "60"].map((every) => one({ every })),
+    ...["24h1s", "0.5s", "-1s"].flatMap((time) => [clocked({ jitter: time }), one({ if_busy: time })]),
+    ...["59s", "744h1s"].map((time) => frozen({ ...REPEATED, for: time })),
+    ...[one({ jitter: "1h1s" }), one({ name: "a".repeat(101) }), clocked({ cron: `0 0 * * ${" ".repeat(193)}*` })],
+    ...[frozen({ ...ONCE, reason: "x".repeat(201) }), frozen({ ...ONCE, timezone: "Mars/Olympus" })],
+  ];
+  assert.deepEqual([right.filter((file) => !isTaken(file)), wrong.filter(isTaken)], [[], []]);
+});
+
+test("CP-960 what belongs together stands together in schedules.json, and is all that stands there", () => {
+  const deploy = (fields: object) => one({ kind: "deploy", ...fields });
+  const right = [deploy({ parameters: { dry_run: true } }), deploy({ deploy: true }), deploy({ deploy: true, parameters: {} })];
+  const wrong = [
+    ...[
+      { ...ONCE, cron: "0 0 * * *" },
+      { ...ONCE, for: "2h" },
+      { ...REPEATED, from: ONCE.from },
+      { ...REPEATED, to: ONCE.to },
+    ],
+    ...[{ from: ONCE.from }, { to: ONCE.to }, { cron: "0 0 * * *" }, { for: "2h" }, { ...ONCE, to: ONCE.from }],
+    ...["x2026-01-01T00:01", "2026-01-01T00:011", "2026-01-01T00:60", "2026-13-01T00:00", 5].map((to) => ({ ...ONCE, to })),
+  ].map(frozen);
+  const notReal = [{ parameters: { dry_run: false } }, { parameters: { dry_run: 1 } }, { deploy: false }].map(deploy);
+  const ofOneRun = [{ plan: "x" }, { retry_of: "x" }].flatMap((parameters) => [
+    one({ parameters }),
+    deploy({ deploy: true, parameters }),
+  ]);
+  assert.deepEqual([right.filter((file) => !isTaken(file)), [...wrong, ...notReal, ...ofOneRun].filter(isTaken)], [[], []]);
+});
+
+test("CP-960 every mistake of a schedule is told once, beside those of others", async (t) => {
+  const wrong = {
+    schedules: [
+      { ...HOURLY, parameters: 5 },
+      { ...HOURLY, name: "b", if_busy: 5, jitter: "25h" },
+    ],
+    freeze: [frozen({ ...ONCE, from: 5 }).freeze[0]],
+  };
+  const { errors } = await read(t, wrong);
+  assert.deepEqual(errors.sort(), [
+    "freeze/0/from: expected a string, found an integer",
+    "schedules/0/parameters: expected an object",
+    "schedules/1/if_busy: expected a time up to 24h in whole seconds, such as 15m or 1h30m",
+    "schedules/1/jitter: expected a time up to 24h in whole seconds, such as 15m or 1h30m",
+  ]);
 });
 
 test("CP-961 a build checks the parameters of each schedule as a start of its run would, and the names in them", async (t) => {

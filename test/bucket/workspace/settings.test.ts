@@ -148,6 +148,30 @@ test("a number of ops.conf goes up to its limit and no further", async (t) => {
   }
 });
 
+test("a text of ops.conf is of its form from the first to the last character", async (t) => {
+  const option = (text: string) => `[ssh_options]\nCiphers = ${JSON.stringify(text)}`;
+  const right = [
+    ...["a", "x".repeat(500), "aes256-ctr,aes*", "a@b.c:1+^_"].map(option),
+    ...["akv.key", "kv.keys", "ca.crt.old", "xca.key"].map((name) => `ssh_key = "${name}"`),
+    ...["1KiB", "64 MiB", "2GiB"].map((size) => `run_output_limit = "${size}"`),
+    '[server]\nurl = "https://a"\nbucket = "a/b"\nca_file = "ca.crt"',
+    "[ssh_options]\nServerAliveInterval = 5\nServerAliveCountMax = 2\nMACs = 'a'\nKexAlgorithms = 'b'\nHostKeyAlgorithms = 'c'",
+  ];
+  const wrong = [
+    ...["", "x".repeat(501), "a b", " a", "a;", "$a"].map(option),
+    ...["kv.key", "ca.crt", "ca.key", "ca.new"].map((name) => `ssh_key = "${name}"`),
+    ...["x1KiB", "1KiBx", "1 kb", "-1MiB", ""].map((size) => `run_output_limit = "${size}"`),
+    ...["XCiphers", "Ciphersx", "ProxyJump"].map((name) => `[ssh_options]\n${name} = "a"`),
+    ...["[server]\nbucket = 'a'", "[server]\nurl = 'a'\nbukcet = 'b'", "server = 'a'", "[ssh_options]\nCiphers = true"],
+    'snapshot_recipient = "x25519:"',
+  ];
+  for (const text of right) assert.deepEqual((await opsConf(t, text)).warnings, [], text);
+  for (const text of wrong) await assert.rejects(opsConf(t, text), { code: "ErrInvalidOpsConf" }, text);
+  const formats = ["json", "JSON", "jsonl", "kv", "jsonll", "xjson", ""];
+  const read = await Promise.all(formats.map((format) => opsConf(t, `log_format = "${format}"`)));
+  assert.equal(read.map(({ settings }) => settings.logFormat).join(" "), "json json json kv kv kv kv");
+});
+
 test("certificates are renewed only some time after they were issued", async (t) => {
   const { settings } = await opsConf(t, "certs_ttl = 10\ncerts_renewal_buffer = 9");
   assert.deepEqual([settings.certsTtl, settings.certsRenewalBuffer], [10, 9]);
@@ -218,6 +242,17 @@ test("without a bucket.conf the ports are 30000 to 39999", async (t) => {
   const problems = new Problems();
   const { values, ports } = await readBucketConf(layoutOf(temporaryFolder(t)), problems);
   assert.deepEqual([values.size, ports, problems.errors], [0, { min: 30_000, max: 39_999 }, []]);
+});
+
+test("the ports of a bucket.conf go from 1 to 65535, and one alone goes with the usual other", async (t) => {
+  const told = async (text: string) => (await bucketConf(t, text)).ports;
+  assert.deepEqual(await told("port_min = 1\nport_max = 65535"), { min: 1, max: 65_535 });
+  assert.deepEqual(await told("port_min = 7\nport_max = 7"), { min: 7, max: 7 });
+  assert.deepEqual(await told("port_min = 39999"), { min: 39_999, max: 39_999 });
+  assert.deepEqual(await told("port_max = 30000"), { min: 30_000, max: 30_000 });
+  const usual = { min: 30_000, max: 39_999 };
+  for (const text of ["port_min = 40000", "port_max = 29999", 'port_min = "00001 "\nport_max = "x1"', 'port_min = "000001"'])
+    assert.deepEqual(await told(text), usual, text);
 });
 
 const BAD_BUCKET_CONF: [text: string, sentence: RegExp][] = [
