@@ -93,7 +93,7 @@ const RULE = object({
     withDefault(list(oneOf(...MESSAGE_EVENTS), { min: 1 }), [...MESSAGE_EVENTS]),
     "What is told (default: everything). run_failed tells of gate_failed and snapshot_failed, too",
   ),
-  to: described(list(string({ max: 100 }), { min: 1, max: MOST.targets }), "Names of targets"),
+  to: described(list(string(), { min: 1, max: MOST.targets }), "Names of targets"),
   after: described(
     withDefault(integer({ min: 1, max: 100 }), 1),
     "Tell of an unhealthy allocation or an unreachable worker once so many checks have found it",

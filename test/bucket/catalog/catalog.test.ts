@@ -6,12 +6,16 @@ import {
   type BuiltJob,
   type BuiltWorker,
   catalogAllocations,
+  catalogFile,
   catalogFiles,
   catalogJobs,
   catalogPorts,
   catalogWorkers,
+  jobNames,
+  listCatalogFiles,
   saveCatalog,
 } from "../../../lib/bucket/catalog/catalog.ts";
+import { jobMap, mapCell } from "../../../lib/bucket/catalog/map.ts";
 import { beginChange, promote, promotionsOf, recordSynced } from "../../../lib/bucket/catalog/promotions.ts";
 import { makeBucket, type TestBucket } from "../../helpers/workspace.ts";
 
@@ -138,6 +142,43 @@ test("files are read back with mode and bytes, by path", async (t) => {
   save(bucket, { jobs: [job("web", { files: [file("z", "1"), binary] }), job("db", { files: [file("other", "2")] })] });
   assert.deepEqual(catalogFiles(bucket.db, "web"), [binary, file("z", "1")]);
   assert.deepEqual(catalogFiles(bucket.db, "nope"), []);
+  assert.deepEqual(catalogFiles(bucket.db, "web", "bi"), [binary]);
+  assert.deepEqual([catalogFile(bucket.db, "web", "z"), catalogFile(bucket.db, "db", "z")], [file("z", "1"), undefined]);
+  const page = (after: string, limit: number) => listCatalogFiles(bucket.db, "web", { after, limit }).map((one) => ({ ...one }));
+  const [first, second] = page("", 2);
+  assert.deepEqual(first, { path: "bin.dat", mode: 0o755, sha256: "s", size_bytes: 3 });
+  assert.deepEqual([page("", 1), page("bin.dat", 9), page("z", 9)], [[first], [second], []]);
+  assert.deepEqual(jobNames(bucket.db), new Set(["db", "web"]));
+});
+
+test("CP-435 a map has the first 1,000 workers and jobs, and tells how many it leaves out", async (t) => {
+  const bucket = await makeBucket(t);
+  const names = Array.from({ length: 1_002 }, (_, index) => `n${String(index).padStart(4, "0")}`);
+  save(bucket, {
+    workers: names.map((host, index) =>
+      worker(host, index, { tags: new Map(index === 0 ? [["zone", "a"]] : []), hostname: "h" }),
+    ),
+    jobs: names.slice(0, 1_001).map((name) => job(name)),
+    allocations: [allocation("n0999", "n0999"), allocation("n1000", "n0000"), allocation("n0000", "n1001")],
+  });
+  const { workers, jobs, cut } = jobMap(bucket.db, "", []);
+  assert.deepEqual([workers.length, jobs.length, cut], [1_000, 1_000, { workers: 2, jobs: 1 }]);
+  assert.deepEqual(
+    jobs.flatMap(({ job: name, cells }) => (cells.trim() === "" ? [] : [[name, cells.length, cells.indexOf("w")]])),
+    [["n0999", 1_000, 999]],
+  );
+  assert.deepEqual({ ...workers[0] }, { worker: "n0000", hostname: "h", labels: ["worker"], tags: { zone: "a" } });
+  assert.deepEqual(mapCell(bucket.db, "n0999", "n0999"), {
+    job: "n0999",
+    worker: "n0999",
+    allocation_id: "n0999 on n0999",
+    state: "new",
+    ...{ action: "", outcome: "", reason: "", since: null, run_id: "", current_version: "0.0.0", new_version: "1.0.0", wave: 0 },
+  });
+  assert.throws(() => mapCell(bucket.db, "n0000", "n0000"), {
+    code: "not_found",
+    message: 'the catalog has no allocation of job "n0000" on "n0000"',
+  });
 });
 
 test("a save replaces what is gone and writes only rows that differ", async (t) => {

@@ -193,6 +193,47 @@ test("of a long reason a problem keeps the first line and the line that tells mo
   assert.equal(problem?.reason, "`make restart` of job web failed: exit code 1:\nFATAL no space left on device");
 });
 
+test("a reason of 300 characters is told whole, and one more is cut; of more than 20 workers the first are named", async (t) => {
+  const { db, hosts, note } = await deployed(t);
+  const told = (reason: string) => {
+    note("web@10.0.0.1", "failed", reason);
+    return problemsOf(db, null)[0]?.reason;
+  };
+  for (const reason of ["x".repeat(300), `${"x".repeat(100)}\n${"y".repeat(199)}`]) assert.equal(told(reason), reason);
+  assert.equal(told("x".repeat(301)), `${"x".repeat(299)}…`);
+  assert.equal(told(`${"x".repeat(298)}😀y`), `${"x".repeat(298)}\ufffd…`, "no half of a character");
+  const workers = (count: number) => {
+    for (const host of hosts.slice(0, count)) note(`db@${host}`, "failed", "no disk");
+    const { workers = [], worker_count } = problemsOf(db, null).find(({ job }) => job === "db") ?? {};
+    return [workers.length, worker_count];
+  };
+  assert.deepEqual(
+    [workers(20), workers(21)],
+    [
+      [20, 20],
+      [20, 21],
+    ],
+  );
+});
+
+test("one cause is one problem for each job and action, and each unreachable worker is one", async (t) => {
+  const { db, note } = await deployed(t);
+  note("web@10.0.0.1", "failed", "no disk", "run-1", "start");
+  note("web@10.0.0.2", "failed", "no disk", "run-1", "restart");
+  note("db@10.0.0.2", "failed", "no disk", "run-1", "restart");
+  note("web@10.0.0.3", "failed", "no room", "run-1", "restart");
+  for (const host of ["4", "5"]) note(`web@10.0.0.${host}`, "unreachable", "no route");
+  const found = problemsOf(db, null).map(({ kind, job, jobs, action, workers }) => [kind, job, jobs, action, workers].flat());
+  assert.deepEqual(found.map((one) => one.join(" ")).sort(), [
+    "failed db db restart 10.0.0.2",
+    "failed web web restart 10.0.0.2",
+    "failed web web restart 10.0.0.3",
+    "failed web web start 10.0.0.1",
+    "unreachable  web restart 10.0.0.4",
+    "unreachable  web restart 10.0.0.5",
+  ]);
+});
+
 test("a long reason is that of the newest run, as the problem's run is", async (t) => {
   const { db, note } = await deployed(t);
   const steps = Array.from({ length: 40 }, (_, n) => `INFO  step ${n}`);

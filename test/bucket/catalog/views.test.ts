@@ -134,6 +134,50 @@ test("a filter whose names are all unknown, or that the view does not have, is r
   assert.throws(() => view("jobs", { deleted: true }), { code: "invalid_request" });
 });
 
+test("each view has its own filters, and refuses all others unless they say nothing", async (t) => {
+  const { view } = await built(t);
+  const given: ViewQuery = {
+    jobs: ["site"],
+    workers: ["10.0.0.1"],
+    active: true,
+    state: ["new"],
+    outcome: ["ok"],
+    deleted: true,
+  };
+  const has = (name: ViewName) =>
+    Object.entries(given).flatMap(([filter, value]) => {
+      view(name, { [filter]: undefined });
+      if (value === true) view(name, { [filter]: false });
+      try {
+        view(name, { [filter]: value });
+        return filter;
+      } catch (error) {
+        const message = `${filter}: cat ${name} has no such filter`;
+        assert.deepEqual([(error as { code?: string }).code, (error as Error).message], ["invalid_request", message]);
+        return [];
+      }
+    });
+  assert.deepEqual(Object.fromEntries(VIEW_NAMES.map((name) => [name, has(name).join(" ")])), {
+    workers: "workers active",
+    jobs: "jobs active",
+    allocations: "jobs workers active state outcome",
+    deployments: "jobs workers active state outcome",
+    hooks: "jobs",
+    ports: "jobs",
+    kv: "jobs active deleted",
+    certs: "jobs workers",
+  });
+  for (const name of VIEW_NAMES)
+    for (const item of view(name).items)
+      for (const [column, cell] of Object.entries(item))
+        if (
+          ["disabled", "removed", "deleted"].includes(column) &&
+          !(name === "workers" && column === "disabled") &&
+          name !== "jobs"
+        )
+          assert.equal(typeof cell, "boolean", `${name} ${column}`);
+});
+
 test("pages keep their order and tell whether more follows", async (t) => {
   const { db } = await built(t);
   const first = catalogView(db, "allocations", {}, { limit: 2 });

@@ -58,6 +58,7 @@ const WRONG: [what: object, error: RegExp][] = [
   [{ targets: { a: { ...HOOK, headers: { Host: "x" } } } }, /headers\/Host: is no header that can be set here/],
   [{ targets: { a: { ...HOOK, headers: { "ops-signature": "x" } } } }, /is no header/],
   [{ targets: { a: { ...HOOK, headers: { "X-A": "a\nb" } } } }, /expected one line of text/],
+  [{ targets: { a: { ...HOOK, sign: { secret: "a\nb" } } } }, /targets\/a\/sign\/secret: expected one line of text/],
   [{ targets: { a: { ...HOOK, body: "nope" } } }, /expected one of json, slack/],
   [{ targets: { a: { ...HOOK, body: "gone.tpl" } } }, /^ErrInvalidTemplate: workspace\/gone.tpl: is named in notify.json/],
   [
