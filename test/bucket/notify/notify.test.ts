@@ -107,6 +107,12 @@ test("CP-860 each amount in notify.json goes from its least to its most, and no 
     for (const amount of [least - 1, most + 1].filter((one) => one >= 0))
       assert.ok(!isTaken(file(amount)), `${amount}: ${JSON.stringify(file(1))}`);
   }
+  const unseen = AMOUNTS.filter(([, most, file]) => schemaErrors("notify", file(most + 1)).length === 0);
+  assert.deepEqual(
+    unseen.map(([, most]) => most),
+    [50, 20, 100],
+    "a schema sees all but how many targets and headers there are, and their names",
+  );
 });
 
 test("CP-860 texts of notify.json are of their form from the first to the last character", () => {
@@ -127,6 +133,8 @@ test("CP-860 texts of notify.json are of their form from the first to the last c
     ...[quiet({ timezone: "Mars/Olympus" }), quiet({ days: [] }), rule({ events: [] })],
   ];
   assert.deepEqual([right.filter((file) => !isTaken(file)), wrong.filter(isTaken)], [[], []]);
+  const isSeen = (file: object) => schemaErrors("notify", file).length > 0;
+  assert.deepEqual([right.filter(isSeen), wrong.slice(9, -6).filter((file) => !isSeen(file))], [[], []]);
 });
 
 test("CP-868 an address is of https, or of http on the server's own host, and holds no password", () => {

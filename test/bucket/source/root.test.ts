@@ -1,10 +1,21 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import net from "node:net";
 import path from "node:path";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { bucketIds, createBucket, findBucket, prepareRoot } from "../../../lib/bucket/source/root.ts";
+import {
+  bucketIds,
+  createBucket,
+  deleteBucket,
+  findBucket,
+  migrateEnvironments,
+  prepareRoot,
+  refuseUsedRoot,
+  renameBucket,
+  takeRoot,
+} from "../../../lib/bucket/source/root.ts";
 import { Failure } from "../../../lib/core/errors.ts";
 import { patience } from "../../../scripts/patience.ts";
 import { fifo, temporaryFolder } from "../../helpers/temporary.ts";
@@ -114,4 +125,114 @@ test("a FIFO in the place of bucket.json is not waited for: the bucket has no la
 test("trouble with a bucket's folder is told, and no reason to say that there is none", () => {
   const root = `/${"x/".repeat(3_000)}`;
   assert.throws(() => findBucket(root, ID), { code: "ENAMETOOLONG" });
+});
+
+test("a root that is a bucket, no folder, open to others or of the other variant is refused, each with what to do", async (t) => {
+  const refused = async (message: RegExp, make: (root: string) => void, labels?: "env.json") => {
+    const root = temporaryFolder(t);
+    make(root);
+    await assert.rejects(refuseUsedRoot(root, labels), (error: Failure) => {
+      assert.equal(error.code, "usage");
+      assert.match(error.message.replaceAll(root, "<root>"), message);
+      return true;
+    });
+  };
+  for (const sign of ["ops.conf", "data/ops.db", "bucket.json", "env.json"])
+    await refused(new RegExp(`^the root <root> is itself a bucket: it contains ${sign}; give its parent folder$`), (root) => {
+      mkdirSync(path.join(root, "data"));
+      writeFileSync(path.join(root, sign), "");
+    });
+  await refused(/^others may write the root <root>: chmod o-w <root>$/, (root) => chmodSync(root, 0o702));
+  await refused(/^the root <root> is not a folder$/, (root) => {
+    rmSync(root, { recursive: true });
+    writeFileSync(root, "");
+  });
+  await refused(/^the root <root> is not a folder$/, (root) => {
+    rmSync(root, { recursive: true });
+    fifo(root);
+  });
+  const server = net.createServer();
+  await refused(/^Cannot use the root: ENXIO/, (root) => {
+    rmSync(root, { recursive: true });
+    server.listen(root);
+  });
+  server.close();
+  const holding = (file: string) => (root: string) => {
+    mkdirSync(path.join(root, ID));
+    writeFileSync(path.join(root, ID, file), "{}");
+  };
+  const [environments, buckets] = ["`ops server migrate <root>`, or serve them with `ops serve`", "serve them with `ops server`"];
+  await refused(
+    new RegExp(`^the root <root> holds environments: .* ${environments}; the first one is ${ID}$`),
+    holding("env.json"),
+  );
+  await refused(
+    new RegExp(`^the root <root> holds buckets, .*: ${buckets}; the first one is ${ID}$`),
+    holding("bucket.json"),
+    "env.json",
+  );
+  const root = temporaryFolder(t);
+  holding("bucket.json")(root);
+  chmodSync(root, 0o775);
+  await refuseUsedRoot(root);
+  await refuseUsedRoot(path.join(root, "none"));
+});
+
+test("a root is of one server at a time, who else wants it is told who has it and what to do", async (t) => {
+  const root = path.join(temporaryFolder(t), "new");
+  const lock = await takeRoot(root);
+  assert.equal(statSync(path.join(root, ".server")).mode & 0o777, 0o700);
+  const message = (advice: string) => new RegExp(`^Cannot take the root ${root}: held by server .*; ${advice}$`);
+  await assert.rejects(takeRoot(root), { code: "failed", message: message("give each server a root of its own") });
+  await assert.rejects(takeRoot(root, "wait"), { code: "failed", message: message("wait") });
+  await lock.release();
+  await (await takeRoot(root)).release();
+});
+
+test("a bucket gets another project or name, and keeps what is not given; one that has gone is told", async (t) => {
+  const root = temporaryFolder(t);
+  const bucket = await createBucket(root, { id: ID, ...LABELS }, nothing);
+  const labelsOf = ({ project, name, created_at }: typeof bucket) => [project, name, created_at];
+  const named = await renameBucket(bucket, { name: "live" });
+  assert.deepEqual(labelsOf(named), ["shop", "live", bucket.created_at]);
+  assert.deepEqual(findBucket(root, ID), named);
+  const moved = await renameBucket({ ...named, created_at: null }, { project: "p" });
+  assert.deepEqual(
+    [labelsOf(moved), labelsOf(findBucket(root, ID))],
+    [
+      ["p", "live", null],
+      ["p", "live", null],
+    ],
+  );
+  assert.deepEqual(Object.keys(JSON.parse(readFileSync(moved.layout.bucketJson, "utf8"))), ["project", "name"]);
+  await deleteBucket(root, bucket);
+  assert.deepEqual(readdirSync(root), []);
+  await assert.rejects(renameBucket(bucket, { name: "x" }), { code: "bucket_not_found" });
+  mkdirSync(path.join(root, `.deleting-${ID}`, "data"), { recursive: true });
+  mkdirSync(path.join(root, ".other"));
+  await prepareRoot(root);
+  assert.deepEqual(readdirSync(root), [".other"]);
+});
+
+test("environments become buckets in order, but for those that cannot, and a dry run changes nothing", async (t) => {
+  const root = temporaryFolder(t);
+  const [both, plain] = [`1${ID.slice(1)}`, `2${ID.slice(1)}`];
+  for (const folder of [plain, both, "old", `3${ID.slice(1)}`]) mkdirSync(path.join(root, folder));
+  for (const folder of [plain, both, "old"]) writeFileSync(path.join(root, folder, "env.json"), JSON.stringify(LABELS));
+  writeFileSync(path.join(root, both, "bucket.json"), "{}");
+  writeFileSync(path.join(root, "env.json"), "{}");
+  const label = "shop/not a UUID";
+  const told = [
+    { id: both, label, problem: "it has a bucket.json too" },
+    { id: plain, label, problem: null },
+    { id: "old", label: "", problem: "its folder is not named by a UUID in small letters" },
+  ];
+  assert.deepEqual(await Array.fromAsync(migrateEnvironments(root, true)), told);
+  assert.deepEqual(readdirSync(path.join(root, plain)), ["env.json"]);
+  assert.deepEqual(await Array.fromAsync(migrateEnvironments(root, false)), told);
+  assert.deepEqual([readdirSync(path.join(root, plain)), readdirSync(path.join(root, "old"))], [["bucket.json"], ["env.json"]]);
+  assert.deepEqual(
+    await Array.fromAsync(migrateEnvironments(root, false)),
+    told.filter(({ problem }) => problem !== null),
+  );
 });

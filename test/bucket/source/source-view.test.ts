@@ -1,10 +1,17 @@
 import assert from "node:assert/strict";
-import { chmodSync, linkSync, mkdirSync } from "node:fs";
+import { chmodSync, linkSync, mkdirSync, symlinkSync } from "node:fs";
 import fsp from "node:fs/promises";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
-import { diffRevisions, listSourceFiles } from "../../../lib/bucket/source/source-view.ts";
+import {
+  diffRevisions,
+  listSourceFiles,
+  listTemplates,
+  modeText,
+  openIfThere,
+  openSourceFile,
+} from "../../../lib/bucket/source/source-view.ts";
 import { failing } from "../../helpers/faults.ts";
 import { seeded } from "../../helpers/random.ts";
 import { writeTree } from "../../helpers/sources.ts";
@@ -132,4 +139,101 @@ test("a page of the files reads no folder that lies wholly before or behind it",
   const { items, more } = await listSourceFiles(layout, { after: "workspace/b", limit: 1 });
   assert.deepEqual([items.map((item) => item.path), more], [["workspace/b/file"], true]);
   await assert.rejects(listSourceFiles(layout, { after: "workspace/b", limit: 3 }), { code: "EIO" });
+});
+
+test("only regular files of the source are opened, and what is none is told by its path", async (t) => {
+  const layout = layoutOf(temporaryFolder(t));
+  const text = { "ops.conf": "a", "workspace/x/y": "b", "templates/t/z": "c", "data/ops.db": "", other: "" };
+  writeTree(layout.root, text);
+  symlinkSync("x", path.join(layout.workspace, "link"));
+  for (const below of ["ops.conf", "workspace/x/y", "templates/t/z"]) {
+    await using handle = await openSourceFile(layout, below);
+    assert.equal(await handle.readFile("utf8"), text[below as keyof typeof text]);
+  }
+  for (const below of [
+    ...[
+      "",
+      "data/ops.db",
+      "other",
+      "workspace",
+      "templates",
+      "workspace/",
+      "workspace/x",
+      "workspace/none",
+      "ops.conf/x",
+      "/ops.conf",
+    ],
+    ...["workspace/../data/ops.db", "workspace/link/y", "workspace/link"],
+  ]) {
+    const wrong = { code: "file_not_found", message: `${JSON.stringify(below)} is no file of the source` };
+    await assert.rejects(openSourceFile(layout, below), wrong);
+    assert.equal(await openIfThere(layout, below), undefined);
+  }
+  assert.deepEqual([0o100, 0o700, 0o755, 0o644, 0o655, 0o011].map(modeText), ["0755", "0755", "0755", "0644", "0644", "0644"]);
+});
+
+test("templates are the folders below templates/, page by page, each with its files", async (t) => {
+  const layout = layoutOf(temporaryFolder(t));
+  const list = (after: string, limit: number) => listTemplates(layout, { after, limit });
+  assert.deepEqual(await list("", 1), { items: [], more: false });
+  writeTree(layout.root, { "templates/b/run": "12", "templates/b/c/d": "", "templates/a/x": "1", "templates/file": "" });
+  chmodSync(path.join(layout.templates, "b/run"), 0o755);
+  symlinkSync("run", path.join(layout.templates, "b/link"));
+  symlinkSync("a", path.join(layout.templates, "link"));
+  const [a, b] = [
+    { name: "a", files: [{ path: "x", size_bytes: 1, mode: "0644" }] },
+    {
+      name: "b",
+      files: [
+        { path: "c/d", size_bytes: 0, mode: "0644" },
+        { path: "run", size_bytes: 2, mode: "0755" },
+      ],
+    },
+  ];
+  assert.deepEqual(await list("", 2), { items: [a, b], more: false });
+  assert.deepEqual(
+    [await list("", 1), await list("a", 1), await list("b", 1)],
+    [
+      { items: [a], more: true },
+      { items: [b], more: false },
+      { items: [], more: false },
+    ],
+  );
+});
+
+test("a page of the files is full only where another file follows, and tells size, mode and digest of each", async (t) => {
+  const layout = layoutOf(temporaryFolder(t));
+  writeTree(layout.root, { "workspace/a": "1", "workspace/b": "" });
+  symlinkSync("a", path.join(layout.workspace, "c"));
+  chmodSync(path.join(layout.workspace, "a"), 0o700);
+  const [a, b] = [
+    {
+      path: "workspace/a",
+      size_bytes: 1,
+      mode: "0755",
+      sha256: "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b",
+    },
+    {
+      path: "workspace/b",
+      size_bytes: 0,
+      mode: "0644",
+      sha256: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+    },
+  ];
+  assert.deepEqual(await listSourceFiles(layout, { after: "", limit: 2 }), { items: [a, b], more: false });
+  assert.deepEqual(await listSourceFiles(layout, { after: "ops.conf", limit: 1 }), { items: [a], more: true });
+  assert.deepEqual(await listSourceFiles(layout, { after: "workspace/a", limit: 9 }), { items: [b], more: false });
+});
+
+test("a file with as many bytes differs where a byte does, and a file whose mode alone differs has an empty diff", async (t) => {
+  const most = "x".repeat(256 * 1024);
+  const { changed } = await diffOf(
+    t,
+    { "workspace/late": `${most}${most}a`, "workspace/same": `${most}a`, "workspace/short": "a\n" },
+    { "workspace/late": `${most}${most}b`, "workspace/same": `${most}a`, "workspace/short": "b\n" },
+  );
+  assert.deepEqual(changed, [
+    { path: "workspace/late", mode: null, diff: null, omitted: "too_large" },
+    { path: "workspace/short", mode: null, diff: "@@ -1 +1 @@\n-a\n+b\n", omitted: null },
+  ]);
 });

@@ -2,13 +2,7 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { Problems, sentenceOf } from "../../../lib/bucket/base/problems.ts";
-import {
-  builtSchedules,
-  NO_SCHEDULES,
-  readSchedules,
-  SCHEDULED_KINDS,
-  storedSchedules,
-} from "../../../lib/bucket/workspace/schedules.ts";
+import { builtSchedules, NO_SCHEDULES, readSchedules, storedSchedules } from "../../../lib/bucket/workspace/schedules.ts";
 import { build, checkWorkspace } from "../../../lib/operation/build/build.ts";
 import { schemaErrors } from "../../helpers/schema.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
@@ -116,6 +110,9 @@ test("CP-960 CP-961 what is wrong in schedules.json is told with its place", asy
 });
 
 const isTaken = (file: unknown) => storedSchedules(JSON.stringify(file)) !== NO_SCHEDULES;
+const KINDS = "health_check drift worker_facts worker_uptime worker_sysstat snapshot_create gc run_command build deploy".split(
+  " ",
+);
 const clocked = (fields: object) => one({ every: undefined, cron: "0 1 * * *", ...fields });
 const frozen = (fields: object) => ({ freeze: [{ reason: "x", ...fields }] });
 const ONCE = { from: "2026-01-01T00:00", to: "2026-01-01T00:01" };
@@ -131,7 +128,7 @@ test("CP-960 each amount in schedules.json goes from its least to its most, and 
     ...["1m", "744h"].map((time) => frozen({ ...REPEATED, for: time })),
     ...[one({ jitter: "1h" }), one({ name: "a".repeat(100) }), clocked({ cron: `0 0 * * ${" ".repeat(190)}*` })],
     ...[frozen({ ...ONCE, reason: "x".repeat(200) }), frozen({ ...ONCE, timezone: "Europe/Berlin" })],
-    ...SCHEDULED_KINDS.map((kind) => one({ kind, parameters: { dry_run: true } })),
+    ...KINDS.map((kind) => one({ kind, parameters: { dry_run: true } })),
   ];
   const wrong = [
     ...[schedules(201), { freeze: copies(101, () => ({ ...ONCE, reason: "x" })) }],
@@ -142,6 +139,24 @@ test("CP-960 each amount in schedules.json goes from its least to its most, and 
     ...[frozen({ ...ONCE, reason: "x".repeat(201) }), frozen({ ...ONCE, timezone: "Mars/Olympus" })],
   ];
   assert.deepEqual([right.filter((file) => !isTaken(file)), wrong.filter(isTaken)], [[], []]);
+  // How long a time is takes more than a schema to see.
+  const isSeen = (file: object) => schemaErrors("schedules", file).length > 0;
+  assert.deepEqual([right.filter(isSeen), wrong.filter(isSeen).length], [[], 5]);
+  for (const fields of [
+    { every: 5 },
+    { if_busy: 5 },
+    { jitter: 5 },
+    { cron: 5 },
+    { parameters: 5 },
+    { kind: "x" },
+    { name: "1" },
+  ])
+    assert.ok(isSeen(one(fields)), JSON.stringify(fields));
+  for (const fields of [
+    { ...ONCE, from: "2026-01-01" },
+    { ...REPEATED, for: 5 },
+  ])
+    assert.ok(isSeen(frozen(fields)));
 });
 
 test("CP-960 what belongs together stands together in schedules.json, and is all that stands there", () => {
@@ -171,11 +186,12 @@ test("CP-960 every mistake of a schedule is told once, beside those of others", 
       { ...HOURLY, parameters: 5 },
       { ...HOURLY, name: "b", if_busy: 5, jitter: "25h" },
     ],
-    freeze: [frozen({ ...ONCE, from: 5 }).freeze[0]],
+    freeze: [frozen({ ...ONCE, from: 5 }).freeze[0], frozen({ ...ONCE, from: "x2026-01-01T00:00" }).freeze[0]],
   };
   const { errors } = await read(t, wrong);
   assert.deepEqual(errors.sort(), [
     "freeze/0/from: expected a string, found an integer",
+    'freeze/1/from: expected a time such as 2026-12-20T18:00, found "x2026-01-01T00:00"',
     "schedules/0/parameters: expected an object",
     "schedules/1/if_busy: expected a time up to 24h in whole seconds, such as 15m or 1h30m",
     "schedules/1/jitter: expected a time up to 24h in whole seconds, such as 15m or 1h30m",
