@@ -3,11 +3,24 @@ import { X509Certificate } from "node:crypto";
 import { existsSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { ensureAuthority, loadAuthority } from "../../../lib/bucket/base/certificates.ts";
+import {
+  authorityCert,
+  certKey,
+  ensureAuthority,
+  expiringFrom,
+  hasEarlierRequests,
+  isAuthorityInUse,
+  issuedCerts,
+  loadAuthority,
+  makePair,
+  saveCert,
+  utc,
+} from "../../../lib/bucket/base/certificates.ts";
 import { type Layout, layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { initBucket } from "../../../lib/bucket/workspace/init.ts";
 import { openssl, textOf, verify } from "../../helpers/openssl.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
+import { makeBucket } from "../../helpers/workspace.ts";
 
 async function newBucket(t: TestContext): Promise<{ layout: Layout; bucketId: string }> {
   const layout = layoutOf(temporaryFolder(t));
@@ -132,4 +145,55 @@ test("a CA that is gone is not replaced once certificates were issued; before th
   });
   await ensureAuthority(layout, bucketId, false);
   await loadAuthority(layout);
+});
+
+const DAY_MS = 86_400_000;
+
+test("a certificate is near its end in the last quarter of its time, at most 30 days, and a CA in the last 180 days", async (t) => {
+  const days = (count: number) => (count * DAY_MS - expiringFrom(0, count * DAY_MS)) / DAY_MS;
+  assert.deepEqual([4, 60, 120, 124, 365].map(days), [1, 15, 30, 30, 30]);
+  assert.equal(expiringFrom(0, 4_004), 3_000, "in whole seconds");
+  const { layout, bucketId } = await newBucket(t);
+  const authority = await loadAuthority(layout);
+  const end = authority.notAfter.getTime();
+  assert.deepEqual(authorityCert(authority), {
+    ...{ job: "", worker: "", name: "", request: authority.fingerprint, commonName: bucketId },
+    ...{ expiringFrom: end - 180 * DAY_MS, notAfter: end },
+  });
+  assert.equal(utc(Date.parse("2026-01-31T12:00:00.999Z")), "2026-01-31T12:00:00Z");
+});
+
+test("certificates are stored in the place of those before, and requests of an earlier ops are told apart", async (t) => {
+  const { db } = await makeBucket(t);
+  const cert = { job: "web", worker: "w", name: "x", request: "sha256:1", commonName: "c", expiringFrom: 1_000, notAfter: 2_000 };
+  const own = { ...cert, job: "", worker: "", name: "", request: "fingerprint" };
+  for (const one of [cert, { ...cert, name: "y" }, own, { ...cert, commonName: "d" }]) saveCert(db, one);
+  assert.deepEqual(
+    issuedCerts(db)
+      .map((one) => certKey(one))
+      .sort(),
+    ["web|w|x", "web|w|y", "||"],
+  );
+  assert.deepEqual(
+    issuedCerts(db).find(({ name }) => name === "x"),
+    { ...cert, commonName: "d" },
+  );
+  assert.deepEqual([hasEarlierRequests(db), isAuthorityInUse(db)], [false, false]);
+  saveCert(db, { ...cert, request: "xsha256:1" });
+  assert.equal(hasEarlierRequests(db), true);
+});
+
+test("a CA with others behind it, and one whose files are text of another form, are told by what they are", async (t) => {
+  const { layout } = await newBucket(t);
+  const [certificate = "", key = ""] = pairOf(layout);
+  const other = await makePair("other");
+  writeFileSync(layout.caCertificate, certificate + other.certificate);
+  const { pem, commonName } = await loadAuthority(layout);
+  assert.deepEqual([pem, commonName === "other"], [certificate + other.certificate, false]);
+  writeFileSync(layout.caKey, key.replaceAll("-", "+"));
+  await assert.rejects(loadAuthority(layout), {
+    message: /^Cannot use the CA in .*secrets: ca\.key cannot be read: it is not in PEM form$/,
+  });
+  writeFileSync(layout.caCertificate, "x".repeat(64 * 1024 + 1));
+  await assert.rejects(loadAuthority(layout), /has more than 65536 bytes/);
 });
