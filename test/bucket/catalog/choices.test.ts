@@ -32,7 +32,16 @@ for (const [hook, name, expected] of CHOSEN)
 
 for (const [hook, name, message, code = "unknown_name"] of REFUSED)
   test(`HR-051 hook ${hook} of ${name ?? "no named job"} is refused as ${code}`, () =>
-    assert.throws(() => jobOfHook(JOBS, hook, name), { code, message }));
+    assert.throws(
+      () => jobOfHook(JOBS, hook, name),
+      (error: { code?: string; message: string; details?: object[] }) => {
+        assert.equal(error.code, code);
+        assert.match(error.message, message);
+        const path = /no job "/.test(error.message) ? "job" : "hook";
+        assert.deepEqual(error.details, code === "unknown_name" ? [{ path, message: error.message }] : undefined);
+        return true;
+      },
+    ));
 
 test("jobs are named in any case and come in the order of the catalog; all of them where none is named", () => {
   const named = (names?: string[]) => jobsNamed(JOBS, names).map(({ name }) => name);

@@ -232,6 +232,25 @@ test("one cause is one problem for each job and action, and each unreachable wor
     "unreachable  web restart 10.0.0.4",
     "unreachable  web restart 10.0.0.5",
   ]);
+  note("web@10.0.0.6", "failed", "no room", "run-1", "restart");
+  const at = (day: number) => `2026-01-0${day}T00:00:00.000Z`;
+  for (const [host, day] of [
+    ["1", 4],
+    ["2", 3],
+    ["3", 2],
+    ["6", 1],
+    ["4", 1],
+    ["5", 1],
+  ] as const)
+    db.run("UPDATE allocations SET troubled_since = ? WHERE worker_ip = ?", at(day), `10.0.0.${host}`);
+  const order = problemsOf(db, null).map(
+    ({ kind, since, allocation_count }) => `${kind} ${since.slice(8, 10)} ${allocation_count}`,
+  );
+  assert.deepEqual(
+    order,
+    ["failed 01 2", "failed 03 1", "failed 03 1", "failed 04 1", "unreachable 01 1", "unreachable 01 1"],
+    "since the first of its allocations had trouble",
+  );
 });
 
 test("a long reason is that of the newest run, as the problem's run is", async (t) => {
