@@ -1,10 +1,14 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { openDatabase } from "../../../lib/bucket/base/database.ts";
+import { beginChange } from "../../../lib/bucket/catalog/promotions.ts";
 import {
+  ASPECTS,
   healthChanges,
+  healthChangesAfter,
   healthRecords,
   noteHealth,
+  noteInSync,
   notWellNow,
   type Observation,
 } from "../../../lib/bucket/health/health-history.ts";
@@ -136,4 +140,101 @@ test("CP-982 10,000 calm allocations take less than 10 MB", async (t) => {
   for (const day of [1, 2, 30]) noteHealth(db, `run ${day}`, places, BEGIN + day * DAY_MS);
   assert.equal(bytes(), once);
   assert.equal(healthRecords(db).length, 10_000);
+});
+
+test("CP-980 the history is read by job and worker, in pages, and onwards from a change", async (t) => {
+  const { db } = await built(t);
+  const places: Observation[] = [
+    { job: "", worker: WORKER, aspect: "reach", state: "reachable", reason: "" },
+    { job: "", worker: WORKER, aspect: "load", state: "high", reason: "load 9" },
+    health("unhealthy", "x".repeat(500)),
+    { ...health("unreachable", `${"x".repeat(499)}\u{1f600}`), worker: "10.0.0.2" },
+    { job: "web", worker: "10.0.0.2", aspect: "files", state: "in_sync", reason: "" },
+  ];
+  for (const [index, place] of places.entries()) noteHealth(db, `run ${index}`, [place], BEGIN + index * 1_000);
+  const named = (wanted: object) => healthRecords(db, wanted).map(({ job, worker, aspect }) => `${job}@${worker} ${aspect}`);
+  const [reach, load, first, files, second] = [
+    ...[`@${WORKER} reach`, `@${WORKER} load`, `web@${WORKER} health`, "web@10.0.0.2 files", "web@10.0.0.2 health"],
+  ];
+  assert.deepEqual(named({}), [load, reach, first, files, second]);
+  assert.deepEqual(
+    [named({ job: "web" }), named({ worker: "10.0.0.2" }), named({ job: "", worker: "10.0.0.2" })],
+    [[first, files, second], [files, second], []],
+  );
+  const page = (before: number, limit: number, wanted = {}) => {
+    const { items, next } = healthChanges(db, wanted, { before, limit });
+    return [items.map(({ run_id }) => Number(run_id.slice(4))), next];
+  };
+  assert.deepEqual(
+    [page(99, 5), page(99, 2), page(4, 2), page(2, 2)],
+    [
+      [[4, 3, 2, 1, 0], null],
+      [[4, 3], 4],
+      [[2, 1], 2],
+      [[0], null],
+    ],
+  );
+  assert.deepEqual(
+    [page(99, 9, { job: "web" }), page(99, 9, { worker: WORKER })],
+    [
+      [[4, 3, 2], null],
+      [[2, 1, 0], null],
+    ],
+  );
+  const after = (id: number) => {
+    const { last, changes } = healthChangesAfter(db, id);
+    return [last, changes.map(({ run_id }) => Number(run_id.slice(4)))];
+  };
+  assert.deepEqual(
+    [after(0), after(3), after(5)],
+    [
+      [5, [0, 1, 2, 3, 4]],
+      [5, [3, 4]],
+      [5, []],
+    ],
+  );
+  const lost = healthChanges(db, {}, { before: 5, limit: 2 }).items.map(({ reason }) => reason);
+  assert.deepEqual(lost, [`${"x".repeat(499)}\ufffd`, "x".repeat(500)], "500 characters are kept");
+  assert.deepEqual(
+    notWellNow(db).map(({ aspect, state }) => `${aspect} ${state}`),
+    ["load high", "health unhealthy", "health unreachable"],
+  );
+  assert.deepEqual(ASPECTS, {
+    health: ["healthy", "unhealthy", "unreachable"],
+    files: ["in_sync", "drifted"],
+    reach: ["reachable", "unreachable"],
+    load: ["normal", "high"],
+  });
+});
+
+test("files that a deploy has put right are in sync again, and those of a deploy that did not end count as no drift", async (t) => {
+  const { db } = await built(t);
+  const files = (worker: string, state: string): Observation => ({ job: "web", worker, aspect: "files", state, reason: "" });
+  assert.deepEqual(healthChangesAfter(db, 0), { last: 0, changes: [] });
+  noteHealth(db, "drift", [files(WORKER, "drifted"), files("10.0.0.2", "drifted")], BEGIN);
+  db.transaction(() => noteInSync(db, "deploy", "web", [WORKER, "10.0.0.9"]));
+  const now = () => healthRecords(db, {}).map(({ worker, state, run_id }) => [worker, state, run_id]);
+  assert.deepEqual(now(), [
+    [WORKER, "in_sync", "deploy"],
+    ["10.0.0.2", "drifted", "drift"],
+  ]);
+  db.transaction(() => noteInSync(db, "again", "web", [WORKER]));
+  assert.equal(healthChangesAfter(db, 0).last, 3, "what is in sync already is no change");
+  const id = db.get<{ id: string }>("SELECT alloc_id AS id FROM allocations WHERE worker_ip = '10.0.0.2'")?.id ?? "";
+  assert.equal(notWellNow(db).length, 1);
+  beginChange(db, "web", [id]);
+  assert.deepEqual([notWellNow(db), now()], [[], [[WORKER, "in_sync", "deploy"]]]);
+});
+
+test("CP-981 what was found only now is wholly in its state, and 90 days are the most that is known", async (t) => {
+  const { db } = await built(t);
+  noteHealth(db, "r", [health("healthy"), { ...health("unhealthy"), worker: "10.0.0.2" }], BEGIN);
+  const at = (now: number) => healthRecords(db, {}, now).map((one) => [one.good_percent, one.changes, one.known_since]);
+  const begin = new Date(BEGIN).toISOString();
+  assert.deepEqual(at(BEGIN), [
+    [100, 0, begin],
+    [0, 0, begin],
+  ]);
+  assert.deepEqual(at(BEGIN + 90 * DAY_MS)[0], [100, 0, begin]);
+  assert.deepEqual(at(BEGIN + 91 * DAY_MS)[0], [100, 0, new Date(BEGIN + DAY_MS).toISOString()]);
 });

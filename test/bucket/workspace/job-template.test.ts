@@ -4,7 +4,7 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { type Layout, layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { initBucket } from "../../../lib/bucket/workspace/init.ts";
-import { createJob } from "../../../lib/bucket/workspace/job-template.ts";
+import { createJob, writeOwnMetrics } from "../../../lib/bucket/workspace/job-template.ts";
 import { formatJson } from "../../../lib/codec/config/json.ts";
 import { Launcher } from "../../../lib/core/spawn.ts";
 import { HookScripts } from "../../helpers/hook-scripts.ts";
@@ -185,3 +185,43 @@ for (const [what, job, message, prepare] of REFUSED)
     assert.deepEqual(readdirSync(layout.workspace, { recursive: true }), before);
     assert.deepEqual(readdirSync(layout.tmp), []);
   });
+
+test("what a Prometheus needs to watch ops is written beside the files that are there, which stay", async (t) => {
+  const layout = await bucket(t);
+  await assert.rejects(writeOwnMetrics(layout, "watch", "h:1"), {
+    code: "usage",
+    message: 'Cannot write files of job "watch": it is not in workspace/jobs/; make it first',
+  });
+  await createJob(layout, { name: "watch" });
+  await assert.rejects(writeOwnMetrics(layout, "../watch", "h:1"), { code: "usage" });
+  const own = path.join(layout.jobs, "watch/_prometheus");
+  mkdirSync(path.join(own, "alerts"), { recursive: true });
+  writeFileSync(path.join(own, "alerts/ops.yaml"), "mine\n");
+  const { written, kept } = await writeOwnMetrics(layout, "watch", "ops.example:9090");
+  const below = "workspace/jobs/watch/_prometheus";
+  assert.deepEqual(kept, [`${below}/alerts/ops.yaml`]);
+  assert.equal(written.length, 8);
+  assert.ok(written.includes(`${below}/scrape.yaml.tpl`) && written.includes(`${below}/runbooks/ops-drift.md`), written.join());
+  assert.equal(readFileSync(path.join(own, "alerts/ops.yaml"), "utf8"), "mine\n");
+  for (const file of written) {
+    const text = readFileSync(path.join(layout.root, file), "utf8");
+    assert.ok(!/@job@|@target@/.test(text), file);
+    assert.equal(statSync(path.join(layout.root, file)).mode & 0o777, 0o644);
+  }
+  assert.ok(readFileSync(path.join(own, "scrape.yaml.tpl"), "utf8").includes("ops.example:9090"));
+  const again = await writeOwnMetrics(layout, "watch", "other:1");
+  assert.deepEqual([again.written, again.kept.length], [[], 9]);
+  await createJob(layout, { name: "plain" });
+  const plain = path.join(layout.jobs, "plain/_prometheus");
+  mkdirSync(plain);
+  writeFileSync(path.join(plain, "scrape.yaml"), "[]\n");
+  const second = await writeOwnMetrics(layout, "plain", "h:1");
+  assert.deepEqual([second.kept, second.written.length], [["workspace/jobs/plain/_prometheus/scrape.yaml.tpl"], 8]);
+  assert.equal(readdirSync(plain).includes("scrape.yaml.tpl"), false, "one of the two scrape files is enough");
+  await createJob(layout, { name: "linked" });
+  symlinkSync(plain, path.join(layout.jobs, "linked/_prometheus"));
+  await assert.rejects(writeOwnMetrics(layout, "linked", "h:1"), {
+    code: "invalid_source",
+    message: "Cannot use workspace/jobs/linked/_prometheus: it is not a folder",
+  });
+});

@@ -1,10 +1,20 @@
 import assert from "node:assert/strict";
-import { symlinkSync, writeFileSync } from "node:fs";
+import { readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { type BuildProblem, Problems, sentenceOf } from "../../../lib/bucket/base/problems.ts";
-import { readBucketConf, readJobSettings, valuesIn } from "../../../lib/bucket/workspace/bucket-conf.ts";
+import {
+  BUCKET_CONF_FILE,
+  jobResources,
+  OPS_CONF_FILE,
+  readBucketConf,
+  readJobSettings,
+  settingsView,
+  valuesIn,
+  warnAboutStrangers,
+  writeSettings,
+} from "../../../lib/bucket/workspace/bucket-conf.ts";
 import { loadOpsConf } from "../../../lib/bucket/workspace/settings.ts";
 import { newIdentity } from "../../../lib/codec/crypto/seal-key.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
@@ -316,5 +326,70 @@ test("a vars.toml with a list is ErrInvalidJobVars", () => {
   assert.deepEqual([...valuesIn(bytes, problems.in("web/vars.toml", "ErrInvalidJobVars"))], [["ok", "1"]]);
   assert.deepEqual(problems.errors.map(sentenceOf), [
     "ErrInvalidJobVars: web/vars.toml: bad: expected text, a number, true or false, found a list",
+  ]);
+});
+
+test("a settings file is shown with its text, its values as JSON and what is wrong with it", async (t) => {
+  const text = 'a = "b"\nbig = 9007199254740993\nhalf = 1.50\nmore = inf\non = true\nday = 2026-01-02\n';
+  const layout = bucketWith(t, {
+    "workspace/bucket.conf": text,
+    "workspace/bucket.jobs.prod.conf": "[web]\nlist = [1, { x = 2.5 }]\n",
+  });
+  const none = { content: "", values: {}, problem: null };
+  assert.deepEqual(await settingsView(layout, OPS_CONF_FILE), { path: "ops.conf", ...none });
+  const { values, ...conf } = await settingsView(layout, BUCKET_CONF_FILE);
+  const problem = "workspace/bucket.conf: day: expected text, a number, true or false, found 2026-01-02";
+  assert.deepEqual([conf, values], [{ path: "workspace/bucket.conf", content: text, problem }, null]);
+  const plain = text.replace(/day.*\n/, "");
+  writeFileSync(layout.bucketConf, plain);
+  const shown = await settingsView(layout, BUCKET_CONF_FILE);
+  assert.deepEqual(shown.values, { a: "b", big: "9007199254740993", half: 1.5, more: "inf", on: true });
+  const jobs = await settingsView(layout, jobResources("prod"));
+  assert.match(String(jobs.problem), /^workspace\/bucket\.jobs\.prod\.conf: web\/list: expected text, /);
+  assert.deepEqual(await settingsView(layout, jobResources("default")), { path: "workspace/bucket.jobs.conf", ...none });
+  await assert.rejects(settingsView(layout, jobResources("none")), { code: "file_not_found" });
+  for (const selector of ["../x", "", "a/b", ".."]) assert.throws(() => jobResources(selector), { code: "file_not_found" });
+  writeFileSync(layout.bucketConf, "#".repeat(1024 * 1024));
+  assert.equal((await settingsView(layout, BUCKET_CONF_FILE)).problem, null);
+  writeFileSync(layout.bucketConf, "#".repeat(1024 * 1024 + 1));
+  assert.equal((await settingsView(layout, BUCKET_CONF_FILE)).problem, "workspace/bucket.conf: has more than 1048576 bytes");
+});
+
+test("a settings file is replaced by a text that a build would take, and by no other", async (t) => {
+  const layout = bucketWith(t, { "workspace/bucket.conf": "a = 1\n" });
+  const text = "port_min = 5\nport_max = 6\n";
+  const written = await writeSettings(layout, BUCKET_CONF_FILE, text);
+  assert.deepEqual(written, {
+    path: "workspace/bucket.conf",
+    content: text,
+    values: { port_min: 5, port_max: 6 },
+    problem: null,
+  });
+  for (const [kind, wrong, message] of [
+    [
+      BUCKET_CONF_FILE,
+      "port_min = 7\nport_max = 6\n",
+      /^workspace\/bucket\.conf: port_min and port_max must be .*, found "7" and "6"$/,
+    ],
+    [OPS_CONF_FILE, "certs_ttl = 5\ncerts_renewal_buffer = 5\n", /^ops\.conf: certs_renewal_buffer: must be less than certs_ttl/],
+    [jobResources("x"), "a = 1\n", /^workspace\/bucket\.jobs\.x\.conf: a: expected a table/],
+    [BUCKET_CONF_FILE, "=", /^workspace\/bucket\.conf: line 1/],
+  ] as const)
+    await assert.rejects(writeSettings(layout, kind, wrong), { code: "invalid_source", message });
+  assert.equal(readFileSync(layout.bucketConf, "utf8"), text);
+  await writeSettings(layout, OPS_CONF_FILE, "use_sudo = false\n");
+  assert.equal((await loadOpsConf(layout)).settings.useSudo, false);
+});
+
+test("settings of a job that is there twice, or of none, are told", async (t) => {
+  const layout = bucketWith(t, { "workspace/bucket.jobs.conf": "[web]\na = 1\n[WEB]\n[wep]\n[other]\n" });
+  const problems = new Problems();
+  const settings = await readJobSettings(layout, "", problems);
+  warnAboutStrangers(settings, new Set(["web"]), problems);
+  const file = "workspace/bucket.jobs.conf";
+  assert.deepEqual(problems.errors.map(sentenceOf), [`ErrInvalidBucketConf: ${file}: WEB: is there twice, in other capitals`]);
+  assert.deepEqual(problems.warnings.map(sentenceOf), [
+    `${file}: wep: there is no job "wep"; did you mean "web"?`,
+    `${file}: other: there is no job "other"`,
   ]);
 });

@@ -1,11 +1,18 @@
 import assert from "node:assert/strict";
-import { symlinkSync } from "node:fs";
+import { readFileSync, symlinkSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { Problems, sentenceOf } from "../../../lib/bucket/base/problems.ts";
 import { loadOpsConf } from "../../../lib/bucket/workspace/settings.ts";
-import { readDisabled, readWorkers, warnAboutDisabledStrangers } from "../../../lib/bucket/workspace/workers.ts";
+import {
+  changeWorker,
+  readDisabled,
+  readWorkers,
+  WORKER_ENTRY,
+  warnAboutDisabledStrangers,
+} from "../../../lib/bucket/workspace/workers.ts";
+import { check } from "../../../lib/core/shape.ts";
 import { schemaErrors } from "../../helpers/schema.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 import { makeWorkspace } from "../../helpers/workspace.ts";
@@ -222,4 +229,67 @@ test("unknown workers and jobs in disabled.json are warnings that name the neare
 test("without disabled.json nothing is disabled; a broken one is an error", async (t) => {
   assert.deepEqual(await disabled(t, null), { workers: new Set(), jobs: new Map(), errors: [], warnings: [] });
   assert.match((await disabled(t, '{"workers": "all"}')).errors.join(), /^ErrInvalidDisabledJSON: .*expected a list/);
+});
+
+test("what workers.json may hold goes up to its limit and no further", async (t) => {
+  const host = (more: object) => [{ host: "a", ...more }];
+  const longest = `${`${"a".repeat(61)}.`.repeat(4)}bcdef`;
+  const right = [
+    ...[{ ssh_port: 1 }, { ssh_port: 65_535 }, { hostname: "h".repeat(253) }, { labels: ["a".repeat(100)] }].map(host),
+    ...[{ tags: { ["t".repeat(200)]: "v".repeat(1_000) } }, { memory: "999999999999" }, { position: 0 }, { host: longest }].map(
+      host,
+    ),
+    ...[{ connection: "local" }, { connection: "ssh" }, { hostname: "" }].map(host),
+  ];
+  const wrong = [
+    ...[{ ssh_port: 65_536 }, { hostname: "h".repeat(254) }, { labels: ["a".repeat(101)] }, { host: `${longest}f` }].map(host),
+    ...[{ tags: { a: "v".repeat(1_001) } }, { memory: "1e12" }, { position: 1.5 }, { position: "1" }, { tags: [] }].map(host),
+    ...[{ tags: { "a\u0000": "b" } }, { tags: { "\u0085a": "b" } }, { ssh_user: "Root" }, { ssh_jump: "a:0" }].map(host),
+  ];
+  for (const list of right) assert.deepEqual((await workers(t, JSON.stringify(list))).errors, [], JSON.stringify(list));
+  for (const list of wrong) assert.equal((await workers(t, JSON.stringify(list))).errors.length, 1, JSON.stringify(list));
+});
+
+test("a worker of workers.json is replaced, added behind the others or removed; what a build would refuse changes nothing", async (t) => {
+  const dir = temporaryFolder(t);
+  const before = [{ host: "B", labels: ["x"] }, { host: "::1" }, { host: "c" }];
+  makeWorkspace(dir, { files: { "workspace/workers.json": JSON.stringify(before) } });
+  const layout = layoutOf(dir);
+  const file = () => JSON.parse(readFileSync(layout.workersJson, "utf8"));
+  await changeWorker(layout, "b", { host: "B", position: 7 });
+  await changeWorker(layout, "0:0::1");
+  await changeWorker(layout, undefined, { host: "d" });
+  const after = [{ host: "B", position: 7 }, { host: "c" }, { host: "d" }];
+  assert.deepEqual(file(), after);
+  const text = readFileSync(layout.workersJson, "utf8");
+  assert.ok(text.endsWith("\n") && text.includes("\n  {"), text);
+  const refused = (code: string, message: RegExp) => (error: { code?: string; message: string }) => {
+    assert.equal(error.code, code);
+    assert.match(error.message, message);
+    return true;
+  };
+  await assert.rejects(
+    changeWorker(layout, "e", { host: "e" }),
+    refused("not_found", /^there is no worker "e" in workspace\/workers\.json$/),
+  );
+  await assert.rejects(changeWorker(layout, undefined, { host: "C" }), refused("invalid_source", /3\/host: C is there twice$/));
+  await assert.rejects(
+    changeWorker(layout, "c", { host: "a b" }),
+    refused("invalid_source", /^workspace\/workers\.json: 1\/host: /),
+  );
+  assert.deepEqual(file(), after);
+  makeWorkspace(dir, { files: { "workspace/workers.json": '[{"host": 1}]' } });
+  await assert.rejects(changeWorker(layout, undefined, { host: "d" }), refused("invalid_source", /0\/host: /));
+  makeWorkspace(dir, { files: { "workspace/workers.json": null } });
+  await changeWorker(layout, undefined, { host: "d" });
+  assert.deepEqual(file(), [{ host: "d" }]);
+});
+
+test("an entry in a request is checked as one of the file is, and stays as it is written", () => {
+  const entry = { HOST: " A ", labels: ["X"] };
+  const checked = check(WORKER_ENTRY, entry);
+  assert.equal(checked.ok && checked.value, entry);
+  for (const wrong of [{}, { host: "a", ssh_port: 0 }, { host: "a", lables: [] }, [], "a"])
+    assert.equal(check(WORKER_ENTRY, wrong).ok, false, JSON.stringify(wrong));
+  assert.equal(WORKER_ENTRY.schema.additionalProperties, false);
 });
