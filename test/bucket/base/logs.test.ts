@@ -3,6 +3,7 @@ import { mkdirSync, readFileSync, statSync, truncateSync, writeFileSync } from "
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { layoutOf, runLayout } from "../../../lib/bucket/base/layout.ts";
+import type { LinePlace } from "../../../lib/bucket/base/line-place.ts";
 import { RunLog, readLogs } from "../../../lib/bucket/base/logs.ts";
 import { Redactor } from "../../../lib/core/redact.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
@@ -13,11 +14,15 @@ function openLog(t: TestContext, { format = "kv" as "kv" | "json", outputLimit =
   const layout = layoutOf(temporaryFolder(t));
   const redactor = new Redactor();
   const said: string[] = [];
-  const activity = (text: string) => void said.push(text);
+  const places: LinePlace[] = [];
+  const activity = (text: string, { job, worker, stream }: LinePlace) => {
+    said.push(text);
+    places.push({ job, worker, stream });
+  };
   const log = new RunLog({ layout, runId: RUN, command: "deploy", redactor, activity, format, outputLimit });
   t.after(() => log.close());
   const read = (file: string) => readFileSync(path.join(layout.logs, file), "utf8");
-  return { layout, redactor, log, said, read };
+  return { layout, redactor, log, said, places, read };
 }
 
 test("HR-023 HR-024 HR-025 a structured line has time, run, phase and payload, in the bucket's log and in the run's copy", (t) => {
@@ -146,4 +151,61 @@ test("CP-350 CP-351 a worker's output beyond the limit is left out, and a line s
     const output = lines.slice(0, shown).map((line) => line.length + 1);
     assert.ok(output.reduce((sum, length) => sum + length, 0) < 2_000 + Math.max(...output));
   }
+});
+
+test("each line of Activity has its place, and the sentences of ops their level in ops.log", (t) => {
+  const { log, said, places, read } = openLog(t);
+  const about = { job: "web", worker: "10.0.0.1" };
+  log.info("begins", about);
+  log.info("of nobody");
+  log.warn("odd", { worker: "10.0.0.1" });
+  log.error("bad", about);
+  log.restores("goes back", about);
+  log.output("web", "10.0.0.1", "a\nb", { stream: "stderr" });
+  log.remark("web", "10.0.0.1", "skipped", { stream: "stdout" });
+  const none = { job: undefined, worker: undefined };
+  assert.deepEqual(
+    said.map((text, index) => [text, places[index]]),
+    [
+      ["begins\n", { ...about, stream: "ops" }],
+      ["of nobody\n", { ...none, stream: "ops" }],
+      ["warning: odd\n", { ...none, worker: "10.0.0.1", stream: "ops" }],
+      ["error: bad\n", { ...about, stream: "error" }],
+      ["goes back\n", { ...about, stream: "restore" }],
+      ["web@10.0.0.1 ! a\nweb@10.0.0.1 ! b\n", { ...about, stream: "stderr" }],
+      ["web@10.0.0.1 | skipped\n", { ...about, stream: "stdout" }],
+    ],
+  );
+  const told = (file: string) =>
+    [...read(file).matchAll(/level=(\w+) .*msg=(.*)\n/g)].map(([, level, text]) => `${level} ${text}`);
+  assert.deepEqual(told("ops.log"), ["info begins", 'info "of nobody"', "warn odd", "error bad", 'info "goes back"']);
+  assert.deepEqual(told("10.0.0.1.log"), ['info "a\\nb"', "info skipped"]);
+});
+
+test("a field that says nothing is left out, and one with a blank, a quote or an equals sign is quoted", (t) => {
+  const { log, read } = openLog(t);
+  log.record({ worker: "w", phase: "p", reason: "", cmd: `${"x".repeat(199)} y`, msg: "plain" }, "error");
+  log.record({ worker: "w", action: 'a"b', event: "c=d", job: "e\tf", msg: "g" });
+  const [first = "", second = ""] = read("w.log").split("\n");
+  assert.equal(
+    first.replace(/^ts=\S+ /, ""),
+    `level=error run=${RUN} ops=deploy worker=w phase=p cmd="${"x".repeat(199)} " msg=plain`,
+  );
+  assert.equal(
+    second.replace(/^ts=\S+ /, ""),
+    `level=info event="c=d" run=${RUN} ops=deploy worker=w job="e\\tf" phase=deploy action="a\\"b" msg=g`,
+  );
+});
+
+test("a line that cannot be written fails the run by the name of the file", (t) => {
+  const { layout, log } = openLog(t);
+  mkdirSync(path.join(layout.logs, "w.log"), { recursive: true });
+  const cannot = (file: string) => ({ code: "failed", message: new RegExp(`^Cannot write ${file}: `) });
+  assert.throws(() => log.record({ worker: "w", msg: "x" }), cannot(path.join(layout.logs, "w.log")));
+  const activity = () => {
+    throw new Error("no room");
+  };
+  const full = new RunLog({ layout, runId: RUN, command: "deploy", redactor: new Redactor(), activity, format: "kv" });
+  const { activity: file } = runLayout(layout, RUN);
+  assert.throws(() => full.info("x"), { code: "failed", message: `Cannot write ${file}: no room` });
 });

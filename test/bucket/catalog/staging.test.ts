@@ -6,7 +6,7 @@ import { type TestContext, test } from "node:test";
 import { bytesOf } from "../../../lib/bucket/base/contents.ts";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import type { CatalogFile } from "../../../lib/bucket/base/model.ts";
-import { stageAllocation, stagingFolder, writeStaging } from "../../../lib/bucket/catalog/staging.ts";
+import { stageAllocation, stageForScript, stagingFolder, writeStaging } from "../../../lib/bucket/catalog/staging.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 import { makeBucket, TEMPLATE_FIELDS } from "../../helpers/workspace.ts";
 
@@ -21,7 +21,10 @@ async function setUp(t: TestContext) {
   const kv = (await makeBucket(t)).kv();
   const stage = (files: CatalogFile[], upstream: string[] = [], secretMode = 0o600) =>
     stageAllocation(files, { fields: TEMPLATE_FIELDS, upstream, kv }, secretMode);
-  const render = (text: string, upstream?: string[]) => stage([file("out.tpl", text)], upstream).files[0]?.content.toString();
+  const render = (text: string, upstream?: string[]) =>
+    stage([file("out.tpl", text)], upstream)
+      .files.find((one) => one.path === "out")
+      ?.content.toString();
   return { kv, stage, render };
 }
 
@@ -131,4 +134,73 @@ test("HR-014 HR-102 T-103 T-100 writing the staging replaces that allocation's f
   );
   assert.deepEqual([existsSync(path.join(folder, "gone")), existsSync(neighbour)], [false, true]);
   assert.equal(statSync(folder).mode & 0o777, 0o700);
+});
+
+test("a rendered file tells which ids of this bucket are in it, and which secrets", async (t) => {
+  const { kv, stage } = await setUp(t);
+  for (const key of ["worker_id", "job_id", "a_label_id", "label_id", "my_worker_id"]) kv.put("ops/worker/10.0.0.1", key, key);
+  kv.put("vars/job/web", "worker_id", "x");
+  for (const key of ["b", "a"]) kv.put("secrets/job/web", key, `secret ${key}`);
+  kv.put("secrets/job/web", "empty", "");
+  const of = (text: string) => {
+    const [{ own, secrets, isSecret } = assert.fail()] = stage([file("a.tpl", text)]).files;
+    return { own, secrets, isSecret };
+  };
+  const get = (...keys: string[]) => keys.map((key) => `{{ get "ops/worker/10.0.0.1" "${key}" }}`).join("");
+  assert.deepEqual(of("{{ .Job }} {{ .WorkerIP }}"), { own: undefined, secrets: undefined, isSecret: false });
+  assert.deepEqual(of("{{ .WorkerID }}{{ .UpdateSeq }}{{ .AllocationID }}").own, [".AllocationID", ".UpdateSeq", ".WorkerID"]);
+  assert.deepEqual(of(get("worker_id", "job_id", "a_label_id", "label_id", "my_worker_id")).own, [
+    "a_label_id",
+    "job_id",
+    "worker_id",
+  ]);
+  assert.equal(of('{{ get "vars/job/web" "worker_id" }}').own, undefined, "what people set is theirs");
+  const told = of('{{ getSecret "b" }}{{ getSecret "a" }}{{ getSecret "a" }}{{ getSecret "empty" }}');
+  assert.deepEqual(told, { own: undefined, secrets: ["secret b", "secret a"], isSecret: true });
+});
+
+test("certificates of an allocation lie in certs/, the keys for their owner alone, and no template reads a key", async (t) => {
+  const { kv, stage, render } = await setUp(t);
+  const own = "ops/job/web/worker/10.0.0.1";
+  for (const [key, text] of Object.entries({ "certs/x.crt": "C", "certs/x.key": "K", version: "1.0.0" })) kv.put(own, key, text);
+  kv.put("ops/job/web/worker/10.0.0.2", "certs/y.crt", "other");
+  const placed = () =>
+    stage([file("a", "1")]).files.map((one) => [one.path, one.mode.toString(8), String(one.content), one.isSecret]);
+  const [plain, crt, key] = [
+    ["a", "644", "1", false],
+    ["certs/x.crt", "644", "C", false],
+    ["certs/x.key", "600", "K", true],
+  ];
+  assert.deepEqual(placed(), [plain, crt, key]);
+  kv.put("ops/worker", "certs/ca.crt", "CA");
+  assert.deepEqual(placed(), [plain, ["certs/ca.crt", "644", "CA", false], crt, key]);
+  assert.throws(() => render(`{{ get "${own}" "certs/x.key" }}`), /a private key is no value: use the file certs\/x\.key/);
+  assert.equal(render(`{{ get "${own}" "certs/x.crt" }}`), "C");
+  for (const call of ["ruleFiles", "scrapeConfigs"])
+    assert.throws(() => render(`{{ ${call} }}`), {
+      code: "failed",
+      message: /only the files of a job with prometheus\.yml or prometheus\.yml\.tpl can call this/,
+    });
+});
+
+test("a script of a hook has the job's files, _hooks/ and certificates; a template that cannot be rendered is missing, unless it is the script", async (t) => {
+  const { kv } = await setUp(t);
+  kv.put("ops/worker", "certs/ca.crt", "CA");
+  kv.put("secrets/job/web", "k", "secret");
+  const missing = '{{ getSecret "none" }}';
+  const files = [
+    ...[file("a", "1"), file("a.tpl", "2"), file("b.tpl", missing), file("s.tpl", '{{ getSecret "k" }}', 0o755)],
+    ...[file("_hooks/x.py", ""), file("_hooks/y.ts.tpl", missing), file("_prometheus/p", ""), file("_hooks/xx.py.tpl", missing)],
+  ];
+  const staging = { fields: TEMPLATE_FIELDS, upstream: [], kv };
+  const staged = stageForScript(files, staging, "x").map((one) => [one.path, String(one.content), one.mode.toString(8)]);
+  assert.deepEqual(staged.sort(), [
+    ["_hooks/certs/ca.crt", "CA", "644"],
+    ["_hooks/x.py", "", "644"],
+    ["a", "2", "644"],
+    ["certs/ca.crt", "CA", "644"],
+    ["s", "secret", "700"],
+  ]);
+  assert.throws(() => stageForScript(files, staging, "y"), { code: "ErrKeyMissing" });
+  assert.throws(() => stageForScript(files, staging, "xx"), { code: "ErrKeyMissing" });
 });

@@ -2,12 +2,14 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { copyFileSync, rmSync } from "node:fs";
 import { test } from "node:test";
+import { beginRotation } from "../../../lib/bucket/base/authority-change.ts";
+import { makePair } from "../../../lib/bucket/base/certificates.ts";
 import type { Database } from "../../../lib/bucket/base/database.ts";
 import { setLastOutcome } from "../../../lib/bucket/catalog/info.ts";
 import { cursorOf, keyOf, type PageKey } from "../../../lib/bucket/catalog/pages.ts";
 import { beginChange, promote, recordSynced, setStopped } from "../../../lib/bucket/catalog/promotions.ts";
 import { bucketSummary } from "../../../lib/bucket/catalog/summary.ts";
-import { catalogView, VIEW_NAMES, type ViewName, type ViewQuery } from "../../../lib/bucket/catalog/views.ts";
+import { catalogView, VIEW_NAMES, type ViewName, type ViewQuery, viewSources } from "../../../lib/bucket/catalog/views.ts";
 import { fingerprintsOf } from "../../../lib/bucket/kv/kv-access.ts";
 import { build } from "../../../lib/operation/build/build.ts";
 import { makeBucket, makeWorkspace } from "../../helpers/workspace.ts";
@@ -371,6 +373,21 @@ test("equal secrets of a bucket have the same fingerprint, and nobody without it
   assert.equal((await shown(buckets[0])).get("secrets/job/site pin"), "", "nor with that of another bucket");
   rmSync(buckets[0].layout.kvKey);
   assert.equal((await shown(buckets[0])).get("secrets/job/site pin"), "");
+});
+
+test("fingerprints are for the view of keys, and authorities for that of certificates, during a rotation", async (t) => {
+  const { db, layout, view } = await built(t);
+  const sources = async () =>
+    Promise.all(VIEW_NAMES.map(async (name) => Object.values(await viewSources(layout, name)).map((one) => typeof one)));
+  const none = VIEW_NAMES.slice(0, 6).map(() => []);
+  assert.deepEqual(await sources(), [...none, ["function"], ["undefined"]]);
+  await beginRotation(layout, await makePair("next"));
+  assert.deepEqual(await sources(), [...none, ["function"], ["function"]]);
+  const { columns, items } = catalogView(db, "certs", {}, { ...ALL, ...(await viewSources(layout, "certs")) });
+  assert.deepEqual([columns.at(-1), new Set(items.map(({ authority }) => authority))], ["authority", new Set(["old"])]);
+  assert.equal(view("certs").columns.includes("authority"), false);
+  const other = catalogView(db, "ports", {}, { ...ALL, ...(await viewSources(layout, "certs")) });
+  assert.equal(other.columns.includes("authority"), false);
 });
 
 test("the keys of a job are those that its allocations may read, upstream jobs included", async (t) => {
