@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { statSync, writeFileSync } from "node:fs";
+import { mkdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
@@ -10,9 +10,13 @@ import {
   type Database,
   databaseFailure,
   exclusively,
+  isDamaged,
+  lostContents,
   migrate,
   openDatabase,
   openForReading,
+  requireSchema,
+  schemaFailure,
   schemaVersion,
 } from "../../../lib/bucket/base/database.ts";
 import { SCHEMA_VERSION } from "../../../lib/bucket/base/schema.ts";
@@ -253,4 +257,89 @@ test("a file that is no database is told at once by whoever wants to work in it 
     exclusively(file, 600_000, async () => {}),
     /not a database/,
   );
+});
+
+test("each trouble of SQLite is told with what to do, and any other error is passed on as it is", () => {
+  const told = (errcode: number) => {
+    const { code, message } = databaseFailure(Object.assign(new Error("why"), { errcode }), "f") as Failure;
+    return [code, message.replace(/; restore a snapshot.*$/, "; …")];
+  };
+  for (const [code, failure] of [
+    [5, ["database_busy", "the bucket's database is busy; try again"]],
+    [6, ["database_busy", "the bucket's database is busy; try again"]],
+    [8, ["failed", "Cannot use f: permission denied: run ops as the owner, or change the rights"]],
+    [10, ["failed", "Cannot use f: why; is the disk full?"]],
+    [11, ["database_damaged", "Cannot read f: it is damaged; …"]],
+    [13, ["failed", "Cannot use f: the disk is full: make room there"]],
+    [14, ["bucket_not_initialized", "Cannot open f: the bucket is not initialised"]],
+    [26, ["database_damaged", "Cannot read f: it is damaged; …"]],
+  ] as const)
+    assert.deepEqual(told(code), failure, String(code));
+  for (const error of [new Failure("not_found", "x"), new Error("plain"), Object.assign(new Error("x"), { errcode: 1 })])
+    assert.equal(databaseFailure(error, "f"), error);
+});
+
+test("a database is damaged where it cannot be read as a whole, or lacks a content; one that is missing or locked is not", (t) => {
+  const name = migrated(t);
+  assert.deepEqual([isDamaged(name), schemaFailure(name)], [false, undefined]);
+  {
+    using db = openDatabase(name);
+    db.run("INSERT INTO contents (sha256, sealed, size_bytes, content) VALUES ('a', 1, 5, NULL), ('b', 0, 5, NULL)");
+    assert.deepEqual(lostContents(db).sort(), ["a.sealed", "b"]);
+    assert.equal(isDamaged(name), true);
+    mkdirSync(db.contents);
+    for (const content of ["a.sealed", "b"]) writeFileSync(path.join(db.contents, content), "");
+    assert.equal(isDamaged(name), false);
+  }
+  const [missing, none] = [file(t), file(t)];
+  writeFileSync(none, "this is no database ".repeat(100));
+  assert.deepEqual([isDamaged(missing), isDamaged(none)], [false, true]);
+  assert.deepEqual([schemaFailure(missing)?.code, schemaFailure(none)?.code], ["bucket_not_initialized", "database_damaged"]);
+  using db = openDatabase(name);
+  const set = (version: number) => db.run("UPDATE schema_version SET version = ?", version);
+  set(SCHEMA_VERSION - 1);
+  const old = `the database has schema ${SCHEMA_VERSION - 1}; run \`ops init\`, or POST …/init, to upgrade it`;
+  assert.throws(() => requireSchema(db), {
+    code: "schema_upgrade_required",
+    message: old,
+    details: { schema_version: SCHEMA_VERSION - 1 },
+  });
+  set(SCHEMA_VERSION + 1);
+  const message = `the database has schema ${SCHEMA_VERSION + 1}, this program knows ${SCHEMA_VERSION}; use a newer ops`;
+  assert.throws(() => requireSchema(db), { code: "schema_too_new", message });
+  set(0);
+  assert.throws(() => requireSchema(db), { code: "database_damaged", message: /its schema version is 0; / });
+  db.run("DELETE FROM schema_version");
+  assert.throws(() => schemaVersion(db), { code: "database_damaged", message: /its schema version is missing; / });
+  db.script("DROP TABLE schema_version");
+  assert.equal(schemaVersion(db), 0);
+  const unmade = "the bucket is not initialised; run `ops init`, or POST …/init";
+  assert.throws(() => requireSchema(db), { code: "bucket_not_initialized", message: unmade });
+});
+
+test("a link in the place of the database is followed by nobody", async (t) => {
+  const [name, link] = [migrated(t), file(t)];
+  symlinkSync(name, link);
+  for (const open of [openDatabase, openForReading, () => migrate(link, ID)]) assert.throws(() => open(link));
+  await assert.rejects(exclusively(link, 0, async () => {}));
+});
+
+test("a transaction is stored as a whole or not at all", (t) => {
+  using db = openDatabase(migrated(t));
+  assert.equal(
+    db.transaction(() => db.run("UPDATE bucket SET update_seq = 3")),
+    1,
+  );
+  const fails = () => {
+    db.run("UPDATE bucket SET update_seq = 4");
+    throw new Error("no");
+  };
+  assert.throws(() => db.transaction(fails), /no/);
+  assert.equal(sequence(db), 3);
+  const rolledBack = () => {
+    db.script("ROLLBACK");
+    throw new Error("undone already");
+  };
+  assert.throws(() => db.transaction(rolledBack), /undone already/);
+  assert.deepEqual([db.transaction(() => 7), db.columns("SELECT 1 AS a, 2 AS b")], [7, ["a", "b"]]);
 });

@@ -6,7 +6,16 @@ import promises, { open } from "node:fs/promises";
 import { hostname } from "node:os";
 import { type TestContext, test } from "node:test";
 import { type Layout, layoutOf } from "../../../lib/bucket/base/layout.ts";
-import { acquireLock, type LockContent, readLock, takeOver } from "../../../lib/bucket/base/lock.ts";
+import {
+  acquireLock,
+  busyFailure,
+  heldBy,
+  isOwned,
+  isStale,
+  type LockContent,
+  readLock,
+  takeOver,
+} from "../../../lib/bucket/base/lock.ts";
 import { bootId, hasMembers, identify, isAlive, type ProcessIdentity, signalProcess } from "../../../lib/core/process.ts";
 import { patience } from "../../../scripts/patience.ts";
 import { failing } from "../../helpers/faults.ts";
@@ -287,4 +296,55 @@ test("a link in the place of the lock is refused, and is no lock that could be t
 test("a lock that can neither be made nor be found is not tried for without an end", async (t) => {
   failing(t, promises, "link", "EEXIST");
   await assert.rejects(acquireLock(bucket(t), "r", "build"), { code: "bucket_busy" });
+});
+
+test("who holds a lock is told as long as somebody may; a lock is owned as long as its first holder may live", async (t) => {
+  const elsewhere = { boot_id: "another boot", host: "elsewhere" };
+  const cases: [change: Partial<LockContent>, stale: boolean, owned: boolean][] = [
+    [{}, false, true],
+    [{ holders: [gone] }, true, false],
+    [{ holders: [gone, ...content().holders] }, false, false],
+    [{ holders: [...content().holders, gone] }, false, true],
+    [{ holders: [] }, true, false],
+    [{ boot_id: "another boot" }, true, false],
+    [{ ...elsewhere, holders: [gone] }, false, true],
+  ];
+  for (const [change, stale, owned] of cases) {
+    const layout = bucket(t);
+    const lock = content(change);
+    assert.deepEqual([isStale(lock), isOwned(lock)], [stale, owned], JSON.stringify(change));
+    writeFileSync(layout.lock, JSON.stringify(lock));
+    assert.equal((await heldBy(layout)) === undefined, stale, JSON.stringify(change));
+  }
+  const layout = bucket(t);
+  assert.equal(await heldBy(layout), undefined);
+  writeFileSync(layout.lock, "no lock");
+  assert.deepEqual([await heldBy(layout), await readLock(layout)], [undefined, "unreadable"]);
+  const own = content();
+  writeFileSync(layout.lock, JSON.stringify(own));
+  const { run_id, command, since, host } = own;
+  const holder = `held by deploy (run ${run_id}) on ${host}, process ${process.pid}, since ${since}`;
+  assert.deepEqual(await heldBy(layout), { run_id, command, since, host, pid: process.pid, holder });
+  const { details, ...failure } = busyFailure({ a: 1 });
+  assert.deepEqual([failure.code, details, busyFailure().details], ["bucket_busy", { a: 1 }, undefined]);
+});
+
+test("what is no lock in its fields is none: it can be taken over", async (t) => {
+  const layout = bucket(t);
+  const read = async (change: object) => {
+    writeFileSync(layout.lock, JSON.stringify({ ...content(), ...change }));
+    return (await readLock(layout)) === "unreadable";
+  };
+  const right = [{ later: 1 }, { ending: undefined }, { groups: [{ pgid: 1, start_time: "", later: 1 }] }];
+  const wrong = [
+    ...["run_id", "command", "since", "boot_id", "host", "holders", "groups"].map((name) => ({ [name]: undefined })),
+    ...[
+      { ending: 1 },
+      { holders: [{ pid: 0, start_time: "" }] },
+      { groups: [{ pgid: 0, start_time: "" }] },
+      { groups: [{ pgid: 1 }] },
+    ],
+  ];
+  for (const change of right) assert.equal(await read(change), false, JSON.stringify(change));
+  for (const change of wrong) assert.equal(await read(change), true, JSON.stringify(change));
 });

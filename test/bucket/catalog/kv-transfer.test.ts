@@ -79,10 +79,21 @@ test("all that a store may hold is taken back; what is left of a job that is gon
 test("lines may be written by hand; what is wrong is told with its line and without a value", async () => {
   const line = (more: object) => JSON.stringify({ namespace: "secrets/job/web", key: "k", value: "correct horse", ...more });
   assert.equal((await entriesOfLines(`\n${line({})}\n\n${line({ key: "l" })}`, undefined)).length, 2);
+  const widest = { namespace: `vars/job/a${"-_0z".repeat(24)}zzz`, ttl: 1, value: "" };
+  assert.deepEqual(await entriesOfLines(line(widest), undefined), [{ key: "k", ...widest }]);
+  assert.deepEqual(await entriesOfLines("", undefined), []);
+  assert.deepEqual(await entriesOfLines('{"ops_kv":1,"entries":0}\n', undefined), []);
   const WRONG: [text: string, message: RegExp][] = [
     [`${line({})}\n{`, /stdin, line 2: expected an object in JSON/],
     [line({ namespace: "ops/job/web" }), /line 1: namespace: expected vars\/job\/<job> or secrets\/job\/<job>/],
-    [line({ namespace: "vars/job/Web" }), /line 1: namespace/],
+    ...["vars/job/Web", "xvars/job/web", "vars/job/web/x", "vars/job/", `vars/job/${"a".repeat(101)}`, "secrets/notify"].map(
+      (namespace): [string, RegExp] => [line({ namespace }), /line 1: namespace: expected vars/],
+    ),
+    [line({ sealed: "x" }), /line 1: .*excludes/],
+    [line({ value: undefined, sealed: "" }), /line 1: sealed/],
+    [`{"ops_kv":1,"entries":0,"more":1}`, /line 1: more/],
+    [`{"ops_kv":1}`, /line 1: entries: is missing/],
+    ["[]", /line 1: expected an object/],
     [line({ key: "\ud800" }), /line 1: key: expected well-formed text/],
     [line({ value: undefined }), /line 1: value is missing/],
     [line({ value: "correct horse\ud800" }), /line 1: value: expected well-formed text/],

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Problems, sentenceOf } from "../../../lib/bucket/base/problems.ts";
-import { assignPorts, isPortName, type PortNumbers } from "../../../lib/bucket/workspace/ports.ts";
+import { assignPorts, isPortName, type PortNumbers, ports } from "../../../lib/bucket/workspace/ports.ts";
+import { check } from "../../../lib/core/shape.ts";
 
 type Jobs = Record<string, Record<string, number | null>>;
 
@@ -102,4 +103,37 @@ test("a port is named with small letters, digits and _, the first a letter, at m
   for (const name of ["a", "http_2", "a".repeat(100)]) assert.equal(isPortName(name), true, name);
   for (const name of ["", "A", "1a", "_a", "a-b", "a.b", "a b", "a\n", "é", "a".repeat(101)])
     assert.equal(isPortName(name), false, name);
+});
+
+test("a port of the pool goes up to the last number of it, and both ends of the pool are kept", () => {
+  const one = (stored: number) => assign({ a: { x: null } }, { a: { x: stored } }).numbers;
+  assert.deepEqual(
+    [30_000, 30_003, 29_999, 30_004].map((number) => one(number)),
+    [...[{ a: { x: 30_000 } }, { a: { x: 30_003 } }, { a: { x: 30_000 } }, { a: { x: 30_000 } }]],
+  );
+  const four = assign({ a: { a: null, b: null, c: null, d: null } });
+  assert.deepEqual([four.errors, four.numbers], [[], { a: { a: 30_000, b: 30_001, c: 30_002, d: 30_003 } }]);
+  const twice = assign({ a: { x: null }, b: { y: null } }, { a: { x: 30_001 }, b: { y: 30_001 } });
+  assert.deepEqual([twice.errors, twice.numbers], [[], { a: { x: 30_001 }, b: { y: 30_000 } }], "the first keeps it");
+  assert.deepEqual(assign({ a: {} }), { numbers: { a: {} }, errors: [] });
+  assert.deepEqual(assign({ a: { x: 80, y: 80 } }).numbers, { a: { x: 80, y: 0 } });
+  for (const name of ["bucket_id", "jobs", "activejobs"]) assert.equal(assign({ a: { [name]: 1 } }).errors.length, 1, name);
+  assert.deepEqual(assign({ a: { job: 1, job_id: 2 } }).errors, []);
+});
+
+test("the ports of a manifest are numbers, or empty objects for one of the pool; mistakes are named by their port", () => {
+  const read = (value: unknown) => {
+    const checked = check(ports(), value);
+    return checked.ok ? [...checked.value] : checked.problems.map(({ path, message }) => `${path}: ${message}`);
+  };
+  assert.deepEqual(read({ a: {}, b: 1, c: 65_535 }), [
+    ["a", null],
+    ["b", 1],
+    ["c", 65_535],
+  ]);
+  const rule = "expected {} for a port from the pool, or a number from 1 to 65535, found";
+  assert.deepEqual(read({ a: 0, b: { x: 1 } }), [`a: ${rule} 0`, `b: ${rule} an object`]);
+  assert.deepEqual(read({ A: 1, [`a${"b".repeat(100)}`]: 1 }).length, 2);
+  assert.deepEqual(read({ A: {} }), ["A: expected small letters, digits and _, the first a letter, at most 100, as name"]);
+  assert.deepEqual(read([]), [": expected an object, found a list"]);
 });

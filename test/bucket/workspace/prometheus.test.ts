@@ -3,7 +3,14 @@ import { writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { prometheusRows, scrapeConfigs } from "../../../lib/bucket/prometheus/scrape.ts";
-import { type ScrapeConfig, webPort } from "../../../lib/bucket/workspace/prometheus.ts";
+import {
+  isPrometheus,
+  portNamed,
+  runbookSlug,
+  type ScrapeConfig,
+  webPort,
+  withJob,
+} from "../../../lib/bucket/workspace/prometheus.ts";
 import type { Failure } from "../../../lib/core/errors.ts";
 import { build } from "../../../lib/operation/build/build.ts";
 import { makeBucket, makeWorkspace, type TestBucket, type WorkspaceSpec } from "../../helpers/workspace.ts";
@@ -189,3 +196,86 @@ for (const [what, files, message] of [
     assert.match(failure.message, message);
     assert.match(failure.message, /^ErrInvalidJob: workspace\/jobs\/web\/_prometheus\//);
   });
+
+test("the port that tells numbers has a usual name, or is the only one that ends so; any other is named", () => {
+  const likely = (...ports: string[]) => portNamed("_implicit", ports, "my-web");
+  assert.equal(likely("metrics_port", "my_web_metrics_port", "a_metrics_port"), "my_web_metrics_port");
+  assert.equal(likely("a_metrics_port", "metrics_port"), "metrics_port");
+  assert.equal(likely("web", "a_metrics_port"), "a_metrics_port");
+  assert.deepEqual([likely("a_metrics_port", "b_metrics_port"), likely("web"), likely()], [undefined, undefined, undefined]);
+  assert.deepEqual([portNamed("web", ["web"], "x"), portNamed("web", ["webs"], "x")], ["web", undefined]);
+  assert.deepEqual(
+    ["ops:job", "a-ops:job-ops:job", "ops:jobs"].map((text) => withJob(text, "web")),
+    ["web", "a-web-web", "webs"],
+  );
+  assert.deepEqual(["a.md", "a", "a.md.md", "amd"].map(runbookSlug), ["a", "a", "a.md", "amd"]);
+  const paths = ["prometheus.yml", "prometheus.yml.tpl", "prometheus.yaml", "conf/prometheus.yml", "xprometheus.yml"];
+  assert.deepEqual(
+    paths.map((path) => isPrometheus([{ path: "a" }, { path }])),
+    [true, true, false, false, false],
+  );
+});
+
+test("a target stands for a port, on all workers or one, and what only looks like it stays as it is", async (t) => {
+  const targets = ["ops:port/web_admin", "ops:port/web_admin/fd00::2", "xops:port/web_admin", "a:1", "ops:port/"];
+  const scrape = JSON.stringify([
+    { job_name: "a", static_configs: [{ targets, labels: { of: "ops:job" } }, { targets: [] }], x: 1 },
+    { job_name: "b", static_configs: [{ targets: ["b:1"] }] },
+    { job_name: "c-ops:job" },
+  ]);
+  const bucket = await built(t, { ...SPEC, files: { [`${OF}/scrape.yaml`]: scrape } });
+  const [a, b, c] = scraped(bucket, { jobs: ["WEB"] });
+  assert.deepEqual(a, {
+    job_name: "a",
+    static_configs: [
+      {
+        targets: [
+          "10.0.0.1:9200",
+          "[fd00::2]:9200",
+          "10.0.0.3:9200",
+          "[fd00::2]:9200",
+          "xops:port/web_admin",
+          "a:1",
+          "ops:port/",
+        ],
+        labels: { of: "web" },
+      },
+      { targets: [] },
+    ],
+    x: 1,
+  });
+  assert.deepEqual([b, c], [{ job_name: "b", static_configs: [{ targets: ["b:1"] }] }, { job_name: "c-web" }]);
+  makeWorkspace(bucket.dir, {
+    ...SPEC,
+    files: { [`${OF}/scrape.yaml`]: scrape, "workspace/disabled.json": '{"jobs": {"web": {}}}' },
+  });
+  await build(bucket.context(), {});
+  assert.deepEqual(
+    scraped(bucket).map(({ job_name }) => job_name),
+    ["b", "c-web"],
+    "no target of these is an allocation",
+  );
+});
+
+test("dashboards are listed but for hidden ones and those to ignore, and a job without files is left out", async (t) => {
+  const files = {
+    [`${OF}/dashboards/a.html`]: "",
+    [`${OF}/dashboards/.hidden`]: "",
+    [`${OF}/dashboards/.d/x.html`]: "",
+    [`${OF}/dashboards/lib/x.html`]: "",
+    [`${OF}/dashboards/.dashboardignore`]: "\n  lib/*  \n",
+    [`${OF}/scrape.yaml.tpl`]: "",
+    [`${OF}/alerts/a.yml`]: ALERTS.replace(", runbook: down.md", ""),
+    [`${OF}/alerts/b.yamlx`]: "no rules",
+    "workspace/jobs/db/_prometheus/dashboards/x": "",
+  };
+  const jobs = { web: WEB, db: { selectors: ["worker"] }, none: { selectors: ["worker"] } };
+  const { db } = await built(t, { ...SPEC, jobs, files });
+  const [ofDb, ofWeb] = [
+    { job: "db", scrape: null, alerts: 0, runbooks: 0, dashboards: 1 },
+    { job: "web", scrape: "yes", alerts: 1, runbooks: 0, dashboards: 1 },
+  ];
+  assert.deepEqual(prometheusRows(db), [ofDb, ofWeb]);
+  assert.deepEqual(prometheusRows(db, ["Web", "none"]), [ofWeb]);
+  assert.throws(() => prometheusRows(db, ["nope"]), { code: "unknown_name" });
+});

@@ -346,6 +346,8 @@ test("a settings file is shown with its text, its values as JSON and what is wro
   assert.deepEqual(shown.values, { a: "b", big: "9007199254740993", half: 1.5, more: "inf", on: true });
   const jobs = await settingsView(layout, jobResources("prod"));
   assert.match(String(jobs.problem), /^workspace\/bucket\.jobs\.prod\.conf: web\/list: expected text, /);
+  writeFileSync(`${layout.workspace}/bucket.jobs.prod.conf`, "[web]\na = 1\n");
+  assert.deepEqual((await settingsView(layout, jobResources("prod"))).values, { web: { a: 1 } });
   assert.deepEqual(await settingsView(layout, jobResources("default")), { path: "workspace/bucket.jobs.conf", ...none });
   await assert.rejects(settingsView(layout, jobResources("none")), { code: "file_not_found" });
   for (const selector of ["../x", "", "a/b", ".."]) assert.throws(() => jobResources(selector), { code: "file_not_found" });

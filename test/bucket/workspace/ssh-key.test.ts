@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
@@ -9,6 +9,7 @@ import {
   beginSshKeyChange,
   describeSshKey,
   dropOldSshKey,
+  makeSshKey,
   noteLeft,
   removeSshKey,
   sshKeyChange,
@@ -100,6 +101,8 @@ for (const [what, make, message] of [
     await assert.rejects(store(given), (error: Error & { code: string; details: unknown }) => {
       assert.equal(error.code, "invalid_request");
       assert.match(error.message, message);
+      const [told] = error.details as { path: string; message: string }[];
+      assert.deepEqual([told?.path, `private_key: ${told?.message}`], ["private_key", error.message]);
       const part = given.slice(40, 80);
       assert.ok(part === "" || !`${error.message}${JSON.stringify(error)}`.includes(part));
       return true;
@@ -165,4 +168,55 @@ test("a change of the key goes from the next key over the two keys to the new on
   );
   await dropOldSshKey(file);
   assert.deepEqual([await sshKeyChange(file), readdirSync(secrets)], [undefined, ["worker.key"]]);
+});
+
+test("a key that is made is ed25519, without a passphrase and a comment, and its folder is gone; a cancel ends it", async (t) => {
+  const { folder, store, describe } = place(t);
+  const made: string[] = [];
+  const real = new Launcher(process.env);
+  const run: Launcher["run"] = (argv, options) => {
+    made.push(path.dirname(String(argv.at(-1))));
+    return real.run(argv, options);
+  };
+  const launcher = { run } as Launcher;
+  const text = await makeSshKey(launcher, new AbortController().signal);
+  await store(text);
+  assert.deepEqual([(await describe()).type, (await describe()).present], ["ssh-ed25519", true]);
+  writeFileSync(path.join(folder, "made"), text, { mode: 0o600 });
+  const { stdout } = spawnSync("ssh-keygen", ["-l", "-f", path.join(folder, "made")], { encoding: "utf8" });
+  assert.match(stdout, /^256 SHA256:\S+ {2}\(ED25519\)\n$/);
+  await assert.rejects(makeSshKey(launcher, AbortSignal.abort()), { code: "cancelled" });
+  assert.deepEqual([made.length, made.filter((one) => existsSync(one))], [2, []]);
+  const failing = { run: async () => ({ exitCode: 3, stderr: " \n" }) } as unknown as Launcher;
+  const message = "ssh-keygen could not make a key: exit code 3";
+  await assert.rejects(makeSshKey(failing, new AbortController().signal), { code: "failed", message });
+});
+
+test("a change of the key is told from its beginning on, with the machines that may know only the old one", async (t) => {
+  const { secrets, file } = place(t);
+  mkdirSync(secrets, { mode: 0o700 });
+  writeFileSync(file, "old");
+  const { since, ...begun } = await beginSshKeyChange(file, "new");
+  const next = path.join(secrets, ".ssh_key.next");
+  assert.deepEqual(begun, { isNext: true, newFile: next, oldFile: file, left: [] });
+  const { since: told, ...found } = (await sshKeyChange(file)) ?? assert.fail();
+  assert.deepEqual(found, begun);
+  assert.ok(Math.abs(since.getTime() - told.getTime()) < 60_000);
+  assert.equal(statSync(next).mode & 0o777, 0o600);
+  await switchSshKey(file);
+  const old = path.join(secrets, ".ssh_key.old");
+  const left = async () => {
+    const { since: _, ...rest } = (await sshKeyChange(file)) ?? assert.fail();
+    return rest;
+  };
+  assert.deepEqual(await left(), { isNext: false, newFile: file, oldFile: old, left: [] });
+  for (const damaged of ["{", "5", "[1]"]) {
+    writeFileSync(path.join(secrets, ".ssh_key.left"), damaged);
+    assert.deepEqual((await left()).left, [], damaged);
+  }
+  await noteLeft(file, ["w1", "w2"]);
+  assert.deepEqual((await left()).left, ["w1", "w2"]);
+  for (const name of [".ssh_key.candidate", ".ssh_key.next"]) writeFileSync(path.join(secrets, name), "");
+  await removeSshKey(file);
+  assert.deepEqual(readdirSync(secrets), [], "a removed key takes all of a change along");
 });
