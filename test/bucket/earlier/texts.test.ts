@@ -228,3 +228,140 @@ test("every variable that each script gets is known under its earlier names", ()
       name.replace("HOOK_", ""),
     );
 });
+
+const migrated = (file: string, text: string) => migratedText(file, text, HOOKS).text;
+
+test("every function of the earlier helper has its present name", () => {
+  const names = `put_deploy_order put_rollout_order get_deploy_order get_rollout_order get_allocation_id allocation_id
+    get_allocation_ip allocation_ip get_allocation_index allocation_index get_job job_name get_event hook_event get_command hook_name
+    kv_get get_store_value kv_put put_job_variable kv_put_secret put_job_secret get_demands list_hook_demands`.split(/\s+/);
+  for (let index = 0; index < names.length; index += 2) {
+    const [old, present] = [names[index], names[index + 1]];
+    assert.equal(migrated(`${JOB}/_hooks/a.py`, `import maand\nmaand.${old}()\n`), `import ops\nops.${present}()\n`);
+    assert.equal(
+      migrated(`${JOB}/_hooks/a.py`, `from maand import ${old}\n${old}()\n`),
+      `from ops import ${present}\n${present}()\n`,
+    );
+  }
+  for (const way of [
+    'from "./maand.ts"',
+    "from 'maand'",
+    'require("./maand.js")',
+    'import("maand.mjs")',
+    "import ( './maand.cts' )",
+  ])
+    for (const [old, present] of [
+      ["putDeployOrder", "putRolloutOrder"],
+      ["getDeployOrder", "getRolloutOrder"],
+    ])
+      for (const file of ["a.ts", "a.js", "a.mjs", "a.cts"])
+        assert.equal(
+          migrated(`${JOB}/_hooks/${file}`, `const x = ${way}\nx.${old}({${old}: 1},(${old}))\n`),
+          `const x = ${way.replace("maand", "ops")}\nx.${present}({${present}: 1},(${present}))\n`,
+        );
+  const none = 'import { x } from "./other.ts";\nputDeployOrder([]);\n';
+  assert.equal(migrated(`${JOB}/_hooks/a.ts`, none), none, "without the helper it is a function of the script's own");
+  for (const call of ["getStoreValue", "getKvValue", "listJobKeys"])
+    for (const quote of ['"', "'", "`"])
+      assert.equal(migrated(`${JOB}/_hooks/a.ts`, `${call}( ${quote}maand${quote})`), `${call}( ${quote}ops/bucket${quote})`);
+  for (const call of ["get_store_value", "get_kv_value", "kv_get", "list_job_keys"])
+    for (const quote of ['"', "'"])
+      assert.match(migrated(`${JOB}/_hooks/a.py`, `x = ${call}(${quote}ops${quote})`), /\(["']ops\/bucket["']\)$/);
+});
+
+test("namespaces are renamed where all of a string is one, in scripts and templates", () => {
+  for (const name of ["bucket", "worker", "worker/a", "job/web", "prometheus"]) {
+    for (const file of ["_hooks/a.py", "_hooks/a.ts"])
+      assert.equal(migrated(`${JOB}/${file}`, `x("maand/${name}")`), `x("ops/${name}")`);
+    assert.equal(migrated(`${JOB}/a.tpl`, `{{ get "maand/${name}" "k" }}`), `{{ get "ops/${name}" "k" }}`);
+  }
+  for (const name of ["buckets", "workerx", "jobs/web", "x"]) {
+    for (const file of ["_hooks/a.py", "_hooks/a.ts"])
+      assert.equal(migrated(`${JOB}/${file}`, `x("maand/${name}")`), `x("maand/${name}")`);
+    assert.equal(migrated(`${JOB}/a.tpl`, `{{ get "maand/${name}" "k" }}`), `{{ get "maand/${name}" "k" }}`);
+  }
+  for (const call of ["get", "getOptional", "keys"]) {
+    assert.equal(
+      migrated(`${JOB}/a.tpl`, `{{ ${call} "maand" }}{{ ${call} \`ops\` }}`),
+      `{{ ${call} "ops/bucket" }}{{ ${call} \`ops/bucket\` }}`,
+    );
+    assert.equal(migrated(`${JOB}/a.txt`, `{{ ${call} "maand" }}`), `{{ ${call} "maand" }}`, "only in a template");
+  }
+  assert.equal(
+    migrated(`${JOB}/a.tpl`, '{{ x "maand" }} {{ "a }} b" | get "maand" }}'),
+    '{{ x "maand" }} {{ "a }} b" | get "ops/bucket" }}',
+  );
+});
+
+test("a command of the earlier program is renamed where a shell begins one, in the files of a shell", () => {
+  const begins = ["", "\t", "  @", "@-"]
+    .slice(0, 3)
+    .concat(["a; ", "a && ", "a | ", "(", "`", "then ", "do ", "else ", "sudo ", "exec ", "time "]);
+  for (const start of begins) assert.equal(migrated(`${JOB}/x.sh`, `${start}maand build\n`), `${start}ops build\n`, start);
+  for (const start of ["echo ", "x=", "/opt/", "$", "my-"])
+    assert.equal(migrated(`${JOB}/x.sh`, `${start}maand build\n`), `${start}maand build\n`, start);
+  const same = ["init", "build", "deploy", "health_check", "job", "run_command", "gc", "cat", "info", "logs", "hooks"];
+  for (const command of same) {
+    assert.equal(migrated(`${JOB}/x.sh`, `maand ${command} a\n`), `ops ${command} a\n`);
+    assert.equal(migrated(`${JOB}/x.sh`, `maand ${command}x a\n`), `maand ${command}x a\n`);
+  }
+  const text = "maand build\n";
+  for (const file of ["Makefile", "Makefile.inc", "conf/Makefile.tpl", "a.mk", "a.sh", "a.bash", "a.sh.tpl"])
+    assert.equal(migrated(`${JOB}/${file}`, text), "ops build\n", file);
+  for (const file of ["xMakefile", "a.shx", "a.txt", "sh"]) assert.equal(migrated(`${JOB}/${file}`, text), text, file);
+  for (const shell of ["/bin/sh", "/usr/bin/env bash", "/bin/dash", "/bin/ksh -e", "/bin/zsh"])
+    assert.equal(migrated(`${JOB}/run`, `#!${shell}\n${text}`), `#!${shell}\nops build\n`, shell);
+  for (const other of ["/usr/bin/fish", "/usr/bin/python3"])
+    assert.equal(migrated(`${JOB}/run`, `#!${other}\n${text}`), `#!${other}\n${text}`);
+});
+
+test("fields, marks and settings are renamed where they mean one thing, and nowhere else", () => {
+  const fields = {
+    Commands: "hooks",
+    update_parallel_count: "max_concurrent_upgrades",
+    DEPLOY_parallel_count: "max_concurrent_starts",
+  };
+  for (const [old, present] of Object.entries(fields))
+    for (const file of [`${JOB}/manifest.json`, "templates/t/manifest.json"])
+      assert.equal(migrated(file, `{"${old}": {}}`), `{"${present}": {}}`);
+  for (const file of ["manifest.json", "workspace/jobs/manifest.json", `${JOB}/a/manifest.json`, `${JOB}/manifest.json.tpl`])
+    assert.equal(migrated(file, '{"commands": {}}'), '{"commands": {}}', file);
+  assert.equal(migrated(`${JOB}/manifest.json`, '{"\\u0063ommands": {}}'), '{"hooks": {}}', "however it is written");
+  const demand = (name: string, key: string) => `{"${name}": {"a": {"DEMANDS": {"${key}": "b"}, "other": {"command": "c"}}}}`;
+  for (const name of ["hooks", "Hooks"])
+    assert.equal(migrated(`${JOB}/manifest.json`, demand(name, "Command")), demand(name, "hook"));
+  const { looks } = migratedText(`${JOB}/manifest.json`, '{"hooks": {"a": {"demands": {"hook": "a",\n"command": "b"}}}}', HOOKS);
+  assert.deepEqual(looks, [{ line: 2, message: "command and hook are both there: keep hook" }]);
+  for (const list of ["[]", "5", "null"]) assert.equal(migrated(`${JOB}/manifest.json`, list), list);
+  const words =
+    "MAAND_SERVE_ROOT MAAND_SERVE_TOKEN MAAND_SERVE_TOKENS maand.conf x-maand.conf maand.config rules/maand/ logs/maand.log logs/maands";
+  const renamed =
+    "OPS_SERVE_ROOT OPS_SERVE_TOKEN MAAND_SERVE_TOKENS ops.conf x-maand.conf maand.config rules/ops/ logs/ops.log logs/maands";
+  assert.equal(migrated(`${JOB}/a.conf`, words), renamed);
+  for (const file of ["a.md", "a.txt", "a.rst", "a.htm", "a.html"]) assert.equal(migrated(`${JOB}/${file}`, words), words, file);
+  const marks = "maand:port/x maand:job maand_cert_a xmaand:job maand:jobs amaand_cert_b";
+  assert.equal(migrated(`${JOB}/_prometheus/a.yaml`, marks), "ops:port/x ops:job ops_cert_a xmaand:job maand:jobs amaand_cert_b");
+  assert.equal(migrated(`${JOB}/prometheus.yml`, marks), marks);
+});
+
+test("a name that nothing here can judge is told with its line, and why where that is known", () => {
+  const told = (file: string, text: string) =>
+    migratedText(file, text, HOOKS).looks.map(({ line, message }) => `${line} ${message}`);
+  const unknown = (line: number, name: string) => `${line} "${name}" stays: what this earlier name means here is not known`;
+  assert.deepEqual(told(`${JOB}/a`, "maandx\n_modules job_command JobCommands job_ports JOB_COMMAND_X x_modules\n"), [
+    unknown(1, "maandx"),
+    ...["_modules", "job_command", "JobCommands", "job_ports", "JOB_COMMAND_X"].map((name) => unknown(2, name)),
+  ]);
+  assert.deepEqual(told(`${JOB}/_hooks/a.py`, 'import maand\nops = maand.kv_get("x", y)\n'), [
+    ...[1, 2].map((line) => `${line} "maand" stays: the script uses "maand" or "ops" for something else too`),
+  ]);
+  assert.deepEqual(told(`${JOB}/_hooks/a.py`, "import maand\nx = f'{maand.get_job()}'\n"), [
+    ...[1, 2].map((line) => `${line} "maand" stays: a string of the script has this name too`),
+  ]);
+  assert.deepEqual(told(`${JOB}/_hooks/a.sh`, "JOB=1 $MAAND_JOB\n"), [
+    '1 "MAAND_JOB" stays: the file has the name "JOB" already',
+  ]);
+  assert.deepEqual(told(`${JOB}/_hooks/a.ts`, 'import { putDeployOrder } from "./ops.ts";\nfunction putRolloutOrder() {}\n'), [
+    '1 "putDeployOrder" stays: the script has the name "putRolloutOrder" already',
+  ]);
+});
