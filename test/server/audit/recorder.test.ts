@@ -67,8 +67,8 @@ test("CP-990 a request is told with who, from where and what, and then with its 
     {
       params: { bucket_id: BUCKET.toUpperCase(), job: "web", run_id: RUN },
       query: { forget: true },
-      headers: { "Ops-Break-Glass": "fire", "Idempotency-Key": "k" },
-      body: { note: "why", key: "secret" },
+      headers: { "Ops-Break-Glass": "fire", "Idempotency-Key": "k", "Ops-Note": "n" },
+      body: { note: "why", key: "secret", command: "true", reason: "r" },
     },
     async () => json(202, { run_id: "other", id: "made" }),
   );
@@ -77,8 +77,8 @@ test("CP-990 a request is told with who, from where and what, and then with its 
   const { params, reason, ...rest } = entry;
   const action = "PUT /api/buckets/{bucket_id}/x/{job}/{run_id}";
   assert.deepEqual(rest, { what: "change", ...WHO, action, bucket: BUCKET, run: RUN });
-  const { key, note, ...others } = params as Record<string, unknown>;
-  for (const hidden of [key, note, reason])
+  const { key, note, command, reason: other, "Ops-Note": header, ...others } = params as Record<string, unknown>;
+  for (const hidden of [key, note, command, other, header, reason])
     assert.match(String(hidden), /^hmac:/, "there is no bucket whose secrets could be masked");
   assert.deepEqual(others, { job: "web", forget: true, "Idempotency-Key": "k" });
   const [plain] = (await asked({}, { headers: { "Ops-Break-Glass": "fire" }, body: { note: "why", command: "true" } })).told;
@@ -303,6 +303,24 @@ test("CP-990 every route that changes something has the kind that people look fo
     ["POST /signin", "DELETE /signin", "POST /signin/x", "DELETE /x", "POST /x", "POST /xrestore"].map((one) => kindOf(one)),
     [...["sign_in", "sign_out", "change", "delete", "change", "change"]],
   );
+  for (const [address, kind] of [
+    ["POST /x/cancel", "cancel"],
+    ["POST /x/cancel/y", "change"],
+    ["PUT /x/tokens/{token}", "token"],
+    ["PUT /x/tokensy", "change"],
+    ["PUT /sessions", "token"],
+    ["POST /x/proposals", "approval"],
+    ["POST /x/reject", "approval"],
+    ["POST /x/secrets/y", "key"],
+    ["POST /x/secrets", "change"],
+    ["POST /x/import", "key"],
+    ["POST /x/trust", "key"],
+    ["POST /x/ca", "key"],
+    ["POST /x/cat", "change"],
+    ["POST /x/restore/y", "change"],
+    ["POST /DELETE /x", "change"],
+  ] as const)
+    assert.equal(kindOf(address), kind, address);
   assert.equal(kindOf("POST /x", { "Idempotency-Key": 1 }), "start");
 });
 
@@ -342,3 +360,26 @@ const KINDS = {
   restore: ["POST …/snapshots/{name}/restore"],
   cancel: ["POST …/runs/{run_id}/cancel"],
 };
+
+test("CP-990 the server says every hour that it lives, and tells every minute what it has refused, until it stops", async (t) => {
+  t.mock.timers.enable({ apis: ["setInterval"] });
+  const { recorder, lines } = await setUp(t);
+  await recorder.start({}, {} as EventLog);
+  lines.length = 0;
+  t.mock.timers.tick(59_999);
+  recorder.exchanged({ request: REQUEST, status: 401 } as never);
+  assert.deepEqual(lines, []);
+  t.mock.timers.tick(1);
+  assert.deepEqual(
+    lines.splice(0).map(({ what }) => what),
+    ["refused"],
+  );
+  t.mock.timers.tick(3_600_000 - 60_001);
+  assert.deepEqual(lines, []);
+  t.mock.timers.tick(1);
+  assert.deepEqual(lines.splice(0), [{ what: "alive", via: "server", later: true }]);
+  await recorder.stop();
+  lines.length = 0;
+  t.mock.timers.tick(7_200_000);
+  assert.deepEqual(lines, []);
+});
