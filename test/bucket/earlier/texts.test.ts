@@ -97,6 +97,12 @@ const CASES: Case[] = [
     looks: [1, 2, 4, 6],
   },
   {
+    name: "a string that does not end, an import behind a command, and a name with a prefix stay",
+    file: `${JOB}/_hooks/go.py`,
+    before: `"maand/bucket\nx = 1; from maand import y\nz = get_kv_value(r"maand", x)\n`,
+    looks: [1, 2, 3],
+  },
+  {
     name: "functions that an f-string uses too keep their names, those that none uses do not",
     file: `${JOB}/_hooks/go.py`,
     before: `from maand import (get_job, kv_get,\n  kv_put)\nprint(f"{get_job()} {kv_get('a','b')}")\nkv_put("a", get_job())\n`,
