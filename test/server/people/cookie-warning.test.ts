@@ -1,9 +1,13 @@
 import assert from "node:assert/strict";
 import { rmSync } from "node:fs";
+import { networkInterfaces } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
+import { build } from "../../../lib/operation/build/build.ts";
+import { cookieWarning } from "../../../lib/server/people/cookie-warning.ts";
 import { TestServer } from "../../helpers/server.ts";
 import { archiveBytes } from "../../helpers/sources.ts";
+import { makeBucket } from "../../helpers/workspace.ts";
 
 const WARNING =
   /^warning: services of worker (\S+) in bucket (\S+) run on this machine, .* a name of its own, such as ops\.localhost/;
@@ -35,4 +39,21 @@ for (const worker of [{ host: "build-host", connection: "local" }, { host: "127.
 
 test("CP-511 a server whose workers are elsewhere says nothing of it", async (t) => {
   assert.deepEqual((await saidFor(t, { host: "192.0.2.7" })).lines, []);
+});
+
+test("CP-511 the warning names the first worker of the first bucket that is on this machine, by connection, name or address", async (t) => {
+  const own = Object.values(networkInterfaces()).flatMap((found) => (found ?? []).map(({ address }) => address));
+  const { dir, context } = await makeBucket(t, { workers: ["192.0.2.7"], jobs: {} });
+  await build(context(), {});
+  const [root, elsewhere] = [path.dirname(dir), path.basename(dir)];
+  assert.deepEqual([await cookieWarning(root, []), await cookieWarning(root, [elsewhere, "none"])], [undefined, undefined]);
+  for (const worker of [{ host: "localhost" }, { host: own[0] }, { host: "somewhere", connection: "local" }]) {
+    const bucket = await makeBucket(t, { workers: ["192.0.2.7", worker, { host: "other", connection: "local" }], jobs: {} });
+    await build(bucket.context(), {});
+    const warning = await cookieWarning("/", ["none", dir.slice(1), bucket.dir.slice(1)]);
+    assert.ok(
+      warning?.startsWith(`warning: services of worker ${worker.host} in bucket ${bucket.dir.slice(1)} run on this machine, `),
+      warning,
+    );
+  }
 });
