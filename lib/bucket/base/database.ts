@@ -133,7 +133,6 @@ export function openForReading(file: string): Database {
 
 /** The failure that people are told for an error of SQLite about a bucket's database; any other error as it is. */
 export function databaseFailure(error: unknown, file: string): unknown {
-  if (error instanceof Failure) return error;
   if (isLocked(error)) return new Failure("database_busy", messageOf(error));
   const code = sqliteCode(error);
   if (code === CANNOT_OPEN) return new Failure("bucket_not_initialized", `Cannot open ${file}: the bucket is not initialised`);
