@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
-import fs, { chmodSync, mkdirSync, readFileSync, statSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
+import fs, { chmodSync, chownSync, mkdirSync, readFileSync, statSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { place, share } from "../../../lib/bucket/source/place.ts";
+import { isSame, place, share } from "../../../lib/bucket/source/place.ts";
 import { failing } from "../../helpers/faults.ts";
-import { temporaryFolder } from "../../helpers/temporary.ts";
+import { fifo, openFiles, temporaryFolder } from "../../helpers/temporary.ts";
 
 const TEXT = Buffer.from("text");
 /** More than is compared in one piece. */
@@ -114,4 +114,62 @@ test("a file that cannot be linked or written for another reason is an error", (
   writeFileSync(second.at("target"), "there");
   assert.throws(() => second.placed(TEXT), { code: "EEXIST" });
   assert.equal(readFileSync(second.at("target"), "utf8"), "there");
+});
+
+test("CP-374 files of one tree have their modes whatever the umask is, one after the other", (t) => {
+  const old = process.umask();
+  t.after(() => process.umask(old));
+  for (const mask of [0, 0o022, 0o077, 0o777]) {
+    const { at } = setUp(t);
+    process.umask(mask);
+    const given = new Set<number>();
+    for (const [index, mode] of [0o644, 0o755, 0o644, 0o444, 0o444].entries()) {
+      place({ target: at(`${index}`), mode, content: TEXT, given });
+      assert.deepEqual([statSync(at(`${index}`)).mode & 0o7777, readFileSync(at(`${index}`))], [mode, TEXT], `${mask}`);
+    }
+    assert.deepEqual([...given], mask === 0 ? [0o644, 0o755, 0o444] : mask === 0o022 ? [0o644, 0o755, 0o444] : []);
+    place({ target: at("copy"), mode: 0o700, content: at("0") });
+    assert.equal(statSync(at("copy")).mode & 0o7777, 0o700);
+  }
+});
+
+test("CP-374 a file is the same where owner, mode, size and every byte are, compared with bytes or another file", (t) => {
+  const { at } = setUp(t, LONG, 0o644);
+  const before = openFiles().length;
+  const late = Buffer.from(LONG);
+  late[LONG.length - 1] = 0;
+  writeFileSync(at("equal"), LONG);
+  writeFileSync(at("late"), late);
+  writeFileSync(at("longer"), Buffer.concat([LONG, TEXT]));
+  writeFileSync(at("empty"), "");
+  const same = (content: Uint8Array | string, mode = 0o644, name = "like") => isSame(at(name), mode, content);
+  assert.deepEqual([same(LONG), same(at("equal")), same(at("like"))], [true, true, true]);
+  assert.deepEqual(
+    [same(late), same(at("late")), same(at("longer")), same(LONG.subarray(1)), same(at("none"))],
+    Array(5).fill(false),
+  );
+  assert.deepEqual(
+    [same(LONG, 0o600), same(LONG, 0o1644), same(Buffer.of(), 0o644, "empty"), same(LONG, 0o644, "none")],
+    [false, false, true, false],
+  );
+  fifo(at("pipe"));
+  symlinkSync("like", at("link"));
+  mkdirSync(at("folder"));
+  for (const name of ["pipe", "link", "folder"]) assert.equal(same(LONG, 0o644, name), false, name);
+  assert.equal(same(at("link")), false, "nor is a link followed to what it is compared with");
+  assert.equal(openFiles().length, before, "every file is closed again");
+  if (process.geteuid?.() !== 0) return;
+  chownSync(at("like"), 1, 1);
+  assert.equal(same(LONG), false, "of another owner");
+  assert.equal(share(at("like"), at("shared"), 0o644, Date.now() + 60_000), false);
+});
+
+test("CP-374 what is put into a tree closes its files, also where it cannot be put there", (t) => {
+  const { at } = setUp(t);
+  const before = openFiles().length;
+  writeFileSync(at("taken"), "");
+  for (const content of [TEXT, at("like")])
+    assert.throws(() => place({ target: at("taken"), mode: 0o644, content }), { code: "EEXIST" });
+  assert.throws(() => place({ target: at("x"), mode: 0o644, content: at("none") }));
+  assert.equal(openFiles().length, before);
 });
