@@ -45,7 +45,7 @@ test("a bucket tells how much is in it, and counts allocations whose last action
   db.run("UPDATE allocations SET removed = 1 WHERE alloc_id = ?", second);
   assert.equal(countFailed(db), 0);
   assert.deepEqual(
-    { ...db.get("SELECT * FROM last_outcome WHERE alloc_id = ?", first) },
+    { ...db.get<object>("SELECT * FROM last_outcome WHERE alloc_id = ?", first) },
     { ...{ alloc_id: first, action: "start", outcome: "ok", run_id: RUN, reason: "why" } },
   );
 });

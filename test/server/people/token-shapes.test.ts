@@ -13,13 +13,17 @@ import { temporaryFolder } from "../../helpers/temporary.ts";
 
 const BUCKET = "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70";
 const [LIST, MAKE, REVOKE] = TOKEN_ROUTES as [ServerRoute, ServerRoute, ServerRoute];
-const PLAIN = { name: "ada", role: "read", totp: "common", created_by: "root" } as const;
+const NONE = { buckets: undefined, lifetime_s: undefined };
+const PLAIN = { ...NONE, name: "ada", role: "read" as const, totp: "common" as const, created_by: "root" };
 
 async function setUp(t: TestContext) {
   const root = temporaryFolder(t);
   await createBucket(root, { id: BUCKET, project: "p", name: "n" }, async () => {});
   const clock = { now: Date.parse("2026-01-01T00:00:00.000Z") };
-  const access = await AccessStore.open(path.join(root, "access.json"), { now: () => clock.now, onTrouble: assert.fail });
+  const access = await AccessStore.open(path.join(root, "access.json"), {
+    now: () => clock.now,
+    onTrouble: (error) => assert.fail(String(error)),
+  });
   return { access, root, clock };
 }
 
@@ -28,7 +32,7 @@ test("CP-504 a token is asked for with a name; all else has a default and its bo
     const checked = check(NEW_TOKEN, value);
     return checked.ok ? { ...checked.value } : undefined;
   };
-  assert.deepEqual(taken({ name: "a" }), { name: "a", role: "read", totp: "common", buckets: undefined, lifetime_s: undefined });
+  assert.deepEqual(taken({ name: "a" }), { ...NONE, name: "a", role: "read", totp: "common" });
   const full = { name: "a", role: "admin", totp: "own", buckets: [BUCKET], lifetime_s: 1 };
   assert.deepEqual(taken(full), full);
   assert.ok(taken({ name: "a", lifetime_s: 3_660 * 86_400 }));
