@@ -329,6 +329,10 @@ test("who holds a lock is told as long as somebody may; a lock is owned as long 
   assert.deepEqual([failure.code, details, busyFailure().details], ["bucket_busy", { a: 1 }, undefined]);
 });
 
+test("where there is no lock there is nothing to take over", async (t) => {
+  for (const endHolders of [false, true]) assert.equal(await takeOver(bucket(t), endHolders), true);
+});
+
 test("what is no lock in its fields is none: it can be taken over", async (t) => {
   const layout = bucket(t);
   const read = async (change: object) => {

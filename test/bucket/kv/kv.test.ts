@@ -6,6 +6,7 @@ import { openDatabase } from "../../../lib/bucket/base/database.ts";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { KvStore } from "../../../lib/bucket/kv/kv.ts";
 import { createKvKey, loadKvKey } from "../../../lib/bucket/kv/kv-access.ts";
+import { textOfValue } from "../../../lib/bucket/kv/kv-rows.ts";
 import { initBucket } from "../../../lib/bucket/workspace/init.ts";
 import { unseal } from "../../../lib/codec/crypto/seal.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
@@ -460,4 +461,34 @@ test("loadAllocations reads a job's allocations once and answers which are store
   db.run("DELETE FROM kv_version");
   assert.deepEqual([kv.get(here, "version"), kv.get(there, "version")], ["1.0", "2.0"]);
   assert.equal(kv.get(other, "version"), undefined);
+});
+
+test("a list is read without its own host, wherever that stands, and as it is where it does not", () => {
+  const peers = (hosts: string, without: string) => textOfValue({ hosts, without });
+  assert.deepEqual([peers("a,b,c", "a"), peers("a,b,c", "b"), peers("a,b,c", "c")], ["b,c", "a,c", "a,b"]);
+  assert.deepEqual([peers("a", "a"), peers("a,b", "c"), peers("aa,a,ba", "a"), textOfValue("a,b")], ["", "a,b", "aa,ba", "a,b"]);
+});
+
+test("a key that cannot be opened is not there for whoever asks whether it is", async (t) => {
+  const { store, db } = await bucket(t);
+  const kv = store();
+  kv.put("secrets/job/web", "a", "x");
+  kv.put("n", "short", "x", 1);
+  kv.flush();
+  const foreign = new KvStore(db, Buffer.alloc(32, 7));
+  const places = [
+    ["secrets/job/web", "a"],
+    ["secrets/job/web", "b"],
+    ["n", "short"],
+  ] as const;
+  assert.deepEqual(
+    places.map(([name, key]) => kv.has(name, key)),
+    [true, false, true],
+  );
+  assert.deepEqual(
+    places.map(([name, key]) => foreign.has(name, key)),
+    [false, false, false],
+  );
+  const { version, ttl, createdMs } = kv.entry("n", "short") ?? {};
+  assert.deepEqual([version, ttl, createdMs, kv.entry("n", "none")], [1, 1, 1_000_000_000_000, undefined]);
 });

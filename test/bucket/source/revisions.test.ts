@@ -14,8 +14,27 @@ import {
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { type Layout, layoutOf } from "../../../lib/bucket/base/layout.ts";
-import { listRevisions, markBuilt, type Revision, recordCurrent, removeUnlisted } from "../../../lib/bucket/source/revisions.ts";
-import { acceptSource, receiveSource, recoverSource, restoreRevision } from "../../../lib/bucket/source/source.ts";
+import {
+  currentFiles,
+  currentRevision,
+  findRevision,
+  listRevisions,
+  markBuilt,
+  parseRecord,
+  type Revision,
+  recordCurrent,
+  removeUnlisted,
+  STORED_REVISION,
+  type StoredRevision,
+  withoutMarks,
+} from "../../../lib/bucket/source/revisions.ts";
+import {
+  acceptSource,
+  receiveSource,
+  recoverSource,
+  restoreRevision,
+  wantedRevision,
+} from "../../../lib/bucket/source/source.ts";
 import { writeTar } from "../../../lib/codec/archive/tar-write.ts";
 import { isUuid, uuidV7 } from "../../../lib/codec/uuid.ts";
 import { EXAMPLE, entriesOf, push as pushSource, readTree } from "../../helpers/sources.ts";
@@ -248,4 +267,94 @@ test("a damaged revisions.json stops a clean-up only where there are files of re
   mkdirSync(path.join(layout.revisions, "one"), { recursive: true });
   await assert.rejects(removeUnlisted(layout));
   assert.ok(existsSync(path.join(layout.revisions, "one")));
+});
+
+const idOf = (digit: number | string) => `0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e${String(digit).padStart(2, "0")}`;
+const stored = (digit: number, more: object = {}): StoredRevision => ({
+  ...{ id: idOf(digit), created_at: "2026-01-01T00:00:00.000Z", run_id: "r", size_bytes: 0, file_count: 0, sha256: "s" },
+  ...{ build_status: "pending", note: null, commit: null, by: null },
+  ...more,
+});
+
+test("the current revision is told, found in any case, and the last successful one is wanted where none is named", async (t) => {
+  const layout = bucket(t);
+  mkdirSync(layout.internal);
+  assert.deepEqual([await currentRevision(layout), await currentFiles(layout)], [null, undefined]);
+  const none = { code: "revision_not_found", message: "no revision of this bucket was ever built successfully" };
+  await assert.rejects(wantedRevision(layout, undefined), none);
+  await recordCurrent(layout, stored(1));
+  await markBuilt(layout, "succeeded");
+  await recordCurrent(layout, stored(2, { note: "n", commit: "c", by: "ada" }));
+  assert.equal(await currentRevision(layout), idOf(2));
+  assert.equal((await wantedRevision(layout, undefined)).id, idOf(1));
+  const found = await findRevision(layout, idOf(2).toUpperCase());
+  assert.deepEqual(found, { ...stored(2, { note: "n", commit: "c", by: "ada" }), current: true, last_successful: false });
+  assert.deepEqual(withoutMarks(found), stored(2, { note: "n", commit: "c", by: "ada" }));
+  const gone = { code: "revision_not_found", message: `revision "${idOf(3)}" does not exist` };
+  await assert.rejects(findRevision(layout, idOf(3)), gone);
+  await assert.rejects(wantedRevision(layout, idOf(3)), gone);
+  await recordCurrent(layout, undefined);
+  assert.deepEqual([await currentRevision(layout), (await listRevisions(layout)).length], [null, 2], "no revision is the source");
+  await markBuilt(layout, "failed");
+  assert.deepEqual(
+    (await listRevisions(layout)).map(({ build_status }) => build_status),
+    ["pending", "succeeded"],
+  );
+  writeFileSync(layout.revisionsFile, "{");
+  assert.deepEqual([await currentRevision(layout), await currentFiles(layout)], [null, undefined]);
+});
+
+test("of 21 revisions the oldest is forgotten, unless it is the current or the last successful one", async (t) => {
+  const layout = bucket(t);
+  mkdirSync(layout.internal);
+  const kept = async () => (await listRevisions(layout)).map(({ id }) => Number(id.slice(-2)));
+  const newest = (from: number, count = 20) => Array.from({ length: count }, (_, index) => from - index);
+  for (let digit = 1; digit <= 20; digit++) await recordCurrent(layout, stored(digit));
+  assert.deepEqual(await kept(), newest(20));
+  await recordCurrent(layout, stored(21));
+  assert.deepEqual(await kept(), newest(21));
+  await recordCurrent(layout, stored(2));
+  await recordCurrent(layout, stored(22));
+  assert.deepEqual(await kept(), newest(22));
+  await recordCurrent(layout, stored(3));
+  await markBuilt(layout, "succeeded");
+  for (const digit of [23, 24]) await recordCurrent(layout, stored(digit));
+  assert.deepEqual(await kept(), [...newest(24), 3]);
+});
+
+test("the files of the current revision count only where their list is the one that it was made with", async (t) => {
+  const layout = bucket(t);
+  const folder = path.join(layout.revisions, idOf(1));
+  const list = "a\nb\n";
+  const sha256 = createHash("sha256").update(list).digest("hex");
+  mkdirSync(folder, { recursive: true });
+  await recordCurrent(layout, stored(1, { sha256 }));
+  assert.equal(await currentFiles(layout), undefined);
+  writeFileSync(path.join(folder, "files.sha256"), list);
+  const until = Date.parse("2026-01-01T00:00:00.000Z");
+  assert.deepEqual(await currentFiles(layout), { folder, until, lines: new Set(["a", "b", ""]) });
+  writeFileSync(path.join(folder, "files.sha256"), `${list}c`);
+  assert.equal(await currentFiles(layout), undefined);
+});
+
+test("a record that this program has not written is told by its file and place", () => {
+  const read = (value: unknown) =>
+    parseRecord(STORED_REVISION, Buffer.from(typeof value === "string" ? value : JSON.stringify(value)), "f");
+  const { note: _, commit: __, by: ___, ...earlier } = stored(1);
+  assert.deepEqual({ ...read(earlier) }, stored(1), "earlier records say less");
+  for (const [more, place] of [
+    [{ id: "x" }, "id"],
+    [{ id: `${idOf(1)}0` }, "id"],
+    [{ id: `x${idOf(1)}` }, "id"],
+    [{ size_bytes: -1 }, "size_bytes"],
+    [{ file_count: -1 }, "file_count"],
+    [{ build_status: "odd" }, "build_status"],
+    [{ note: 1 }, "note"],
+    [{ more: 1 }, "more"],
+    [{ run_id: undefined }, "run_id"],
+  ] as const)
+    assert.throws(() => read({ ...stored(1), ...more }), { code: "failed", message: new RegExp(`^Cannot read f: ${place} `) });
+  for (const status of ["pending", "succeeded", "failed"])
+    assert.equal(read(stored(1, { build_status: status })).build_status, status);
+  assert.throws(() => read("{"), { code: "failed", message: "Cannot read f: it is not JSON" });
 });
