@@ -92,3 +92,24 @@ test("the logs of a folder are merged by time, rotated ones included, activity.l
   assert.equal(lines.map(({ entry }) => entry.msg).join(""), "abcdef");
   assert.deepEqual(await Array.fromAsync(readLogs(path.join(folder, "nowhere"), {})), []);
 });
+
+test("what stands in the place of a log and is none is told, and not passed over", async (t) => {
+  const folder = temporaryFolder(t);
+  mkdirSync(path.join(folder, "w.log"));
+  await assert.rejects(Array.fromAsync(readLogs(folder, {})), { code: "file_not_found" });
+});
+
+test("lines that are no log lines, and those that do not match, are left out", async (t) => {
+  const folder = temporaryFolder(t);
+  const line = (msg: string, worker = "w") => `ts=2026-01-01T00:00:00.000Z worker=${worker} msg=${msg}\n`;
+  writeFileSync(
+    path.join(folder, "a.log"),
+    `${line("1")}half\n${line("2", "v")}{"ts": 5}\n{"ts": "2026", "worker": "w", "msg": 3}\n`,
+  );
+  writeFileSync(path.join(folder, "a.logs"), line("4"));
+  const read = async (filter: object) => (await Array.fromAsync(readLogs(folder, filter))).map(({ entry }) => entry.msg).join("");
+  assert.deepEqual(
+    [await read({}), await read({ worker: ["w"] }), await read({ worker: ["v"], phase: ["x"] }), await read({ worker: [] })],
+    ["123", "13", "", ""],
+  );
+});

@@ -1,12 +1,13 @@
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync, statSync, truncateSync, writeFileSync } from "node:fs";
+import fs, { mkdirSync, readFileSync, statSync, truncateSync, writeFileSync } from "node:fs";
+import { syncBuiltinESMExports } from "node:module";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { layoutOf, runLayout } from "../../../lib/bucket/base/layout.ts";
 import type { LinePlace } from "../../../lib/bucket/base/line-place.ts";
 import { RunLog, readLogs } from "../../../lib/bucket/base/logs.ts";
 import { Redactor } from "../../../lib/core/redact.ts";
-import { temporaryFolder } from "../../helpers/temporary.ts";
+import { openFiles, temporaryFolder } from "../../helpers/temporary.ts";
 
 const RUN = "019a0000-0000-7000-8000-000000000000";
 
@@ -208,4 +209,44 @@ test("a line that cannot be written fails the run by the name of the file", (t) 
   const full = new RunLog({ layout, runId: RUN, command: "deploy", redactor: new Redactor(), activity, format: "kv" });
   const { activity: file } = runLayout(layout, RUN);
   assert.throws(() => full.info("x"), { code: "failed", message: `Cannot write ${file}: no room` });
+});
+
+test("HR-022 a log takes at most a quarter of the files that a process may open, and lines of all workers are written", (t) => {
+  const limits = t.mock.method(
+    fs,
+    "readFileSync",
+    () => "Max open files            20                   20                   files\n",
+  );
+  syncBuiltinESMExports();
+  const { layout, log } = openLog(t);
+  limits.mock.restore();
+  syncBuiltinESMExports();
+  const opened = () => openFiles().filter((file) => file.startsWith(layout.root)).length;
+  for (const round of [1, 2])
+    for (let index = 0; index < 6; index++) {
+      log.record({ worker: `w${index}`, msg: `${round}` });
+      assert.ok(opened() <= 5, `${opened()} files`);
+    }
+  assert.equal(opened(), 5);
+  for (let index = 0; index < 6; index++)
+    for (const file of [`w${index}.log`, `runs/${RUN}/w${index}.log`])
+      assert.deepEqual(readFileSync(path.join(layout.logs, file), "utf8").match(/msg=\d/g), ["msg=1", "msg=2"], file);
+  log.close();
+  assert.equal(opened(), 0);
+});
+
+test("a log that cannot be moved aside fails the run, and is closed once", (t) => {
+  const { layout, log } = openLog(t);
+  log.record({ msg: "first" });
+  log.close();
+  const file = path.join(layout.logs, "ops.log");
+  truncateSync(file, 32 * 1024 * 1024);
+  mkdirSync(`${file}.1/x`, { recursive: true });
+  const cannot = { code: "failed", message: new RegExp(`^Cannot write ${file}: `) };
+  assert.throws(() => log.record({ msg: "second" }), cannot);
+  log.close();
+  assert.throws(() => log.record({ msg: "third" }), cannot);
+  truncateSync(file, 32 * 1024 * 1024 - 1);
+  log.record({ msg: "fourth" });
+  assert.match(readFileSync(file, "latin1").slice(-200), /msg=fourth\n$/);
 });
