@@ -3,9 +3,11 @@ import { type TestContext, test } from "node:test";
 import {
   beginChange,
   forgetPromotion,
+  isUnsettled,
   NEVER_PROMOTED,
   promote,
   promotionsOf,
+  recordFound,
   recordSynced,
   setGate,
   setStopped,
@@ -113,4 +115,51 @@ test("an allocation that starts anew loses its promoted tree, gate and stop mark
   const left = { synced: "a", syncedFiles: { Makefile: "a" }, version: "1.0.0", updateSeq: 4 };
   assert.deepEqual(of("one"), { ...NOTHING, ...left });
   assert.deepEqual([of("two").hash, of("one", "other").hash], ["b", "b"]);
+});
+
+test("a tree that ops has not brought is known as one that was synced, and is promoted as such", async (t) => {
+  const { db, of } = await setUp(t);
+  db.transaction(() => recordFound(db, "web", { id: "one", ...tree("a") }));
+  const found = { ...NOTHING, synced: "a", syncedFiles: { Makefile: "a" }, updateSeq: 4 };
+  assert.deepEqual(of("one"), found);
+  promote(db, { job: "web", id: "one" }, "1.0.0", "passed");
+  assert.deepEqual(of("one"), { ...found, hash: "a", files: { Makefile: "a" }, version: "1.0.0", gate: "passed" });
+});
+
+test("a stop that has begun is told apart from one that is done", async (t) => {
+  const { db, deploy, of } = await setUp(t);
+  deploy("a", "1.0.0");
+  const stop = (how: "no" | "begun" | "done") => {
+    setStopped(db, "web", "one", how);
+    const { stopped, stopping } = of("one");
+    return [stopped, stopping];
+  };
+  assert.deepEqual(
+    [stop("begun"), stop("done"), stop("no")],
+    [
+      [true, true],
+      [true, false],
+      [false, false],
+    ],
+  );
+});
+
+test("files on a worker are in doubt from the beginning of a change until they are what is promoted", async (t) => {
+  const { db, of } = await setUp(t);
+  const doubt = () => isUnsettled(of("one") as never);
+  assert.equal(doubt(), true, "nothing was ever brought");
+  beginChange(db, "web", ["one"]);
+  assert.equal(doubt(), true);
+  recordSynced(db, "web", [{ id: "one", ...tree("a") }]);
+  assert.equal(doubt(), true);
+  promote(db, { job: "web", id: "one" }, "1.0.0");
+  assert.equal(doubt(), false);
+  beginChange(db, "web", ["one"]);
+  assert.equal(doubt(), true);
+  recordSynced(db, "web", [{ id: "one", ...tree("b") }]);
+  assert.equal(doubt(), true);
+  recordSynced(db, "web", [{ id: "one", ...tree("a") }]);
+  assert.equal(doubt(), false, "the promoted files are back");
+  startAnew(db, [{ job: "web", id: "one" }]);
+  assert.equal(doubt(), true);
 });

@@ -492,3 +492,25 @@ test("a key that cannot be opened is not there for whoever asks whether it is", 
   const { version, ttl, createdMs } = kv.entry("n", "short") ?? {};
   assert.deepEqual([version, ttl, createdMs, kv.entry("n", "none")], [1, 1, 1_000_000_000_000, undefined]);
 });
+
+test("a write that is taken back before it is stored leaves nothing of itself", async (t) => {
+  const { store, rows } = await bucket(t);
+  const kv = store();
+  kv.put("n", "a", "x");
+  kv.put("secrets/job/web", "s", "x");
+  kv.flush();
+  for (const [namespace, key] of [
+    ["n", "a"],
+    ["secrets/job/web", "s"],
+  ] as const) {
+    kv.put(namespace, key, "y");
+    kv.delete(namespace, key);
+    kv.put(namespace, key, "x");
+    assert.equal(kv.get(namespace, key), "x");
+  }
+  kv.put("n", "new", "y");
+  kv.delete("n", "new");
+  assert.equal(kv.get("n", "new"), undefined);
+  kv.flush();
+  assert.deepEqual([rows(), rows("secrets/job/web").length], [["a 1 x"], 1]);
+});

@@ -7,6 +7,7 @@ import {
   readFileSync,
   renameSync,
   rmSync,
+  statSync,
   symlinkSync,
   truncateSync,
   writeFileSync,
@@ -16,7 +17,14 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { Problems, sentenceOf } from "../../../lib/bucket/base/problems.ts";
-import { writeEdits } from "../../../lib/bucket/source/source-file.ts";
+import {
+  parseSourceJson,
+  parseSourceToml,
+  readSource,
+  relative,
+  writeEdits,
+  writeSourceFile,
+} from "../../../lib/bucket/source/source-file.ts";
 import { checkUnchanged, scanSource } from "../../../lib/bucket/source/source-rules.ts";
 import { readWorkspace } from "../../../lib/bucket/workspace/workspace.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
@@ -256,4 +264,84 @@ test("more files than a push may hold are one error", (t) => {
   scanSource(layout, problems);
   assert.equal(errors().length, 1);
   assert.match(errors().join(), /there are more than 20000 files and folders$/);
+});
+
+test("files of the source are replaced with their mode, and what a killed edit has left goes with the next one", async (t) => {
+  const dir = temporaryFolder(t);
+  makeWorkspace(dir, { files: { "ops.conf": "1", "workspace/a/b": "1", "templates/t/x": "1" } });
+  const left = [".ops-edit.tmp", "workspace/.ops-edit.tmp", "templates/..ops-edit.tmp.0a.tmp", "workspace/.ops-edit.tmp.x"];
+  const kept = ["workspace/.ops-edit.tmpx", "workspace/x.ops-edit.tmp", "workspace/a/.ops-edit.tmp"];
+  for (const name of [...left, ...kept]) writeFileSync(path.join(dir, name), "");
+  mkdirSync(path.join(dir, "templates/.ops-edit.tmp.d"));
+  const edits = [
+    { file: "ops.conf", after: "2", mode: 0o600 },
+    { file: "workspace/a/b", after: "3", mode: 0o755 },
+    { file: "templates/t/x", after: "4", mode: 0o644 },
+  ];
+  await writeEdits({ root: dir }, edits);
+  for (const { file, after, mode } of edits)
+    assert.deepEqual(
+      [readFileSync(path.join(dir, file), "utf8"), statSync(path.join(dir, file)).mode & 0o777],
+      [after, mode],
+      file,
+    );
+  const isThere = (name: string) => statSync(path.join(dir, name), { throwIfNoEntry: false }) !== undefined;
+  assert.deepEqual(
+    [left.filter(isThere), kept.filter((name) => !isThere(name)), isThere("templates/.ops-edit.tmp.d")],
+    [[], [], true],
+  );
+  await assert.rejects(writeEdits({ root: dir }, [{ file: "workspace/none", after: "x", mode: 0o644 }]), { code: "ENOENT" });
+  assert.equal(isThere("workspace/.ops-edit.tmp"), false);
+  await writeEdits({ root: temporaryFolder(t) }, []);
+});
+
+test("a file of the source is written with its folder, and behind no link", async (t) => {
+  const dir = temporaryFolder(t);
+  const file = path.join(dir, "workspace/deep/x.conf");
+  for (const text of ["1", "2"]) {
+    await writeSourceFile(file, text);
+    assert.deepEqual([readFileSync(file, "utf8"), statSync(file).mode & 0o777], [text, 0o644]);
+  }
+  symlinkSync(path.join(dir, "workspace"), path.join(dir, "link"));
+  await assert.rejects(writeSourceFile(path.join(dir, "link/deep/x.conf"), "3"), { code: "failed" });
+  assert.equal(readFileSync(file, "utf8"), "2");
+  assert.equal(relative(layoutOf(dir), file), "workspace/deep/x.conf");
+});
+
+test("what breaks JSON or TOML is told with its line and column, and a file at the limit is read", async (t) => {
+  const { layout } = workspace(t, {});
+  const parsed = (text: string | Uint8Array, parse: typeof parseSourceJson | typeof parseSourceToml = parseSourceJson) => {
+    const problems = new Problems();
+    const value = parse(Buffer.from(text as string), problems.in("f", "ErrInvalidManifest"));
+    return problems.errors.length === 0
+      ? value
+      : problems.errors.map(({ path: at, message }) => `${at}: ${message.replace(/:.*/, "")}`);
+  };
+  assert.deepEqual([parsed("[1]"), parsed("\ufeff{}"), { ...(parsed("a = 1", parseSourceToml) as object) }], [[1], {}, { a: 1 }]);
+  for (const [text, place] of [
+    ["", "line 1, column 1"],
+    ["[1,", "line 1, column 4"],
+    ["[1,\n 2,]", "line 2, column 4"],
+    ['{"a": tru}', "line 1, column 10"],
+    ["x", "line 1, column 1"],
+    ["{}x", "line 1, column 3"],
+    ['["a\nb"]', "line 1, column 4"],
+    ["[\n[\n]", "line 3, column 2"],
+    ["nul", "line 1, column 4"],
+    ["-", "line 1, column 2"],
+  ] as const)
+    assert.deepEqual(parsed(text), [`${place}: not valid JSON`], text);
+  assert.deepEqual(parsed(Buffer.from([0xff])), [": is not UTF-8 text"]);
+  const limit = 1024 * 1024;
+  assert.equal(parsed(`"${"x".repeat(limit - 2)}"`), "x".repeat(limit - 2));
+  assert.deepEqual(parsed(`"${"x".repeat(limit - 1)}"`), [`: has more than ${limit} bytes`]);
+  const problems = new Problems();
+  const found = problems.in("workspace/none.json", "ErrInvalidManifest");
+  assert.deepEqual([await readSource(parseSourceJson, layout, found), problems.errors], [undefined, []]);
+  const below = problems.in("workspace/workers.json/below", "ErrInvalidManifest");
+  assert.deepEqual([await readSource(parseSourceJson, layout, below), problems.errors], [undefined, []]);
+  mkdirSync(path.join(layout.workspace, "folder.json"));
+  await readSource(parseSourceJson, layout, problems.in("workspace/folder.json", "ErrInvalidManifest"));
+  const why = "ErrInvalidManifest: workspace/folder.json: is not a regular file; symbolic links are not allowed";
+  assert.deepEqual(problems.errors.map(sentenceOf), [why]);
 });
