@@ -1,9 +1,12 @@
 import assert from "node:assert/strict";
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import fsp from "node:fs/promises";
 import path from "node:path";
+
 import { type TestContext, test } from "node:test";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
 import { discardLeftovers, finishInterrupted, flushTree, swap } from "../../../lib/bucket/source/swap.ts";
+import { failing } from "../../helpers/faults.ts";
 import { writeTree } from "../../helpers/sources.ts";
 import { fifo, temporaryFolder } from "../../helpers/temporary.ts";
 
@@ -134,4 +137,17 @@ test("a tree is flushed only where it is a folder of its own", async (t) => {
   writeTree(layout.root, { "workspace/a/b": "" });
   for (const files of [0, 1, 500]) await flushTree(layout.workspace, files);
   await assert.rejects(flushTree(at("none")));
+  const mend = failing(t, fsp, "open", "EIO", at("workspace/a/b"));
+  await assert.rejects(flushTree(layout.workspace), { code: "EIO" });
+  mend();
+  await flushTree(layout.workspace);
+});
+
+test("what an earlier change has staged is no part of the next one", async (t) => {
+  const { layout, journal, tree, at } = bucket(t);
+  writeTree(layout.root, { "ops.conf": "1", ".ops/staging/new/ops.conf": "stale", ".ops/staging/old/0": "stale" });
+  tree({ "ops.conf": "2" });
+  journal({ tree: TREE, paths: ["ops.conf"] });
+  await finishInterrupted(layout);
+  assert.deepEqual([readFileSync(at("ops.conf"), "utf8"), readdirSync(layout.internal)], ["2", []]);
 });

@@ -2,8 +2,12 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
+import { Problems, sentenceOf } from "../../../lib/bucket/base/problems.ts";
 import { prometheusRows, scrapeConfigs } from "../../../lib/bucket/prometheus/scrape.ts";
+import type { JobSource } from "../../../lib/bucket/workspace/jobs.ts";
 import {
+  checkPrometheus,
+  filesForPrometheus,
   isPrometheus,
   portNamed,
   runbookSlug,
@@ -278,4 +282,116 @@ test("dashboards are listed but for hidden ones and those to ignore, and a job w
   assert.deepEqual(prometheusRows(db), [ofDb, ofWeb]);
   assert.deepEqual(prometheusRows(db, ["Web", "none"]), [ofWeb]);
   assert.throws(() => prometheusRows(db, ["nope"]), { code: "unknown_name" });
+});
+
+/** What is wrong below `_prometheus/` of some jobs with these files, and with which of them. */
+function wrongIn(jobs: Record<string, Record<string, string>>, ports: Record<string, number> = {}): string[] {
+  const problems = new Problems();
+  const sources = Object.entries(jobs).map(([name, files]) => {
+    const own = Object.entries(files).map(([path, text]) => ({ path, mode: 0o644, sha256: "s", content: Buffer.from(text) }));
+    return { name, file: `j/${name}/manifest.json`, manifest: { ports: new Map(Object.entries(ports)) }, files: own };
+  });
+  checkPrometheus(sources as unknown as JobSource[], problems);
+  return [...problems.errors, ...problems.warnings].map((one) => sentenceOf(one).replace(/^ErrInvalidJob: /, ""));
+}
+
+const scrape = (...configs: object[]) => ({ "_prometheus/scrape.yaml": JSON.stringify(configs) });
+const rules = (...all: object[]) => ({ "_prometheus/alerts/a.yaml": JSON.stringify({ groups: [{ name: "g", rules: all }] }) });
+
+test("scrape files name each job once, in all jobs together, and ports that there are", () => {
+  const at = "j/web/_prometheus/scrape.yaml: ";
+  const target = (...targets: string[]) => ({ job_name: "a", static_configs: [{ targets }] });
+  assert.deepEqual(wrongIn({ web: scrape(target("ops:port/x", "ops:port/x/w", "y:1")) }, { x: 1 }), []);
+  assert.deepEqual(wrongIn({ web: scrape(target("ops:port/y", "ops:port/_implicit")) }, { x: 1 }), [
+    `${at}ops:port/y: the manifest declares no such port`,
+    `${at}ops:port/_implicit: the manifest declares no such port`,
+  ]);
+  assert.deepEqual(
+    wrongIn({
+      web: scrape({ job_name: "ops:job" }, { job_name: "a" }),
+      db: scrape({ job_name: "ops:job" }, { job_name: "web" }),
+    }),
+    ["j/db/_prometheus/scrape.yaml: job_name web is that of job web too"],
+  );
+  assert.deepEqual(
+    wrongIn({ web: scrape({ job_name: "a", dns_sd_configs: [], x_sd_config: 1 }, { job_name: "b", http_sd_configs: [] }) }),
+    [...["dns_sd_configs", "http_sd_configs"].map((key) => `${at}${key}: targets are known here: use static_configs`)],
+  );
+  for (const [configs, problem] of [
+    [[], "expected at least 1 item, found 0"],
+    [[{ job_name: "" }], "0/job_name: must not be empty"],
+    [[{ job_name: "a", static_configs: [{}] }], "0/static_configs/0/targets: is missing"],
+    [
+      [{ job_name: "a", static_configs: [{ targets: [1] }] }],
+      "0/static_configs/0/targets/0: expected a string, found an integer",
+    ],
+  ] as const)
+    assert.match(wrongIn({ web: scrape(...configs) }).join(), new RegExp(`^${at}${problem.slice(0, 30)}`));
+  assert.deepEqual(wrongIn({ web: { ...scrape({ job_name: "a" }), "_prometheus/scrape.yaml.tpl": "{{" } }), [
+    `${at}there is scrape.yaml.tpl too: keep one of them`,
+  ]);
+  assert.deepEqual(wrongIn({ web: { "_prometheus/scrape.yaml.tpl": "{{" } }), [], "a template is checked when it is rendered");
+});
+
+test("alerts have names of their own and runbooks that there are, records have neither", () => {
+  const at = "j/web/_prometheus/alerts/a.yaml: ";
+  const up = { expr: "up" };
+  const book = { "_prometheus/runbooks/x.md": "" };
+  const alert = (name: string, runbook?: string) => ({
+    ...up,
+    alert: name,
+    annotations: { summary: "s", ...(runbook && { runbook }) },
+  });
+  assert.deepEqual(
+    wrongIn({ web: { ...rules(alert("A", "x"), alert("B", "x.md"), alert("C"), { ...up, record: "a:b" }), ...book } }),
+    [],
+  );
+  assert.deepEqual(
+    wrongIn({
+      web: { ...rules(alert("A", "y"), alert("A"), up), ...book },
+      db: rules(alert("A"), { ...up, record: "a:b" }, { ...up, record: "a:b" }),
+    }),
+    [
+      `${at}alert A: there is no runbooks/y.md`,
+      `${at}alert A is one of job web too`,
+      `${at}a rule has neither alert nor record`,
+      "j/db/_prometheus/alerts/a.yaml: alert A is one of job web too",
+    ],
+  );
+  const broken = {
+    "_prometheus/alerts/b.yml": "groups: [",
+    "_prometheus/alerts/c.txt": "groups: [",
+    "_prometheus/x/alerts/d.yml": "[",
+  };
+  assert.equal(wrongIn({ web: broken }).length, 1);
+  assert.match(wrongIn({ web: broken }).join(), /^j\/web\/_prometheus\/alerts\/b\.yml: line 1, column \d+: /);
+  const reserved = "alerts/certs.yaml: ops writes rules of this name for a job ops: give the file another name";
+  const certs = { "_prometheus/alerts/certs.yaml": "groups: []" };
+  assert.deepEqual([wrongIn({ ops: certs }), wrongIn({ web: certs })], [[`j/ops/_prometheus/${reserved}`], []]);
+});
+
+test("a job of a Prometheus keeps off the folders that ops makes, and is told where its port is not known", () => {
+  const own = { "prometheus.yml": "" };
+  const taken = ["rules", "rules/ops", "consoles", "consoles/runbooks", "consoles/dashboards"].flatMap((name) => [
+    name,
+    `${name}.tpl`,
+  ]);
+  for (const name of taken)
+    assert.deepEqual(
+      wrongIn({ web: { ...own, [name]: "" } }, { x: 1 }),
+      [`j/web: ${name}: ops makes a folder of this name for a Prometheus: use another name`],
+      name,
+    );
+  for (const name of ["rules/x", "xrules", "rulesx", "consoles/x", "rules/ops/x", "consoles/dashboards.txt"])
+    assert.deepEqual(wrongIn({ web: { ...own, [name]: "" } }, { x: 1 }), [], name);
+  assert.deepEqual(wrongIn({ web: { rules: "" } }), [], "of any other job they are files like others");
+  const unknown = "j/web: prometheus.yml: alerts get no runbook_url, since no port of the job is known as that of Prometheus";
+  assert.deepEqual([wrongIn({ web: own }, { x: 1, y: 2 }), wrongIn({ web: own }, { x: 1 })], [[unknown], []]);
+  const files = ["_prometheus/a", "_prometheus/b/c", "x_prometheus/d", "_prometheusx/e"].map((path) => ({
+    path,
+    mode: 0,
+    sha256: "",
+    content: Buffer.of(),
+  }));
+  assert.deepEqual([...filesForPrometheus(files).keys()], ["a", "b/c"]);
 });
