@@ -5,8 +5,14 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { bytesOf } from "../../../lib/bucket/base/contents.ts";
 import { layoutOf } from "../../../lib/bucket/base/layout.ts";
-import type { CatalogFile } from "../../../lib/bucket/base/model.ts";
-import { stageAllocation, stageForScript, stagingFolder, writeStaging } from "../../../lib/bucket/catalog/staging.ts";
+import type { CatalogFile, CatalogJob } from "../../../lib/bucket/base/model.ts";
+import {
+  renderForJob,
+  stageAllocation,
+  stageForScript,
+  stagingFolder,
+  writeStaging,
+} from "../../../lib/bucket/catalog/staging.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 import { makeBucket, TEMPLATE_FIELDS } from "../../helpers/workspace.ts";
 
@@ -203,4 +209,31 @@ test("a script of a hook has the job's files, _hooks/ and certificates; a templa
   ]);
   assert.throws(() => stageForScript(files, staging, "y"), { code: "ErrKeyMissing" });
   assert.throws(() => stageForScript(files, staging, "xx"), { code: "ErrKeyMissing" });
+});
+
+test("a template of a job has the job and its version, reads what its allocations may, and shows secrets only where it is to", async (t) => {
+  const { kv } = await setUp(t);
+  const job = { name: "web", version: "1.0.0", hooks: [{ demandJob: "db" }, { demandJob: "" }] } as unknown as CatalogJob;
+  for (const name of ["web", "db", "other"]) {
+    kv.put(`secrets/job/${name}`, "k", `secret of ${name}`);
+    kv.put(`vars/job/${name}`, "k", name);
+  }
+  kv.put("ops/prometheus", "scrape_jobs", "web");
+  const render = (text: string, reveal = true, secrets?: Set<string>) =>
+    renderForJob(file("a.tpl", text), job, kv, { reveal, secrets });
+  assert.equal(render("{{ .Job }} {{ .CurrentVersion }} {{ .NewVersion }}"), "web 1.0.0 1.0.0");
+  kv.put("ops/job/web", "version", "2.0.0");
+  assert.equal(render("{{ .NewVersion }} {{ .CurrentVersion }}"), "2.0.0 2.0.0");
+  assert.equal(render('{{ get "vars/job/db" "k" }} {{ get "ops/prometheus" "scrape_jobs" }}'), "db web");
+  const text = '{{ getSecret "k" }}, {{ get "secrets/job/db" "k" }}, {{ getOptional "secrets/job/web" "none" }}.';
+  const secrets = new Set<string>();
+  assert.equal(render(text, true, secrets), "secret of web, secret of db, .");
+  assert.deepEqual([...secrets], ["secret of web", "secret of db"]);
+  assert.equal(render(text, false), "<secret>, <secret>, .");
+  assert.throws(() => render('{{ get "vars/job/other" "k" }}'), {
+    code: "failed",
+    message: /^Cannot render a template of job web: .*may not be read by this job/,
+  });
+  assert.throws(() => render('{{ getSecret "none" }}'), { code: "ErrKeyMissing" });
+  assert.throws(() => render("{{ .WorkerIP }}"), { code: "failed" });
 });
