@@ -4,7 +4,8 @@ import { type MessageFields, READY_BODIES, renderBody, SAMPLE } from "../../../l
 
 const ID = "0198f3a2-7b44-7c02-8e11-2a9d4c6b8f10";
 const AT = "2026-11-26T10:00:00.000Z";
-const parsed = (name: string, more: Partial<MessageFields> = {}) => JSON.parse(renderBody(name, {}, { ...SAMPLE, ...more }));
+const parsed = (name: string, more: Partial<MessageFields> = {}) =>
+  JSON.parse(renderBody(name, {}, { ...SAMPLE, ...more } as MessageFields));
 
 test("the sample of a message has a value in each of its fields but for the end of the incident", () => {
   const { OverAt, PlaceCount, Places, ...texts } = SAMPLE;
