@@ -63,7 +63,8 @@ test("an id is given once, also when two ask at the same time", async (t) => {
   const root = temporaryFolder(t);
   const both = await Promise.allSettled([1, 2].map(() => createBucket(root, { id: ID, ...LABELS }, nothing)));
   assert.deepEqual(both.map(({ status }) => status).sort(), ["fulfilled", "rejected"]);
-  await assert.rejects(createBucket(root, { id: ID, ...LABELS }, nothing), { code: "bucket_exists" });
+  const isInitialised = () => assert.fail("nothing is made where the id is taken");
+  await assert.rejects(createBucket(root, { id: ID, ...LABELS }, isInitialised), { code: "bucket_exists" });
   assert.deepEqual(readdirSync(root), [ID]);
 });
 
@@ -187,6 +188,10 @@ test("a root is of one server at a time, who else wants it is told who has it an
   await assert.rejects(takeRoot(root, "wait"), { code: "failed", message: message("wait") });
   await lock.release();
   await (await takeRoot(root)).release();
+  const broken = path.join(root, ".server/ops.lock");
+  rmSync(broken, { force: true });
+  mkdirSync(broken);
+  await assert.rejects(takeRoot(root), (error: Error) => !error.message.startsWith("Cannot take the root"));
 });
 
 test("a bucket gets another project or name, and keeps what is not given; one that has gone is told", async (t) => {

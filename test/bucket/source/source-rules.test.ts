@@ -145,6 +145,12 @@ test("the source of a folder is packed without what is never part of one, and re
   const third = temporaryFolder(t);
   writeFileSync(path.join(third, "workspace"), "");
   await refused(`${third}: it has no workspace/, so it is not a bucket`, third);
+  const fourth = temporaryFolder(t);
+  makeWorkspace(fourth, {});
+  writeFileSync(Buffer.from(`${fourth}/workspace/\xff`, "latin1"), "");
+  await refused(`${fourth}/workspace/\uFFFD: a name that is not UTF-8 is not allowed`, fourth);
+  symlinkSync("loop", path.join(fourth, "loop"));
+  await assert.rejects(packSource(path.join(fourth, "loop")), { code: "ELOOP" });
 });
 
 test("a file that changes while it is packed fails the push by its name", async (t) => {
