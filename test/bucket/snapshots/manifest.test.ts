@@ -134,15 +134,19 @@ test("each field of a manifest is of its form, and each file is a part of a buck
   await assert.rejects(read({ files: [file("ops.conf")] }), { code: "failed", message: "it holds no database" });
 });
 
-test("a snapshot of this program or an earlier one is known, and one of a later program is told as that", () => {
+test("a snapshot of this program or an earlier one is known, and one of a later program is told as that", async (t) => {
+  const { read } = await setUp(t);
   for (const more of [{}, { format: 1 }, { schema_version: 1 }]) requireKnownFormat({ ...HEAD, ...more });
   const message = (schema: number) =>
     `it was made by ops 1.0.0 with schema ${schema}, this program knows ${SCHEMA_VERSION}; use a newer ops`;
   for (const [more, schema] of [
     [{ format: 3 }, SCHEMA_VERSION],
     [{ schema_version: SCHEMA_VERSION + 1 }, SCHEMA_VERSION + 1],
-  ] as const)
-    assert.throws(() => requireKnownFormat({ ...HEAD, ...more }), { code: "schema_too_new", message: message(schema) });
+  ] as const) {
+    const tooNew = { code: "schema_too_new", message: message(schema) };
+    assert.throws(() => requireKnownFormat({ ...HEAD, ...more }), tooNew);
+    await assert.rejects(read(more), tooNew);
+  }
   const { format, ...others } = HEAD;
   assert.equal(JSON.stringify(headIn({ ...others, format, more: 1 } as never)), JSON.stringify(HEAD));
 });
