@@ -101,10 +101,18 @@ test("the earlier folder of hooks is taken under its present name, and both are 
   const old = read(t, { "_modules/b.py": "", "_modules/sub/_modules/c": "", a: "" });
   assert.deepEqual(old.paths, ["Makefile", "_hooks/b.py", "_hooks/sub/_modules/c", "a", "manifest.json"]);
   assert.deepEqual([old.errors, old.warnings], [[], ["web: _modules: is an older name of _hooks"]]);
-  const both = read(t, { "_modules/b.py": "", "_hooks/c.py": "" });
+  const both = read(t, { "_modules/go.py": "", "_hooks/go.js": "" }, { hooks: { go: { executed_on: ["cli"] } } });
   const why = "ErrInvalidJob: web: _modules: is an older name of _hooks, which is there too: keep only _hooks";
   assert.deepEqual([both.errors, both.warnings], [[why], []]);
   assert.deepEqual(read(t, { "x_modules/a": "", "_hooks/_modules/b": "" }).warnings, []);
+});
+
+test("a build that is cancelled reads no further job", (t) => {
+  const layout = layoutOf(temporaryFolder(t));
+  makeWorkspace(layout.root, { jobs: { web: {} } });
+  const problems = new Problems();
+  const tree = scanSource(layout, problems);
+  assert.throws(() => readJobs(layout, tree, problems, AbortSignal.abort()), { code: "cancelled" });
 });
 
 test("names that are kept for others are refused, files and folders, at the top of a job alone", (t) => {
