@@ -153,14 +153,15 @@ test("a rendered file tells which ids of this bucket are in it, and which secret
     return { own, secrets, isSecret };
   };
   const get = (...keys: string[]) => keys.map((key) => `{{ get "ops/worker/10.0.0.1" "${key}" }}`).join("");
-  assert.deepEqual(of("{{ .Job }} {{ .WorkerIP }}"), { own: undefined, secrets: undefined, isSecret: false });
+  const plain = { own: undefined, secrets: undefined, isSecret: false };
+  assert.deepEqual(of("{{ .Job }} {{ .WorkerIP }}"), plain);
   assert.deepEqual(of("{{ .WorkerID }}{{ .UpdateSeq }}{{ .AllocationID }}").own, [".AllocationID", ".UpdateSeq", ".WorkerID"]);
   assert.deepEqual(of(get("worker_id", "job_id", "a_label_id", "label_id", "my_worker_id")).own, [
     "a_label_id",
     "job_id",
     "worker_id",
   ]);
-  assert.equal(of('{{ get "vars/job/web" "worker_id" }}').own, undefined, "what people set is theirs");
+  assert.deepEqual(of('{{ get "vars/job/web" "worker_id" }}'), plain, "what people set is theirs, and no secret");
   const told = of('{{ getSecret "b" }}{{ getSecret "a" }}{{ getSecret "a" }}{{ getSecret "empty" }}');
   assert.deepEqual(told, { own: undefined, secrets: ["secret b", "secret a"], isSecret: true });
 });

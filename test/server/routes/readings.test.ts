@@ -113,6 +113,17 @@ test("processes that read logs get the bucket, the names and how much is wanted"
   assert.deepEqual(logs, { name: "job_logs", ...own, input });
 });
 
+test("a path that names no run by its id is told as that, and no file is looked for", async (t) => {
+  const { ask } = await setUp(t);
+  for (const run_id of ["x", "..", `../${ID}`, `${RUN}/x`, `${RUN}0`, ""])
+    for (const below of ["", "/plan", "/logs/map"])
+      await assert.rejects(
+        ask(`GET …/runs/{run_id}${below}`, { params: { run_id } }),
+        { code: "run_not_found", message: `run ${JSON.stringify(run_id)} does not exist` },
+        run_id,
+      );
+});
+
 test("a run is shown with its progress, and its own files are downloaded under names that tell it", async (t) => {
   const { ask, layout } = await setUp(t, { supervisor: { progress: (id: string) => `of ${id}` } });
   const run = { params: { run_id: RUN } };
