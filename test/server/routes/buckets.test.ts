@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { rmSync } from "node:fs";
+import { monitorEventLoopDelay } from "node:perf_hooks";
 import { type TestContext, test } from "node:test";
 import type { Identity } from "../../../lib/auth/guard.ts";
 import { createBucket } from "../../../lib/bucket/source/root.ts";
@@ -211,4 +212,41 @@ test("the metrics of the buckets are told one by one, and those of the server to
   await assert.rejects(ask(METRICS, {}, mine), /odd/);
   const gone = AbortSignal.abort();
   await assert.rejects(ask(METRICS, { request: { signal: gone } }, mine), { code: "cancelled" });
+});
+
+test("a bucket that is deleted while the metrics are made is left out of them", async (t) => {
+  const { ask, root } = await setUp(t);
+  const beside = {
+    async ask() {
+      rmSync(`${root}/${ID(2)}`, { recursive: true, force: true });
+      throw new Failure("database_damaged", "x");
+    },
+  };
+  const { text } = await ask(METRICS, {}, { beside });
+  const readable = text.split("\n").filter((line) => line.startsWith("ops_bucket_readable"));
+  assert.deepEqual(
+    readable.map((line) => [1, 2, 3].find((digit) => line.includes(ID(digit)))),
+    [1, 3],
+  );
+});
+
+test("the delay of the event loop is told in seconds since the last scrape, and is 0 where none was measured", async (t) => {
+  const { ask, told } = await setUp(t);
+  told.beside = new Failure("database_damaged", "x");
+  const loop = async () => {
+    const { text } = await ask(METRICS);
+    return ["mean", "p99", "max"].map((of) => Number(text.split(`ops_event_loop_delay_seconds{of="${of}"} `)[1]?.split("\n")[0]));
+  };
+  await loop();
+  const histogram = Object.getPrototypeOf(Object.getPrototypeOf(monitorEventLoopDelay()));
+  const measured = { count: 1 };
+  t.mock.getter(histogram, "count", () => measured.count);
+  t.mock.getter(histogram, "mean", () => 2e9);
+  t.mock.getter(histogram, "max", () => 4e9);
+  t.mock.method(histogram, "percentile", (part: number) => part * 1e9);
+  const { mock } = t.mock.method(histogram, "reset", () => {
+    measured.count = 0;
+  });
+  assert.deepEqual([await loop(), mock.callCount()], [[2, 99, 4], 1]);
+  assert.deepEqual([await loop(), mock.callCount()], [[0, 0, 0], 1]);
 });
