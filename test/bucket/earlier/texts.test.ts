@@ -99,7 +99,7 @@ const CASES: Case[] = [
   {
     name: "a string that does not end, an import behind a command, and a name with a prefix stay",
     file: `${JOB}/_hooks/go.py`,
-    before: `"maand/bucket\nx = 1; from maand import y\nz = get_kv_value(r"maand", x)\n`,
+    before: `"maand/bucket/x\nx = 1; from maand import y\nz = get_kv_value(r"maand", x)\n`,
     looks: [1, 2, 3],
   },
   {
