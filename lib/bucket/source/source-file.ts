@@ -29,9 +29,7 @@ export async function readSource<T>(parse: Parse<T>, layout: Layout, found: File
 
 /** Replaces a file of a source, whose folder is made where it is missing. Throws `failed` where that lies behind a link. */
 export async function writeSourceFile(file: string, content: string): Promise<void> {
-  const folder = path.dirname(file);
-  await mkdir(folder, { recursive: true, mode: 0o755 });
-  await requireFolder(folder);
+  await mkdir(path.dirname(file), { recursive: true, mode: 0o755 });
   await writeAtomic(file, content, 0o644);
 }
 

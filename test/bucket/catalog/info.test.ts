@@ -90,6 +90,8 @@ test("CP-441 a plan holds until the bucket is built, deployed or written to, and
   assert.throws(() => validPlan(layout, db, RUN), none);
   assert.throws(() => validPlan(layout, db, "../x"), { code: "run_not_found" });
   mkdirSync(files.folder, { recursive: true });
+  writeFileSync(files.plan, "{");
+  assert.throws(() => validPlan(layout, db, RUN), { name: "SyntaxError" });
   const keep = () => {
     const plan = { basis: planBasis(db), more: 1 };
     writeFileSync(files.plan, JSON.stringify(plan));

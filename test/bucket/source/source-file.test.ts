@@ -303,7 +303,8 @@ test("a file of the source is written with its folder, and behind no link", asyn
     assert.deepEqual([readFileSync(file, "utf8"), statSync(file).mode & 0o777], [text, 0o644]);
   }
   symlinkSync(path.join(dir, "workspace"), path.join(dir, "link"));
-  await assert.rejects(writeSourceFile(path.join(dir, "link/deep/x.conf"), "3"), { code: "failed" });
+  const message = `Cannot use ${dir}/link/deep: a symbolic link is on the way to it; put a folder there`;
+  await assert.rejects(writeSourceFile(path.join(dir, "link/deep/x.conf"), "3"), { code: "failed", message });
   assert.equal(readFileSync(file, "utf8"), "2");
   assert.equal(relative(layoutOf(dir), file), "workspace/deep/x.conf");
 });
