@@ -8,6 +8,7 @@ import {
   allocationNamespace,
   allocationsRange,
   BUCKET_FUNCTIONS,
+  fingerprintsOf,
   fullNamespace,
   isOfJob,
   isPrivateKey,
@@ -22,7 +23,7 @@ import {
   sealedValues,
   tryUnseal,
 } from "../../../lib/bucket/kv/kv-access.ts";
-import { seal } from "../../../lib/codec/crypto/seal.ts";
+import { seal, sealingKey } from "../../../lib/codec/crypto/seal.ts";
 import { makeBucket } from "../../helpers/workspace.ts";
 
 const READER = { job: "web", worker: "10.0.0.1", upstream: ["db"] };
@@ -106,6 +107,17 @@ test("the namespaces of a job's allocations are those between two names, and tel
   assert.deepEqual(short, ["ops/worker/w/tags", "ops/bucket", "ops/bucket", "vars/job/web", ""]);
   assert.deepEqual(BUCKET_FUNCTIONS, ["get", "getOptional", "getSecret", "keys", "scrapeConfigs", "ruleFiles"]);
   assert.equal(LONGEST_TTL, 3_162_240_000, "100 years of 366 days");
+});
+
+test("a bucket without kv.key is not initialised, and shows no fingerprint of a secret", async (t) => {
+  const { layout } = await makeBucket(t);
+  const key = sealingKey(await loadKvKey(layout));
+  const shown = async () => (await fingerprintsOf(layout))("secrets/job/web", "k", seal(key, "secrets/job/web", "k", "text"));
+  assert.match(await shown(), /^[\da-f]{12}$/);
+  rmSync(layout.kvKey);
+  const message = "Cannot read secrets/kv.key: there is none; run `ops init`";
+  await assert.rejects(loadKvKey(layout), { code: "bucket_not_initialized", message });
+  assert.equal(await shown(), "");
 });
 
 test("while kv.key is changed the key before opens too, and a key of another length is none", async (t) => {

@@ -104,4 +104,13 @@ test("CP-560 what no key opens is named and stays as it is, and the rest is seal
     Buffer.from(db.get<{ content: Uint8Array }>("SELECT content FROM contents WHERE sha256 = ?", small.sha256)?.content ?? []),
     row,
   );
+  const content = `${db.contents}/${large.sha256}.sealed`;
+  for (const damaged of [Buffer.alloc(row.length, "x"), Buffer.alloc(0)]) {
+    writeFileSync(content, damaged);
+    for (const isReseal of [false, true]) {
+      const later = await walkSealed({ db, key, signal: never, isReseal });
+      assert.deepEqual([later.values, later.contents, later.unreadable.sort()], [0, 0, named]);
+    }
+    assert.deepEqual(readFileSync(content), damaged);
+  }
 });
