@@ -12,16 +12,13 @@ export function shortNames(names: readonly string[], between = ","): string {
       suffix: name.slice(index + number.length),
     })),
   );
-  const frequency = new Map<string, number>();
-  for (const part of parts.flat()) frequency.set(keyOf(part), (frequency.get(keyOf(part)) ?? 0) + 1);
-  const groups = new Map<string, Part[]>();
-  for (const [index, candidates] of parts.entries()) {
-    const count = (part: Part) => frequency.get(keyOf(part)) ?? 0;
+  const alike = Map.groupBy(parts.flat(), keyOf);
+  const count = (part: Part) => alike.get(keyOf(part))?.length as number;
+  const best = parts.map((candidates, index): Part => {
     const whole = { prefix: names[index] as string, number: "", suffix: "" };
-    const best = candidates.reduce<Part>((one, other) => (count(other) >= count(one) ? other : one), whole);
-    groups.set(keyOf(best), [...(groups.get(keyOf(best)) ?? []), best]);
-  }
-  return [...groups.values()].map(groupText).join(between);
+    return candidates.reduce((one, other) => (count(other) >= count(one) ? other : one), candidates[0] ?? whole);
+  });
+  return [...Map.groupBy(best, keyOf).values()].map(groupText).join(between);
 }
 
 interface Part {
@@ -30,8 +27,9 @@ interface Part {
   suffix: string;
 }
 
-function keyOf({ prefix, suffix }: Part): string {
-  return `${prefix}\0${suffix}`;
+/** A name without a number is alike to none, not even to its own with a number behind it. */
+function keyOf({ prefix, number, suffix }: Part): string {
+  return number === "" ? prefix : `${prefix}\0${suffix}`;
 }
 
 function groupText(group: readonly Part[]): string {
