@@ -70,9 +70,14 @@ test("a group gets TERM first and KILL after the grace time", async () => {
 });
 
 for (const pgid of [0, 1, -1, -5, 1.5, Number.NaN])
-  test(`a group id of ${pgid} is refused: the kernel would signal ourselves or everyone`, async () => {
-    await assert.rejects(endGroup(pgid, 0), { code: "internal" });
+  test(`a group id of ${pgid} is refused: the kernel would signal ourselves or everyone`, async (t) => {
+    // Where the refusal is missing nobody may be signalled either.
+    const kill = t.mock.method(process, "kill", () => {
+      throw Object.assign(new Error("nobody"), { code: "ESRCH" });
+    });
+    await assert.rejects(endGroup(pgid, 0), { code: "internal", message: `no process group has id ${pgid}` });
     assert.throws(() => hasMembers(pgid), { code: "internal" });
+    assert.equal(kill.mock.callCount(), 0);
   });
 
 test("a signal to nobody is told, not thrown", () => {
