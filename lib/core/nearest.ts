@@ -21,17 +21,18 @@ function closest(word: string, names: Iterable<string>, limit: number): string |
 
 /** How many letters differ, are missing or are too many; two neighbours in the wrong order count as one. */
 function editDistance(a: string, b: string): number {
+  const letters = b.split("");
   let before: number[] = [];
-  let row = Array.from({ length: b.length + 1 }, (_, index) => index);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      const substitute = (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
-      const isSwap = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1];
-      const swap = isSwap ? (before[j - 2] ?? 0) + 1 : Number.POSITIVE_INFINITY;
-      next.push(Math.min(substitute, swap, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
+  let row = [0, ...letters.map((_, j) => j + 1)];
+  for (const [i, one] of a.split("").entries()) {
+    const next = [i + 1];
+    for (const [j, other] of letters.entries()) {
+      const substitute = (row[j] as number) + (one === other ? 0 : 1);
+      const isSwap = one === b[j - 1] && other === a[i - 1];
+      const swap = isSwap ? (before[j - 1] as number) + 1 : Number.POSITIVE_INFINITY;
+      next.push(Math.min(substitute, swap, (row[j + 1] as number) + 1, (next[j] as number) + 1));
     }
     [before, row] = [row, next];
   }
-  return row[b.length] ?? 0;
+  return row.at(-1) as number;
 }

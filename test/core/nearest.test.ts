@@ -46,3 +46,23 @@ test("a name is near while no more than a third of the word differs, and of two 
   );
   assert.equal(nearest("cat", ["bat", "hat"]), "bat");
 });
+
+for (const [word, name, isNear] of [
+  ["cat", "cart", true],
+  ["cart", "cat", true],
+  ["carts", "cat", false],
+  ["act", "cat", true],
+  ["acb", "cat", false],
+  ["xcat", "cat", true],
+  ["xcad", "cat", false],
+  ["acts", "cats", true],
+  ["cast", "cats", true],
+  ["csta", "cats", false],
+  ["owkrer", "worker", true],
+  ["owkrex", "worker", false],
+  ["orkerz", "worker", true],
+  ["orkezz", "worker", false],
+] as const)
+  test(`${word} is ${isNear ? "near" : "far from"} ${name}: a letter more, less, another one or two swapped are one difference`, () => {
+    assert.equal(nearest(word, [name]), isNear ? name : undefined);
+  });
