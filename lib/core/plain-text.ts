@@ -64,7 +64,7 @@ const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
 /** A number of bytes in the largest unit of which there is at least one: `12 B`, `1.5 KiB`, `64 MiB`. */
 export function byteSize(bytes: number): string {
-  const power = Math.min(UNITS.length - 1, Math.max(0, Math.floor(Math.log2(Math.max(1, bytes)) / 10)));
+  const power = Math.min(UNITS.length - 1, Math.max(0, Math.floor(Math.log2(bytes) / 10)));
   const value = bytes / 1024 ** power;
   return `${value < 10 && power > 0 ? value.toFixed(1) : Math.round(value)} ${UNITS[power]}`;
 }

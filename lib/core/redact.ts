@@ -83,13 +83,14 @@ function masked(text: string, finder: Finder): string {
     kept += text.slice(done, start) + MASK;
     done = end;
   }
-  return done === 0 ? text : kept + text.slice(done);
+  return kept + text.slice(done);
 }
 
 /** As the usual tools of shells, browsers and scripts write a text. */
 function formsOf(value: string): string[] {
   const bytes = Buffer.from(value);
-  const base64 = [bytes.toString("base64"), bytes.toString("base64").replace(/=+$/, ""), ...cores(bytes)];
+  const padded = bytes.toString("base64");
+  const base64 = [padded, padded.replaceAll("=", ""), ...cores(bytes)];
   const url = encodeURIComponent(value.toWellFormed());
   const strictUrl = url.replace(/[!'()*]/g, (one) => `%${one.charCodeAt(0).toString(16).toUpperCase()}`);
   const json = JSON.stringify(value).slice(1, -1);
@@ -111,9 +112,9 @@ function formsOf(value: string): string[] {
  * bytes after it. For 8 bytes these are at least 10 characters, too many to appear by chance.
  */
 function cores(value: Buffer): string[] {
-  return [0, 1, 2].map((before) => {
+  return [0, 2, 3].map((first, before) => {
     const all = Buffer.concat([Buffer.alloc(before), value]);
-    return all.toString("base64").slice(Math.ceil((before * 8) / 6), Math.floor((all.length * 8) / 6));
+    return all.toString("base64").slice(first, Math.floor((all.length * 8) / 6));
   });
 }
 

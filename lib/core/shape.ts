@@ -55,7 +55,6 @@ export function valueIn<T>(shape: Shape<T>, text: string): T | undefined {
 
 /** The type of a JSON value in words. A float or date of TOML stands for itself. */
 export function typeName(value: unknown): string {
-  if (value === null) return "null";
   if (Array.isArray(value)) return "a list";
   if (typeof value === "object") return isObject(value) ? "an object" : String(value);
   if (typeof value === "number") return Number.isInteger(value) ? "an integer" : "a number";

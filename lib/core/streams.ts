@@ -124,11 +124,11 @@ export class Output {
    * incomplete.
    */
   #lineEnd(text: Buffer, ahead: number): number {
-    const newline = text.subarray(0, MOST_LINE_BYTES + ahead + 1).indexOf(LINE_FEED);
+    const newline = text.indexOf(LINE_FEED);
     const goesOn = newline < 0 && text.length <= MOST_LINE_BYTES + ahead;
     if (goesOn || (newline >= 0 && newline <= MOST_LINE_BYTES)) return newline;
     const end = this.#secrets.cut(text, MOST_LINE_BYTES);
-    for (let at = end; at > end - 4; at--) if (((text[at] ?? 0) & 0xc0) !== 0x80) return at;
+    for (let at = end; at > end - 4; at--) if (((text[at] as number) & 0xc0) !== 0x80) return at;
     return end;
   }
 

@@ -4,12 +4,15 @@ import {
   byteSize,
   counted,
   countOf,
+  decodeUtf8,
   firstOf,
   inOneLine,
   LastLines,
   lineAndColumn,
   plainLine,
   plainLines,
+  TextFailure,
+  textProblem,
   withLines,
 } from "../../lib/core/plain-text.ts";
 
@@ -46,6 +49,20 @@ test("a place in a text is told by line and column, both from 1, whatever came b
   assert.deepEqual(lineAndColumn("ab\nc", 2), { line: 1, column: 3 });
   assert.deepEqual(lineAndColumn("ab\nc", 3), { line: 2, column: 1 });
   assert.deepEqual(lineAndColumn("\ufeff🙂x", 3), { line: 1, column: 2 });
+  assert.deepEqual(lineAndColumn("a\ufeffb", 2), { line: 1, column: 3 }, "a mark counts where it is none");
+});
+
+test("bytes are text only where they are UTF-8, and a byte order mark is a part of it", () => {
+  assert.equal(decodeUtf8(Buffer.from("\ufeffgrüße")), "\ufeffgrüße");
+  for (const wrong of [[0xff], [0xc3], [0xed, 0xa0, 0x80]]) assert.equal(decodeUtf8(Buffer.from(wrong)), undefined);
+});
+
+test("what is wrong with a text is told with its place, where the error says one", () => {
+  const failure = new TextFailure("a\nbc", 3, "expected d");
+  assert.deepEqual([failure.code, failure.message], ["failed", "line 2, column 2: expected d"]);
+  const { place, what } = textProblem(failure);
+  assert.deepEqual([place, what], ["line 2, column 2", "expected d"]);
+  assert.deepEqual(textProblem(new Error("gone")), { place: "", what: "gone" });
 });
 
 test("a number of bytes is told in the largest unit of which there is at least one", () => {
@@ -64,8 +81,21 @@ test("of a program's output the last 20 lines that are not empty are shown, and 
   assert.deepEqual(shown(...numbers, " ", "make: *** [x] Error 1"), numbers.slice(30));
   assert.deepEqual(shown("make: *** [x] Error 1", "make: *** [y] Error 2"), ["make: *** [y] Error 2"]);
   assert.deepEqual(shown(), []);
+  assert.deepEqual(shown("one", "make: *** [x] Error 1"), ["one"]);
+  assert.deepEqual(shown("x".repeat(400), "y".repeat(401)), ["x".repeat(400), `${"y".repeat(400)}…`]);
   assert.deepEqual(shown("secret of", "two lines", ...numbers.slice(0, 19)), ["***", ...numbers.slice(0, 19)]);
   assert.deepEqual(shown("secret of", "two lines", ...numbers.slice(0, 20)), numbers.slice(0, 20));
+});
+
+test("of a program's output 40 lines are kept to be masked: a secret of several lines may begin before those shown", () => {
+  const last = new LastLines();
+  for (let line = 1; line <= 50; line++) last.add(`${line}`);
+  const kept: string[] = [];
+  last.shown((text) => {
+    kept.push(...text.split("\n"));
+    return text;
+  });
+  assert.deepEqual([kept.length, kept[0], kept.at(-1)], [40, "11", "50"]);
 });
 
 test("what failed is told with the lines of the program below it, or in one line with the one that tells why", () => {

@@ -19,6 +19,7 @@ const forms: [string, string][] = [
   ["in hex in capitals", Buffer.from(SECRET).toString("hex").toUpperCase()],
   ["in a URL", encodeURIComponent(SECRET)],
   ["in JSON", JSON.stringify(SECRET).slice(1, -1)],
+  ["in a URL in small letters that escapes what it must", "p%c3%a4%24%24%20w'or%22d%2f%3f%2b%5cend"],
   ["in a URL that escapes all it can", "p%C3%A4%24%24%20w%27or%22d%2F%3F%2B%5Cend"],
   ["in a form", "p%C3%A4%24%24+w%27or%22d%2F%3F%2B%5Cend"],
   ["in a URL in small letters", "p%c3%a4%24%24%20w%27or%22d%2f%3f%2b%5cend"],
@@ -93,6 +94,7 @@ test("common text in base64 is left alone", () => {
 
 test("secrets that overlap are masked as one, and no part is left", () => {
   assert.equal(redact(["secret-one", "one-of-two"], "<secret-one-of-two>"), "<***>");
+  assert.equal(redact(["secret-one", "one-of-two"], "secret-oneone-of-two"), "******", "these only touch");
 });
 
 test("every secret of many is found, and nothing else is changed", () => {
@@ -101,6 +103,12 @@ test("every secret of many is found, and nothing else is changed", () => {
   for (const secret of secrets) redactor.add(secret);
   const text = secrets.map((secret) => `[${secret}] secret 5 of many`).join("\n");
   assert.equal(redactor.apply(text), secrets.map(() => "[***] secret 5 of many").join("\n"));
+});
+
+test("a sentence is masked by the one secret that there is", () => {
+  const redactor = new Redactor();
+  redactor.add("something");
+  assert.equal(redactor.sentence("says something"), "says ***");
 });
 
 test("a sentence keeps names, text does not", () => {
@@ -136,4 +144,6 @@ test("bytes are cut before a secret that the cut would be in, and behind one tha
   for (let limit = 1; limit < bytes.length; limit++)
     assert.equal(redactor.cut(bytes, limit), limit > start && limit < end ? start : limit);
   assert.equal(redactor.cut(bytes.subarray(start), 3), end - start);
+  assert.equal(redactor.cut(bytes.subarray(start - 1), 3), 1);
+  assert.equal(redactor.cut(bytes.subarray(start), 0), 0);
 });

@@ -47,6 +47,8 @@ const valid: [string, Shape<unknown>, unknown, unknown][] = [
   ["a bound", integer({ min: 1, max: 5 }), 5, 5],
   ["false", boolean(), false, false],
   ["an empty list", list(integer()), [], []],
+  ["a text of the least and of the most length", list(string({ min: 2, max: 3 })), ["ab", "abc"], ["ab", "abc"]],
+  ["a list of the least length", list(integer(), { min: 2 }), [1, 2], [1, 2]],
   [
     "nested objects",
     service,
@@ -218,6 +220,7 @@ test("types are named as a person does", () => {
   const values = [null, [], {}, 1, 1.5, "x", true];
   assert.deepEqual(values.map(typeName), ["null", "a list", "an object", "an integer", "a number", "a string", "a boolean"]);
   assert.deepEqual([{}, [], null, "x"].map(isObject), [true, false, false, false]);
+  assert.deepEqual([Object.create(null), new Date(0), new Map()].map(isObject), [true, false, false]);
 });
 
 test("a truth value may only be true where the one that it needs is", () => {
@@ -308,6 +311,22 @@ test("what is more than a type is in the JSON Schema, too", () => {
     additionalProperties: true,
   });
   assert.deepEqual(record(integer(), { key: /^a$/ }).schema.propertyNames, { pattern: "^a$" });
+});
+
+test("an answer may have fields that are unknown, but every known one has its shape", () => {
+  const shape = object({ a: integer() });
+  assert.deepEqual(check(shape, { a: 1, b: 2 }, { isAnswer: true }), { ok: true, value: { a: 1 }, warnings: [] });
+  const problems = [{ path: "a", message: "is missing" }];
+  assert.deepEqual(check(shape, { b: 2 }, { isAnswer: true }), { ok: false, problems, warnings: [] });
+});
+
+test("a schema names no required or excluding fields where there are none", () => {
+  const properties = { a: { type: "integer" }, b: { type: "integer" } };
+  const base = { type: "object", properties, additionalProperties: false };
+  const fields = { a: optional(integer()), b: optional(integer()) };
+  assert.deepEqual(object(fields).schema, base);
+  const allOf = [{ not: { required: ["a", "b"] } }];
+  assert.deepEqual(object(fields, { exclusive: [["a", "b"]] }).schema, { ...base, allOf });
 });
 
 test("too few of several items are told in the plural", () => {
