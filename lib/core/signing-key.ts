@@ -71,7 +71,7 @@ export async function knownSigningKey(file: string): Promise<SigningKey | undefi
 /** `SHA256:` and the sum of the public key's 32 bytes in base64, in the way of ssh. */
 export function signerFingerprint(publicKey: string): string {
   const hash = createHash("sha256").update(Buffer.from(publicKey, "base64")).digest("base64");
-  return `SHA256:${hash.replace(/=+$/, "")}`;
+  return `SHA256:${hash.replaceAll("=", "")}`;
 }
 
 /** The signature of these bytes in base64. One for another `purpose` does not pass for it. */

@@ -125,8 +125,8 @@ export class Output {
    */
   #lineEnd(text: Buffer, ahead: number): number {
     const newline = text.indexOf(LINE_FEED);
-    const goesOn = newline < 0 && text.length <= MOST_LINE_BYTES + ahead;
-    if (goesOn || (newline >= 0 && newline <= MOST_LINE_BYTES)) return newline;
+    const fits = newline < 0 ? text.length <= MOST_LINE_BYTES + ahead : newline <= MOST_LINE_BYTES;
+    if (fits) return newline;
     const end = this.#secrets.cut(text, MOST_LINE_BYTES);
     for (let at = end; at > end - 4; at--) if (((text[at] as number) & 0xc0) !== 0x80) return at;
     return end;

@@ -42,9 +42,9 @@ const WITHHELD = /^(OPS_.*|NODE_COMPILE_CACHE|NODE_CHANNEL_.*|NODE_UNIQUE_ID|PWD
  * ours never stands in for a fact.
  */
 export function scriptEnvironment(ours: NodeJS.ProcessEnv, facts: ScriptFacts): Record<string, string> {
-  const kept = Object.entries(ours).filter(([name]) => !WITHHELD.test(name));
-  const unset = Object.fromEntries(EVENT_VARIABLES.map((name) => [name, undefined]));
-  const all = { ...Object.fromEntries(kept), ...unset, ...factVariables(facts), ...facts.variables };
+  const ofEvents: readonly string[] = EVENT_VARIABLES;
+  const kept = Object.entries(ours).filter(([name]) => !WITHHELD.test(name) && !ofEvents.includes(name));
+  const all = { ...Object.fromEntries(kept), ...factVariables(facts), ...facts.variables };
   return Object.fromEntries(Object.entries(all).filter((entry): entry is [string, string] => entry[1] !== undefined));
 }
 

@@ -103,7 +103,7 @@ function wait(semaphore: Semaphore, holder: string, { timeoutMs, signal }: SlotR
     const waiter = { holder, deadline: performance.now() + timeoutMs, settle };
     const timer = setTimeout(() => settle("timeout"), timeoutMs);
     const leave = () => settle("cancelled");
-    signal.addEventListener("abort", leave, { once: true });
+    signal.addEventListener("abort", leave);
     semaphore.waiters.add(waiter);
   });
 }

@@ -6,7 +6,17 @@ import { syncBuiltinESMExports } from "node:module";
 import path from "node:path";
 import { test } from "node:test";
 import { sleep } from "../../lib/core/async.ts";
-import { bootId, endGroup, hasMembers, identify, isAlive, isGroupAlive, signalProcess } from "../../lib/core/process.ts";
+import {
+  bootId,
+  endGroup,
+  endGroups,
+  hasMembers,
+  identify,
+  isAlive,
+  isGroupAlive,
+  limitOf,
+  signalProcess,
+} from "../../lib/core/process.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 const folder = temporaryFolder();
@@ -61,12 +71,56 @@ test("a group has members as long as anyone in it runs, and is alive as long as 
 });
 
 test("a group gets TERM first and KILL after the grace time", async () => {
-  const polite = await shell("trap 'exit 5' TERM; echo ready; while :; do sleep 0.01; done");
+  const polite = await shell("trap 'sleep 0.1; exit 5' TERM; echo ready; while :; do sleep 0.01; done");
   assert.equal(await endGroup(polite.pid, 10_000), "stopped");
   const deaf = await shell("trap '' TERM; echo ready; while :; do sleep 600; done");
   assert.equal(isGroupAlive({ pgid: deaf.pid, start_time: identify(deaf.pid)?.start_time ?? "" }), true);
   assert.equal(await endGroup(deaf.pid, 30), "killed");
   assert.equal(hasMembers(deaf.pid), false);
+});
+
+test("a group is not given up while it ends", async (t) => {
+  const deaf = await shell("trap '' TERM; echo ready; while :; do sleep 600; done");
+  const { kill } = process;
+  t.mock.method(process, "kill", (target: number, signal: NodeJS.Signals) => {
+    if (signal !== "SIGKILL") return kill.call(process, target, signal);
+    return Boolean(setTimeout(() => kill.call(process, target, signal), 30));
+  });
+  assert.equal(await endGroup(deaf.pid, 1), "killed");
+});
+
+test("a process belongs to its group, not to its session; who has ended belongs to none, whatever the kernel says", async (t) => {
+  const { pid, child, line } = await shell("exec bash -c 'set -m; sleep 600 & echo $!; wait'");
+  assert.equal(hasMembers(Number(line)), true);
+  assert.equal(await endGroup(Number(line), 5_000), "stopped");
+  await endGroup(pid, 5_000);
+  if (child.exitCode === null && child.signalCode === null) await once(child, "exit");
+  const kill = t.mock.method(process, "kill", () => true);
+  assert.equal(hasMembers(2 ** 30), false);
+  const own = Number(readFileSync("/proc/self/stat", "latin1").split(") ")[1]?.split(" ")[2]);
+  assert.equal(hasMembers(own), true);
+  kill.mock.mockImplementation(() => {
+    throw Object.assign(new Error("nobody"), { code: "ESRCH" });
+  });
+  assert.deepEqual([hasMembers(own), hasMembers(2)], [false, false]);
+  assert.deepEqual(kill.mock.calls.at(-1)?.arguments, [-2, 0]);
+});
+
+test("of groups those end whose leader lives, and of those told to end before also the ones without a leader", async () => {
+  const group = async (script: string) => {
+    const { child, pid } = await shell(script);
+    return { child, pgid: pid, start_time: identify(pid)?.start_time ?? "1" };
+  };
+  const [led, orphaned] = [await group("echo ready; sleep 600"), await group("sleep 600 & echo ready")];
+  if (orphaned.child.exitCode === null) await once(orphaned.child, "exit");
+  const other = { ...led, start_time: "1" };
+  await endGroups([other, orphaned], 5_000, false);
+  await endGroups([other], 5_000, true);
+  assert.deepEqual([hasMembers(led.pgid), hasMembers(orphaned.pgid)], [true, true]);
+  await endGroups([led], 5_000, false);
+  assert.deepEqual([hasMembers(led.pgid), hasMembers(orphaned.pgid)], [false, true]);
+  await endGroups([led, orphaned], 5_000, true);
+  assert.equal(hasMembers(orphaned.pgid), false);
 });
 
 for (const pgid of [0, 1, -1, -5, 1.5, Number.NaN])
@@ -83,6 +137,23 @@ for (const pgid of [0, 1, -1, -5, 1.5, Number.NaN])
 test("a signal to nobody is told, not thrown", () => {
   assert.equal(signalProcess(2 ** 30, "SIGTERM"), false);
   assert.equal(signalProcess(process.pid, "SIGCONT"), true);
+});
+
+test("a limit of a process is the one in force, and without end where there is none", (t) => {
+  const told = ["Limit                     Soft Limit           Hard Limit           Units     "];
+  told.push("Max processes             unlimited            63432                processes ");
+  told.push("Max open files            1024                 4096                 files     ");
+  const read = t.mock.method(fs, "readFileSync", () => told.join("\n"));
+  syncBuiltinESMExports();
+  t.after(() => {
+    read.mock.restore();
+    syncBuiltinESMExports();
+  });
+  assert.deepEqual([limitOf("open files"), limitOf("processes", 7)], [1024, Number.POSITIVE_INFINITY]);
+  assert.deepEqual(
+    read.mock.calls.map(({ arguments: [file] }) => file),
+    ["/proc/self/limits", "/proc/7/limits"],
+  );
 });
 
 test("the machine is known by its last start", () => {
@@ -124,5 +195,8 @@ test("a process that may not be looked at or signalled is not taken for one that
     syncBuiltinESMExports();
   });
   assert.throws(() => identify(process.pid), { code: "EMFILE" });
-  assert.throws(() => bootId(), { code: "failed", message: /ops needs Linux with \/proc$/ });
+  assert.throws(
+    () => bootId(),
+    ({ code, message, cause }) => code === "failed" && /ops needs Linux with \/proc$/.test(message) && cause.code === "EMFILE",
+  );
 });

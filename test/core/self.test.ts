@@ -1,9 +1,18 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { existsSync } from "node:fs";
+import fs, { existsSync, readFileSync } from "node:fs";
+import { syncBuiltinESMExports } from "node:module";
 import path from "node:path";
 import { test } from "node:test";
-import { PROGRAM_ROOT, selfArguments } from "../../lib/core/self.ts";
+import {
+  faultPoint,
+  onFaultPoint,
+  PROGRAM_ROOT,
+  programFile,
+  programRelease,
+  programVersion,
+  selfArguments,
+} from "../../lib/core/self.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 test("the program's folder is where its parts are", () => {
@@ -27,4 +36,28 @@ test("a thread of this program gets nothing of its environment but where compile
   };
   assert.deepEqual(told(env), { NODE_COMPILE_CACHE: folder });
   assert.deepEqual(told({ ...env, NODE_DISABLE_COMPILE_CACHE: "1" }), {});
+});
+
+test("the program knows its version, and of a release the commit that it was made from", (t) => {
+  const { version } = JSON.parse(readFileSync(path.join(PROGRAM_ROOT, "package.json"), "utf8"));
+  assert.deepEqual([programRelease(), programVersion()], [{ version, commit: null }, version]);
+  const read = t.mock.method(fs, "readFileSync", () => '{"version": "1.2.3", "gitHead": "0123abc"}');
+  syncBuiltinESMExports();
+  t.after(() => {
+    read.mock.restore();
+    syncBuiltinESMExports();
+  });
+  assert.deepEqual(programRelease(), { version: "1.2.3", commit: "0123abc" });
+});
+
+test("a module of the program is in a file of the same kind as the one that asks", () => {
+  assert.equal(programFile("lib/core/self"), path.join(PROGRAM_ROOT, "lib/core/self.ts"));
+});
+
+test("whoever listens hears of every fault point that is reached", (t) => {
+  const reached: string[] = [];
+  onFaultPoint((point) => reached.push(point));
+  t.after(() => onFaultPoint(() => {}));
+  faultPoint("a moment");
+  assert.deepEqual(reached, ["a moment"]);
 });

@@ -1,16 +1,19 @@
 import assert from "node:assert/strict";
 import { generateKeyPairSync } from "node:crypto";
-import { readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import {
   isSigned,
   knownSigningKey,
+  serverAuditFolder,
   serverKeyFile,
+  serverSigningKey,
   signatureOf,
   signerFingerprint,
   signingKey,
 } from "../../lib/core/signing-key.ts";
+import { diskSteps, linesOf } from "../helpers/disk-record.ts";
 import { seeded } from "../helpers/random.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
@@ -26,6 +29,29 @@ test("a signing key is made once, for its owner alone, however many ask for it a
   assert.equal(signerFingerprint(keys[0]?.publicKey ?? ""), keys[0]?.fingerprint);
 });
 
+test("a new signing key is on the disk before it is used, and a known one is not written again", async (t) => {
+  const folder = temporaryFolder(t);
+  const make = () => diskSteps(folder, () => signingKey(path.join(folder, "key")));
+  const made = linesOf(await make());
+  assert.deepEqual(made, ["flush .key.tmp", "link .key.tmp -> key", "remove .key.tmp", "flush ."]);
+  assert.deepEqual(await make(), []);
+});
+
+test("a server makes its key where nothing was signed yet, and never a second one beside an audit", async (t) => {
+  const root = temporaryFolder(t);
+  const [file, folder] = [serverKeyFile(root), serverAuditFolder(root)];
+  mkdirSync(folder);
+  writeFileSync(path.join(folder, "note.txt"), "");
+  const { publicKey } = await serverSigningKey(root);
+  assert.equal((await knownSigningKey(file))?.publicKey, publicKey);
+  writeFileSync(path.join(folder, "1.jsonl"), "");
+  assert.equal((await serverSigningKey(root)).publicKey, publicKey);
+  rmSync(file);
+  const message = `${file} is missing: put it back, or move ${folder} away to begin a new audit`;
+  await assert.rejects(serverSigningKey(root), { code: "failed", message });
+  assert.deepEqual(readdirSync(root), ["audit"]);
+});
+
 test("a file that is no Ed25519 key, or a link, is refused by name and never replaced", async (t) => {
   const folder = temporaryFolder(t);
   const other = generateKeyPairSync("x25519").privateKey.export({ type: "pkcs8", format: "pem" });
@@ -36,7 +62,13 @@ test("a file that is no Ed25519 key, or a link, is refused by name and never rep
   ] as const) {
     const file = path.join(folder, name);
     writeFileSync(file, content);
-    await assert.rejects(signingKey(file), { code: "failed", message: new RegExp(`^Cannot use ${file}: it is no Ed25519 key`) });
+    await assert.rejects(signingKey(file), ({ code, message, cause }) => {
+      assert.match(
+        message,
+        new RegExp(`^Cannot use ${file}: it is no Ed25519 key in PEM: .*${name === "other" ? "another type" : ""}`),
+      );
+      return code === "failed" && cause instanceof Error;
+    });
     assert.equal(readFileSync(file, "utf8"), content);
   }
   symlinkSync("text", path.join(folder, "link"));

@@ -80,6 +80,7 @@ test("a line of 64 KiB is handed out whole, a longer one in parts, and no charac
   assert.deepEqual(lengths(`${"a".repeat(most)}\nb\n`), [[most, 1], []]);
   assert.deepEqual(lengths("a".repeat(most + 1), "\n"), [[most], [1], []]);
   assert.deepEqual(lengths(`${"a".repeat(2 * most)}bc`), [[most, most], [2]]);
+  assert.deepEqual(lengths(`\n${"a".repeat(most + 1)}`), [[0, most], [1]]);
   for (const [character, before] of [
     ["\u00e4", 1],
     ["\u20ac", 2],
@@ -91,10 +92,10 @@ test("a line of 64 KiB is handed out whole, a longer one in parts, and no charac
     const first = most - (before < Buffer.byteLength(character) ? before : 0);
     assert.deepEqual(lengths(text), [[first], [Buffer.byteLength(text) - first]], `${character} ${before} bytes before the end`);
   }
-  const noText = Buffer.concat([Buffer.alloc(most - 4, "a"), Buffer.alloc(8, 0x80)]);
+  const noText = Buffer.concat([Buffer.alloc(most - 3, "a"), Buffer.alloc(8, 0x80)]);
   assert.deepEqual(
     handed([noText]).map(([line]) => line?.length),
-    [most, 4],
+    [most, 5],
     "bytes that are no text are cut where they may be",
   );
 });
@@ -128,6 +129,8 @@ test("a command gets its whole input; where the source fails it is told, and the
     throw new Error("the disk is gone");
   }
   assert.deepEqual(await fed(failing()), ["a", false, "the disk is gone"]);
+  const neverBegun = { [Symbol.asyncIterator]: () => ({ next: () => Promise.reject(new Error("no such file")) }) };
+  assert.deepEqual(await fed(neverBegun), ["", false, "no such file"]);
   assert.deepEqual(await fed(pieces(Buffer.from("a"), Buffer.from("b")), true), ["a", false, undefined]);
 });
 

@@ -73,6 +73,8 @@ test("the reason is the last trouble on stderr, else the last trouble, else the 
   assert.equal(reason(["error: a", "stdout"], ["error: b", "stdout"], ["c", "stderr"]), "error: b");
   assert.equal(reason(["a"], ["b"], ["make: *** [x] Error 1"]), "b");
   assert.equal(reason(["TypeError: a"], ["    at fatal (file.js:1:1)"], ["Node.js v24.0.0"]), "TypeError: a");
-  assert.equal(reason(["make: *** [x] Error 1"]), "make: *** [x] Error 1");
+  assert.equal(reason(["error: at the end at /srv"], ["it looked at /srv"]), "error: at the end at /srv");
+  assert.equal(reason(["a"], ["it looked at /srv"]), "it looked at /srv");
+  assert.equal(reason(["make: *** [w] Error 1"], ["make: *** [x] Error 1"]), "make: *** [x] Error 1");
   assert.equal(reason(), undefined);
 });

@@ -1,5 +1,15 @@
 import assert from "node:assert/strict";
-import fs, { appendFileSync, chmodSync, mkdirSync, renameSync, rmSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
+import fs, {
+  appendFileSync,
+  chmodSync,
+  mkdirSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  unlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { syncBuiltinESMExports } from "node:module";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
@@ -11,7 +21,11 @@ const folder = (t: TestContext, files: Files = {}) => writeFiles(temporaryFolder
 
 test("walk() finds regular files with size and right to execute, sorted by path, and skips names everywhere", (t) => {
   const root = folder(t, {
-    "b.txt": "12",
+    "b.txt": (file) => {
+      writeFileSync(file, "12");
+      // Only others may execute it.
+      chmodSync(file, 0o611);
+    },
     "a/z": "1",
     "a-b": "",
     "a/run": (file) => writeFileSync(file, "#!", { mode: 0o700 }),
@@ -139,13 +153,14 @@ for (const [what, change] of CHANGES)
 test("what goes while the folder is walked is refused, not passed over", (t) => {
   const root = folder(t, { a: "1", b: "2" });
   const { lstatSync } = fs;
-  const look = t.mock.method(fs, "lstatSync", (...args: Parameters<typeof lstatSync>) =>
-    String(args[0]).endsWith("/b") ? undefined : lstatSync(...args),
-  );
+  const look = t.mock.method(fs, "lstatSync", (...args: Parameters<typeof lstatSync>) => {
+    if (String(args[0]).endsWith("/b")) unlinkSync(String(args[0]));
+    return lstatSync(...args);
+  });
   syncBuiltinESMExports();
   t.after(() => {
     look.mock.restore();
     syncBuiltinESMExports();
   });
-  assert.throws(() => walk(root), { code: "invalid_source", message: /\/b: / });
+  assert.throws(() => walk(root), { code: "invalid_source", message: /\/b: it was changed while it was read$/ });
 });

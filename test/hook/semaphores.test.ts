@@ -109,6 +109,13 @@ test("T-42 who holds a slot has it at once when asking again, and still one only
   assert.equal(semaphores.release(SCOPE, "1"), false);
 });
 
+test("T-42 who holds the only slot is not made to wait for it", async (t) => {
+  const { semaphores, ask } = setUp(t);
+  await ask("1");
+  assert.equal(await ask("1", { timeoutMs: 0 }), "acquired");
+  assert.deepEqual(semaphores.status(SCOPE).holders, ["1"]);
+});
+
 test("T-42 a second wait of the same holder and another capacity of a live name are conflicts", async (t) => {
   const { semaphores, ask } = setUp(t);
   await ask("1");
@@ -145,7 +152,7 @@ test("heldBy names what a holder has under one job and event", async (t) => {
   assert.deepEqual(semaphores.heldBy("a", "pre_deploy", "1"), ["x", "y"]);
 });
 
-test("an attempt that has ended leaves no listener on its signal", async (t) => {
+test("an attempt that has ended leaves no listener on its signal, and no timer", async (t) => {
   const { semaphores, ask } = setUp(t);
   const stop = new AbortController();
   await ask("1", { signal: stop.signal });
@@ -153,6 +160,7 @@ test("an attempt that has ended leaves no listener on its signal", async (t) => 
   semaphores.release(SCOPE, "1");
   await Promise.all(waits);
   assert.equal(getEventListeners(stop.signal, "abort").length, 0);
+  assert.ok(!process.getActiveResourcesInfo().includes("Timeout"));
 });
 
 test("random acquires, releases, time-outs and departures never exceed the capacity and leave nobody waiting", async (t) => {

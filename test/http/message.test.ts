@@ -160,6 +160,18 @@ test("a defect tells the client nothing but the request's id; a failure without 
   assert.deepEqual(JSON.parse(String(body)), { error: "internal", message: "the disk is full" });
 });
 
+test("a database that others keep busy is told as such: it can be asked again", () => {
+  const locked = Object.assign(new Error("database is locked"), { errcode: 5 });
+  const { status, body } = failureAnswer(locked, "r1");
+  const message = "the bucket's database is busy; try again";
+  assert.deepEqual([status, JSON.parse(String(body))], [503, { error: "database_busy", message }]);
+});
+
+test("what is wrong with the JSON of a body is kept for the log", async () => {
+  const read = readJson(requestOf(["{"], JSON_TYPE), SHAPE);
+  await assert.rejects(read, ({ cause }) => cause instanceof SyntaxError);
+});
+
 test("a full disk is told as such", () => {
   const full = Object.assign(new Error("ENOSPC: no space left on device, write"), { code: "ENOSPC" });
   const { error, message } = JSON.parse(String(failureAnswer(full, "r1").body));

@@ -82,6 +82,8 @@ for (const [query, message] of [
   ["limit=10", /^limit: /],
   ["limit=1e0", /^limit: expected an integer/],
   ["limit=", /^limit: expected an integer/],
+  ["limit=123456789012345", /^limit: expected a number from 1 to 9/],
+  ["limit=1234567890123456", /^limit: expected an integer/],
   ["all=yes", /^all: expected true or false/],
   ["all=True", /^all: /],
   ["unknown=1", /^unknown: is not a known field/],
