@@ -82,8 +82,7 @@ function teller(tell: (sentence: string) => void, why: string): (peer: string | 
 
 /** The address of a socket's other end: `::ffff:127.0.0.1` and `127.0.0.1` are one peer. */
 export function peerOf(socket: Socket): string {
-  const address = socket.remoteAddress ?? "unknown";
-  return address.startsWith("::") ? plainAddress(address) : address;
+  return plainAddress(socket.remoteAddress ?? "unknown");
 }
 
 /**

@@ -1,7 +1,19 @@
 import assert from "node:assert/strict";
-import { getEventListeners } from "node:events";
+import { getEventListeners, getMaxListeners } from "node:events";
 import { test } from "node:test";
-import { aborted, batches, expired, runAll, sleep, unlessAborted, unlessCut, within, woken } from "../../lib/core/async.ts";
+import {
+  aborted,
+  batches,
+  expired,
+  mapAll,
+  openController,
+  runAll,
+  sleep,
+  unlessAborted,
+  unlessCut,
+  within,
+  woken,
+} from "../../lib/core/async.ts";
 
 test("CP-133 a sleep ends at once when its signal is aborted, before or during it", async () => {
   const stop = new AbortController();
@@ -22,6 +34,23 @@ test("a sleep longer than a timer of Node can wait does not end at once", async 
   const first = await Promise.race([sleep(2 ** 32, stop.signal).then(() => "long"), sleep(30).then(() => "short")]);
   assert.equal(first, "short");
   stop.abort();
+});
+
+test("the longest wait is the longest that a timer of Node has: 24.8 days", (t) => {
+  const set = t.mock.method(globalThis, "setTimeout");
+  const [stop, waiting] = [new AbortController(), new Set<() => void>()];
+  void expired(2 ** 40, stop.signal);
+  void woken(waiting, 2 ** 40, stop.signal);
+  void expired(2 ** 30, stop.signal);
+  stop.abort();
+  assert.deepEqual(
+    set.mock.calls.map(({ arguments: [, ms] }) => ms),
+    [2 ** 31 - 1, 2 ** 31 - 1, 2 ** 30],
+  );
+});
+
+test("any number may listen to the signal of an open controller", () => {
+  assert.equal(getMaxListeners(openController().signal), 0);
 });
 
 test("within() answers what came in time, else undefined, and passes a failure on", async () => {
@@ -99,6 +128,29 @@ test("runAll() starts nothing more after the signal; what runs is waited for", a
     outcomes.slice(2).map((outcome) => outcome.status === "rejected" && outcome.reason.code),
     ["cancelled", "cancelled"],
   );
+});
+
+test("mapAll() answers in the order of the items, or throws what the first one that failed has thrown, after all", async () => {
+  assert.deepEqual(await mapAll([3, 1, 2], 3, async (item) => item * 2), [6, 2, 4]);
+  const done: number[] = [];
+  const work = async (item: number) => {
+    await sleep(item === 1 ? 10 : 1);
+    done.push(item);
+    if (item < 3) throw new Error(`${item} is broken`);
+  };
+  await assert.rejects(mapAll([1, 2, 3], 3, work), /^Error: 1 is broken$/);
+  assert.deepEqual(done.sort(), [1, 2, 3]);
+  const stop = new AbortController();
+  const cancelled = mapAll(
+    [1],
+    1,
+    async () => {
+      stop.abort();
+      throw new Error("broken");
+    },
+    stop.signal,
+  );
+  await assert.rejects(cancelled, { code: "cancelled" });
 });
 
 test("runAll() of nothing is nothing, and a limit below one means one", async () => {

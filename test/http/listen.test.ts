@@ -274,6 +274,7 @@ test("a request tells its parts: path and query as sent, peer, scheme, an id of 
   await exchangeText(t, port, GET);
   const [first, second] = seen;
   assert.deepEqual([first?.path, first?.query, first?.peer, first?.scheme], ["/%61//b", "x=1?y", "127.0.0.1", "http"]);
+  for (const request of seen) assert.match(request.id, /^[0-9a-f]{32}$/);
   assert.notEqual(first?.id, second?.id);
 });
 

@@ -17,6 +17,7 @@ test("CP-327 CP-328 CP-330 CP-331 CP-338 T-73 the limits of the specification st
     );
     assert.equal(Reflect.get(server, "maxHeaderSize"), 1024 * 1024);
     assert.equal(Reflect.get(server, "connectionsCheckingInterval"), 1000);
+    assert.ok(LIMITS.lingerMs >= 1000, "an answer gets through to a client that still sends its body");
   }
 });
 
