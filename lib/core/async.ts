@@ -93,7 +93,7 @@ export function expired(timeoutMs: number | undefined, stop: AbortSignal): Promi
 
 /** Splits a list into consecutive parts of `width` items; width 0 means one part (hook-runtime.md, Batching rules). */
 export function batches<T>(items: readonly T[], width: number): T[][] {
-  const size = width < 1 ? Math.max(1, items.length) : width;
+  const size = width < 1 ? items.length : width;
   const result: T[][] = [];
   for (let at = 0; at < items.length; at += size) result.push(items.slice(at, at + size));
   return result;

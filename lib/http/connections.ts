@@ -93,9 +93,9 @@ export function networkOf(address: string): string {
   const plain = plainAddress(address);
   if (!isIPv6(plain)) return plain;
   const [before = "", after] = (plain.split("%")[0] as string).split("::");
-  const [left, right] = [before, after ?? ""].map((part) => part.split(":").filter((one) => one !== ""));
-  const zeros = Array.from({ length: 8 - (left?.length ?? 0) - (right?.length ?? 0) }, () => "0");
-  const first = [...(left ?? []), ...zeros, ...(right ?? [])].slice(0, 4);
+  const [left = [], right = []] = [before, after ?? ""].map((part) => part.split(":").filter((one) => one !== ""));
+  const zeros = Array.from({ length: 8 - left.length - right.length }, () => "0");
+  const first = [...left, ...zeros, ...right].slice(0, 4);
   return `${first.map((part) => Number.parseInt(part, 16).toString(16)).join(":")}::/64`;
 }
 

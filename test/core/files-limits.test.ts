@@ -32,7 +32,11 @@ import { link, openFiles, temporaryFolder, writeFiles } from "../helpers/tempora
 const failing = (code: string) => Object.assign(new Error(code), { code });
 
 /** Replaces a function of `node:fs` for one test. */
-function replaced(t: TestContext, name: "fsyncSync" | "readSync", by: (...args: never[]) => unknown) {
+function replaced(
+  t: TestContext,
+  name: "fsyncSync" | "readSync" | "readlinkSync" | "realpathSync",
+  by: (...args: never[]) => unknown,
+) {
   const mock = t.mock.method(fs, name, by as never);
   syncBuiltinESMExports();
   t.after(() => {
@@ -100,6 +104,25 @@ test("a database that is a link, or behind one, is refused; one that is not ther
       code: "failed",
       message: `Cannot use ${path.join(root, name)}: a symbolic link is on the way to it; put the database there`,
     });
+});
+
+test("the place of an open file is told by its descriptor, not by a path that may be changed back", async (t) => {
+  const root = writeFiles(temporaryFolder(t), { "in/file": "", way: link("in") });
+  replaced(t, "realpathSync", (place: string) => place);
+  await assert.rejects(namesIn(path.join(root, "way")), { code: "failed" });
+  await assert.rejects(readBounded(path.join(root, "way/file"), 9), { code: "file_not_found" });
+  assert.deepEqual(await namesIn(path.join(root, "in")), ["file"]);
+});
+
+test("where no descriptor tells its place, as on macOS, the path does", async (t) => {
+  const root = writeFiles(temporaryFolder(t), { "in/file": "", way: link("in") });
+  replaced(t, "readlinkSync", () => {
+    throw failing("ENOENT");
+  });
+  Object.defineProperty(process, "platform", { value: "darwin" });
+  t.after(() => Object.defineProperty(process, "platform", { value: "linux" }));
+  assert.deepEqual(await namesIn(path.join(root, "in")), ["file"]);
+  await assert.rejects(namesIn(path.join(root, "way")), { code: "failed" });
 });
 
 test("a file with a secret is read only where its mode keeps others away, and the command that mends it is told", async (t) => {

@@ -4,7 +4,25 @@ import fs from "node:fs";
 import { syncBuiltinESMExports } from "node:module";
 import type { Server, Socket } from "node:net";
 import { type TestContext, test } from "node:test";
-import { Connections, peerOf } from "../../lib/http/connections.ts";
+import { CONNECTION_CAPS, Connections, networkOf, peerOf } from "../../lib/http/connections.ts";
+
+for (const [address, network] of [
+  ["192.0.2.7", "192.0.2.7"],
+  ["::ffff:192.0.2.7", "192.0.2.7"],
+  ["::FFFF:192.0.2.7", "192.0.2.7"],
+  ["2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"],
+  ["2001:db8:1:2::9", "2001:db8:1:2::/64"],
+  ["2001:db8::9", "2001:db8:0:0::/64"],
+  ["2001:0DB8:0000:0:ffff::", "2001:db8:0:0::/64"],
+  ["::1", "0:0:0:0::/64"],
+  ["1::8:7:6:5:4", "1:0:0:8::/64"],
+  ["1::ffff:192.0.2.7", "1:0:0:0::/64"],
+  ["fe80::1%eth0", "fe80:0:0:0::/64"],
+  ["", ""],
+] as const)
+  test(`the address ${address || "of nobody"} counts as ${network || "itself"}`, () => {
+    assert.equal(networkOf(address), network);
+  });
 
 /** A socket as far as it is counted. */
 class CountedSocket extends EventEmitter {
@@ -38,21 +56,21 @@ function counting(ofStranger = 2) {
 
 /** The clock stands, until it is moved. */
 function standing(t: TestContext): { ms: number } {
-  const clock = { ms: 1_000 };
+  const clock = { ms: 0 };
   t.mock.method(performance, "now", () => clock.ms);
   return clock;
 }
 
 test("a stranger's connections up to the cap are taken, the next one is cut and told of; other peers have their own", () => {
   const { told, connections, connect } = counting();
-  const sockets = ["10.0.0.1", "::ffff:10.0.0.1", "10.0.0.1", "10.0.0.2", undefined].map(connect);
+  const sockets = ["10.0.0.2", "10.0.0.1", "::ffff:10.0.0.1", "10.0.0.1", undefined].map(connect);
   assert.deepEqual(
     sockets.map(({ destroyed }) => destroyed),
-    [false, false, true, false, false],
+    [false, false, false, true, false],
   );
   assert.deepEqual(told, ["a peer has 2 connections, none of them authenticated: 1 more was refused, the last of 10.0.0.1"]);
   assert.equal(connections.open, 4);
-  sockets[0]?.destroy();
+  sockets[1]?.destroy();
   assert.deepEqual([connections.open, connect("10.0.0.1").destroyed], [3, false]);
   assert.equal(connect("10.0.0.1").destroyed, true);
 });
@@ -63,11 +81,23 @@ test("a peer has as many as it likes while one of them is authenticated, and not
   const isTaken = () => !connect("10.0.0.1").destroyed;
   assert.equal(isTaken(), false);
   for (const socket of [first, first, second]) connections.admit(socket);
+  assert.equal(first.listenerCount("close"), second.listenerCount("close"), "who is authenticated again is counted once");
   assert.deepEqual([isTaken(), isTaken()], [true, true]);
   first.destroy();
   assert.equal(isTaken(), true, "the other one is authenticated still");
   second.destroy();
   assert.equal(isTaken(), false);
+});
+
+test("nothing is kept of a peer whose last connection is closed", (t) => {
+  const { connect } = counting();
+  const sockets = [connect("10.0.0.1"), connect("10.0.0.1")];
+  const removed = t.mock.method(Map.prototype, "delete");
+  const gone = () => removed.mock.calls.filter(({ arguments: [key] }) => key === "10.0.0.1").length;
+  sockets[0]?.destroy();
+  assert.equal(gone(), 0);
+  sockets[1]?.destroy();
+  assert.equal(gone(), 1);
 });
 
 test("a connection that is closed, or that was never taken, authenticates nobody", () => {
@@ -100,6 +130,10 @@ test("refused connections are told of at once, then once a minute with their num
   clock.ms += 60_000;
   drop("10.0.0.5");
   assert.deepEqual(told, [`${why}: 1 more was refused, the last of 10.0.0.5`]);
+});
+
+test("the control plane takes 5,000 connections, 64 of them of a stranger", () => {
+  assert.deepEqual(CONNECTION_CAPS, { all: 5_000, ofStranger: 64 });
 });
 
 test("a server takes as many connections as its cap says, but at most half of the files that it may open", (t) => {

@@ -3,28 +3,10 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { type TestContext, test } from "node:test";
 import { Attempts, BEARER_ATTEMPTS } from "../../lib/auth/attempts.ts";
-import { networkOf } from "../../lib/http/connections.ts";
 import { LocalServer } from "../../scripts/local-server.ts";
 import { listenFor } from "../helpers/http.ts";
 import { TestServer, TOKEN } from "../helpers/server.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
-
-for (const [address, network] of [
-  ["192.0.2.7", "192.0.2.7"],
-  ["::ffff:192.0.2.7", "192.0.2.7"],
-  ["::FFFF:192.0.2.7", "192.0.2.7"],
-  ["2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"],
-  ["2001:db8:1:2::9", "2001:db8:1:2::/64"],
-  ["2001:db8::9", "2001:db8:0:0::/64"],
-  ["2001:0DB8:0000:0:ffff::", "2001:db8:0:0::/64"],
-  ["::1", "0:0:0:0::/64"],
-  ["1::8:7:6:5:4", "1:0:0:8::/64"],
-  ["fe80::1%eth0", "fe80:0:0:0::/64"],
-  ["", ""],
-] as const)
-  test(`the address ${address || "of nobody"} counts as ${network || "itself"}`, () => {
-    assert.equal(networkOf(address), network);
-  });
 
 /** A connection to the server; `isCut` once the server has ended it. */
 interface Client {

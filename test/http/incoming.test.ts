@@ -98,6 +98,36 @@ test("CP-329 a long-poll takes none of the time; after it the time begins anew, 
   assert.deepEqual(done, ["cut"]);
 });
 
+test("CP-329 where the answer is begun before the end of the body, that end begins its time anew", (t) => {
+  const { request, incoming, done, tick } = opened(t, { headers: { "content-length": "1" } });
+  request.answered();
+  tick(WRITE_MS - 1);
+  incoming.emit("end");
+  tick(WRITE_MS - 1);
+  assert.deepEqual(done, []);
+  tick(1);
+  assert.deepEqual(done, ["cut"]);
+});
+
+for (const isLive of [undefined, true] as const)
+  test(`CP-329 ${isLive ? "each piece of a live body has the time for itself" : "a plain body has the time as a whole"}`, async (t) => {
+    const { request, done, tick } = opened(t);
+    const read = async function* () {
+      for (let piece = 0; piece < 3; piece++) yield Buffer.from("a");
+    };
+    for await (const _ of request.counted({ read, close: async () => {}, ...(isLive && { isLive }) })) tick(WRITE_MS / 2);
+    assert.deepEqual(done, isLive ? [] : ["cut"]);
+    request.over();
+  });
+
+test("a second reader of a body gets what the first one has left", async (t) => {
+  const { request, incoming } = opened(t, { headers: { "content-length": "4" }, chunks: ["ab", "cd"] });
+  for await (const _ of request.body) break;
+  assert.equal(incoming.destroyed, false);
+  assert.deepEqual((await Array.fromAsync(request.body)).map(String), ["cd"]);
+  request.over();
+});
+
 test("a request that is over, or whose client has left, is not cut any more", (t) => {
   for (const isLeft of [false, true]) {
     const { request, done, tick } = opened(t, { response: { destroyed: isLeft, writableFinished: !isLeft } });

@@ -252,6 +252,35 @@ test("a client that asks before it sends is told to go on only when its body is 
   assert.match(await exchangeText(t, port, `${ask("/read")}{}`), /^HTTP\/1.1 100 Continue[\s\S]*HTTP\/1.1 200 /);
 });
 
+test("an expectation that the server does not know is passed over", async (t) => {
+  const { port } = await listenFor(t, { limits: { idleMs: 50 } });
+  const answer = await exchangeText(t, port, GET.replace("Connection: close", "Expect: the-best"));
+  assert.match(answer, /^HTTP\/1.1 200 /);
+  assertSecure(answer);
+  assert.doesNotMatch(answer, /^Connection: close/im);
+});
+
+test("what goes on is told: connections, requests, and those of them that wait", async (t) => {
+  const going = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const listener = await listenFor(t, {
+    caps: { all: 10, ofStranger: 10, onMet: () => {} },
+    async handle(request) {
+      if (request.path === "/wait") request.longPoll();
+      await going[request.path === "/wait" ? 0 : 1]?.promise;
+      return json(200, {});
+    },
+  });
+  const loads = (load: ReturnType<typeof listener.load>) =>
+    until(JSON.stringify(load), () => JSON.stringify(listener.load()) === JSON.stringify(load));
+  assert.deepEqual(listener.load(), { connections: 0, requests: 0, waiting: 0 });
+  const answers = ["/wait", "/work"].map((path) => exchangeText(t, listener.port, GET.replace("/", path)));
+  await loads({ connections: 2, requests: 2, waiting: 1 });
+  for (const { resolve } of going) resolve();
+  for (const answer of answers) assert.match(await answer, /^HTTP\/1.1 200 /);
+  await loads({ connections: 0, requests: 0, waiting: 0 });
+  assert.equal((await listenFor(t, {})).load().connections, 0, "without caps none are counted");
+});
+
 test("an answer given before the body was read reaches the client, and the connection does not stay", async (t) => {
   const { port } = await listenFor(t, { handle: async () => json(413, {}), limits: { lingerMs: 100 } });
   const answer = await exchangeText(

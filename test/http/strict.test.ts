@@ -61,7 +61,8 @@ for (const kind of ["ec", "rsa"] as const)
   test(`TLS with a key of type ${kind}: 1.2 with a key of its own for each connection, or 1.3; nothing else`, async (t) => {
     const files = await (kind === "ec" ? certificateFor(t) : selfSigned(t, ["rsa:2048"]));
     const [cert, key] = [readFileSync(files.certFile, "utf8"), readFileSync(files.keyFile, "utf8")];
-    const { port } = await listenFor(t, { tls: { cert, key } });
+    const listener = await listenFor(t, { tls: { cert, key } });
+    const { port } = listener;
     const cipherOf = async (ciphers: string, version: "TLSv1.2" | "TLSv1.3") => {
       const where = { host: "127.0.0.1", port, ca: cert, minVersion: version, maxVersion: version };
       const socket = connectTls({ ...where, ciphers });
@@ -69,8 +70,11 @@ for (const kind of ["ec", "rsa"] as const)
       await once(socket, "secureConnect");
       return socket.getCipher().standardName;
     };
-    assert.match(await cipherOf("ALL", "TLSv1.2"), /^TLS_ECDHE_(ECDSA|RSA)_WITH_(AES_\d+_GCM|CHACHA20)/);
-    assert.match(await cipherOf("TLS_AES_128_GCM_SHA256", "TLSv1.3"), /^TLS_AES_128_GCM_SHA256$/);
-    for (const ciphers of ["kRSA", "AES256-GCM-SHA384:AES128-GCM-SHA256:AES128-SHA", "kDHE"])
-      await assert.rejects(cipherOf(`${ciphers}:@SECLEVEL=0`, "TLSv1.2"), { code: /^ERR_SSL_|ECONNRESET/ });
+    for (const isReplaced of [false, true]) {
+      if (isReplaced) listener.replaceTls({ cert, key });
+      assert.match(await cipherOf("ALL", "TLSv1.2"), /^TLS_ECDHE_(ECDSA|RSA)_WITH_(AES_\d+_GCM|CHACHA20)/);
+      assert.match(await cipherOf("TLS_AES_128_GCM_SHA256", "TLSv1.3"), /^TLS_AES_128_GCM_SHA256$/);
+      for (const ciphers of ["kRSA", "AES256-GCM-SHA384:AES128-GCM-SHA256:AES128-SHA", "kDHE"])
+        await assert.rejects(cipherOf(`${ciphers}:@SECLEVEL=0`, "TLSv1.2"), { code: /^ERR_SSL_|ECONNRESET/ });
+    }
   });
