@@ -149,7 +149,7 @@ async function readFields(
   const input = fromQuery ? Object.fromEntries(new URLSearchParams(request.query)) : (body ?? {});
   const checked = check(object(fields, { lenient: true, unknown: "warn" }), input);
   if (checked.ok) return { given: checked.value, warnings: checked.warnings };
-  const given = new Map(isObject(input) ? Object.entries(input) : []);
+  const given = new Map(Object.entries(input).map(([name, value]) => [name.toLowerCase(), value]));
   if ("key" in fields && ENTRY_NAMES.some((name) => (given.get(name) ?? "") === ""))
     throw new Failure("invalid_request", "Both namespace and key are required");
   throw invalidRequest(checked.problems);

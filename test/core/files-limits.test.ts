@@ -136,6 +136,7 @@ test("a file with a secret is read only where its mode keeps others away, and th
     [0o604, undefined, "600"],
     [0o755, undefined, "700"],
     [0o666, 0o022, "644"],
+    [0o777, 0o022, "755"],
     [0o4644, undefined, "600"],
   ] as const) {
     chmodSync(file, mode);
