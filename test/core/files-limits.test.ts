@@ -14,6 +14,7 @@ import {
   makePrivateFolder,
   namesIn,
   openContained,
+  openRegular,
   openRegularSync,
   PIECE_BYTES,
   readBounded,
@@ -87,6 +88,7 @@ test("private folders are made with all above them, and a link in their place is
   t.after(() => process.umask(before));
   await makePrivateFolder(path.join(root, "a/b"));
   for (const name of ["a", "a/b"]) assert.equal(statSync(path.join(root, name)).mode & 0o777, 0o700, name);
+  await Promise.all(Array.from({ length: 9 }, () => makePrivateFolder(path.join(root, "by/many"))));
   writeFiles(root, { way: link("a"), file: "" });
   for (const name of ["way", "way/c"])
     await assert.rejects(makePrivateFolder(path.join(root, name)), {
@@ -185,7 +187,7 @@ test("pieces of a file are full but the last one, whatever a read brings, and en
   check();
 });
 
-test("a file is appended to, or made where there is none; one that must be new is refused where the name is taken", (t) => {
+test("a file is appended to, or made where there is none; one that must be new is refused where the name is taken", async (t) => {
   const root = temporaryFolder(t);
   const before = process.umask(0);
   t.after(() => process.umask(before));
@@ -206,6 +208,7 @@ test("a file is appended to, or made where there is none; one that must be new i
   );
   assert.throws(() => write("missing/log", APPEND, "a"), { code: "ENOENT" });
   assert.throws(() => openRegularSync(root), { code: "file_not_found" });
+  await assert.rejects(openRegular(root), { code: "file_not_found" });
   assert.ok(!openFiles().includes(root), "what is refused is not left open");
 });
 

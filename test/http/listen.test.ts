@@ -10,7 +10,7 @@ import { connect as connectTls, type SecureVersion } from "node:tls";
 import { woken } from "../../lib/core/async.ts";
 import { Failure } from "../../lib/core/errors.ts";
 import { anything } from "../../lib/core/shape.ts";
-import { type Exchange, listen } from "../../lib/http/listen.ts";
+import type { Exchange } from "../../lib/http/listen.ts";
 import { type HttpRequest, json, raw, readJson } from "../../lib/http/message.ts";
 import { LIMITS } from "../../lib/http/node-server.ts";
 import { certificateFor, dial, exchangeText, listenFor } from "../helpers/http.ts";
@@ -415,14 +415,6 @@ for (const scheme of ["http", "https"])
     await listener.close(50);
     await until("the end of all", () => [silent, ...others].every((one) => one.readableEnded || one.closed));
   });
-
-test("an address that is taken gives one sentence", async (t) => {
-  const { port } = await listenFor(t, {});
-  const handle = async () => json(200, {});
-  await assert.rejects(listen({ host: "127.0.0.1", port, handle }), {
-    message: `Cannot listen on 127.0.0.1:${port}: another process listens there`,
-  });
-});
 
 test("CP-008 CP-031 CP-045 with a certificate it serves HTTPS with that certificate, and HSTS", async (t) => {
   const files = await certificateFor(t);
