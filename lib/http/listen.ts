@@ -182,7 +182,7 @@ class WebServer implements Listener {
     const { status, body } = answer;
     if (response.destroyed) return void (isStreamed(body) && this.#closeBody(request.id, body));
     const length = bodyLength(body);
-    if (request.method !== "HEAD" && !isStreamed(body)) request.sentBytes = length ?? 0;
+    if (request.method !== "HEAD" && !isStreamed(body)) request.sentBytes = length as number;
     const headers: OutgoingHttpHeaders = { ...this.#commonHeaders, ...answer.headers, "X-Request-Id": request.id };
     if (status !== 204 && status !== 304 && length !== undefined) headers["Content-Length"] = length;
     // A body that was not asked for may still follow: the next request could not be told from the body.

@@ -93,6 +93,30 @@ test("a request that comes while the server stops is not handled", async (t) => 
   assert.deepEqual(first.statuses(), ["200"]);
 });
 
+test("a body for a client that has left is closed and not read", async (t) => {
+  const [waiting, done] = [Promise.withResolvers<void>(), [] as string[]];
+  const ended: Exchange[] = [];
+  const { port } = await listenFor(t, {
+    async handle({ signal }) {
+      waiting.resolve();
+      await once(signal, "abort");
+      const read = async function* () {
+        done.push("read");
+        yield Buffer.from("a");
+      };
+      return { status: 200, body: { read, close: async () => void done.push("closed") } };
+    },
+    onExchange: (exchange) => ended.push(exchange),
+  });
+  const socket = dial(t, port);
+  socket.write(GET);
+  await waiting.promise;
+  socket.destroy();
+  await until("the close", () => done.length > 0);
+  await until("the exchange", () => ended.length > 0);
+  assert.deepEqual([done, ended.map(({ status }) => status)], [["closed"], [499]]);
+});
+
 test("defects are told with the id of their request, and failures that the client is told are none", async (t) => {
   const errors = [new Failure("unauthorized", "no"), new TypeError("wrong"), new Failure("failed", "the disk is full")];
   const [thrown, defects, ids] = [[...errors], [] as [string, unknown][], [] as string[]];
@@ -140,7 +164,10 @@ test("an exchange tells the request, the status, the bytes of the body and how l
     ["HEAD", "/a"],
     ["GET", "/none"],
   ])
-    await exchangeText(t, port, `${method} ${path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n`);
+    assert.match(
+      await exchangeText(t, port, `${method} ${path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n`),
+      path === "/none" ? / 204 / : /^Content-Type: text\/plain\r$/m,
+    );
   const refused = await exchangeText(t, port, "hello\r\n\r\n");
   await until("the exchanges", () => ended.length === 4);
   assert.deepEqual(
