@@ -74,9 +74,16 @@ test("what is about our user is not in the environment of another one", () => {
     SSH_AUTH_SOCK: "/srv/agent",
     XDG_RUNTIME_DIR: "/srv/run",
     MAIL: "/m",
+    LOGNAME: "root",
+    SHELL: "/bin/zsh",
+    PWD: "/srv",
+    OLDPWD: "/srv",
+    XDG_: "/srv",
     A: "b",
+    THE_HOME: "c",
+    HOMES: "d",
     U: undefined,
   };
-  const theirs = { HOME: "/", USER: "nobody", LOGNAME: "nobody", SHELL: "/bin/sh", A: "b" };
+  const theirs = { HOME: "/", USER: "nobody", LOGNAME: "nobody", SHELL: "/bin/sh", A: "b", THE_HOME: "c", HOMES: "d" };
   assert.deepEqual(environmentAs(NOBODY, ours), theirs);
 });

@@ -228,6 +228,14 @@ function openDescriptors(): number {
   return count;
 }
 
+test("no pipe stays open to what a command leaves behind, though it holds all three ends", async () => {
+  const before = openDescriptors();
+  const script = `exec 3<&0; sleep 600 <&3 & echo $! > ${folder}/holder`;
+  assert.equal((await sh(script, { input: Buffer.alloc(1024 * 1024) })).exitCode, 0);
+  await until("the pipes to be closed", () => openDescriptors() <= before);
+  signalProcess(await startedPid("holder"), "SIGKILL");
+});
+
 const LIMIT = 64 * 1024;
 const lineCases: [string, string, string[]][] = [
   ["lines and a last one without its newline", "printf 'a\\n\\nb'", ["a", "", "b"]],
@@ -324,6 +332,13 @@ test("both outputs of a channel's child go to one descriptor, in their order", a
   closeSync(output);
   assert.equal((await channel.ended).exitCode, 0);
   assert.equal(readFileSync(file, "utf8"), "1\n2\n3\n");
+});
+
+test("the output of a channel's child can be read through a pipe, without its messages", async () => {
+  const channel = await launcher.channel(["sh", "-c", "echo out; echo err >&2"], "pipe", () => {});
+  assert.equal((await channel.output?.toArray())?.join(""), "out\n");
+  assert.equal((await channel.ended).exitCode, 0);
+  assert.equal((await launcher.channel(["true"], "ignore", () => {})).output, null);
 });
 
 test("a channel to a program that is not there is a failure in words", async () => {
