@@ -228,12 +228,13 @@ function openDescriptors(): number {
   return count;
 }
 
-test("no pipe stays open to what a command leaves behind, though it holds all three ends", async () => {
+test("no pipe stays open to what a command leaves behind, though it holds all three ends", async (t) => {
   const before = openDescriptors();
   const script = `exec 3<&0; sleep 600 <&3 & echo $! > ${folder}/holder`;
   assert.equal((await sh(script, { input: Buffer.alloc(1024 * 1024) })).exitCode, 0);
+  const holder = await startedPid("holder");
+  t.after(() => signalProcess(holder, "SIGKILL"));
   await until("the pipes to be closed", () => openDescriptors() <= before);
-  signalProcess(await startedPid("holder"), "SIGKILL");
 });
 
 const LIMIT = 64 * 1024;

@@ -195,3 +195,61 @@ test("a connection that is refused is answered once, and nothing more that comes
   await until("the end", () => socket.closed || socket.readableEnded);
   assert.deepEqual([statuses(), ended.length], [["400"], 1]);
 });
+
+test("a wait for the rest of a body is called off by its end, or by that of the connection, and leaves nothing", async (t) => {
+  const lingerMs = 3_600_000;
+  const set = t.mock.method(globalThis, "setTimeout");
+  const cleared = t.mock.method(globalThis, "clearTimeout");
+  const left = () => {
+    const off = new Set<unknown>(cleared.mock.calls.map(({ arguments: [timer] }) => timer));
+    return set.mock.calls.filter(({ arguments: [, ms], result }) => ms === lingerMs && !off.has(result)).length;
+  };
+  const listeners: number[] = [];
+  const listener = await listenFor(t, {
+    async handle({ path, signal }, connection) {
+      listeners.push((connection as Socket).listenerCount("close"));
+      if (path === "/late") await once(signal, "abort");
+      return json(409, {});
+    },
+    caps: { all: 9, ofStranger: 9, onMet: () => {} },
+    limits: { lingerMs },
+  });
+  const isAlone = () => listener.load().connections === 0;
+  const { socket, statuses } = connection(t, listener.port);
+  for (const count of [1, 2, 3]) {
+    socket.write(count === 1 ? POST : `{}${POST}`);
+    await until("the answer", () => statuses().length === count);
+    assert.equal(left(), 1, "only the last body has not ended");
+  }
+  assert.equal(listeners[2], listeners[1], "no listener stays for each request");
+  socket.destroy();
+  await until("the end of the connection", isAlone);
+  assert.equal(left(), 0);
+  const late = dial(t, listener.port);
+  late.write(POST.replace("/", "/late"));
+  await until("the late request", () => listeners.length === 4);
+  late.destroy();
+  await until("the end of the other one", () => isAlone() && listener.load().requests === 0);
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(left(), 0, "nobody waits for who has left");
+});
+
+test("a refusal is never written into an answer that is on its way: the connection is cut", async (t) => {
+  const going = Promise.withResolvers<void>();
+  t.after(() => going.resolve());
+  const read = async function* () {
+    yield Buffer.from("a part");
+    await going.promise;
+  };
+  const { port } = await listenFor(t, { handle: async () => ({ status: 200, body: { read, close: async () => {} } }) });
+  const socket = dial(t, port);
+  let text = "";
+  socket.on("data", (chunk: Buffer) => {
+    text += chunk;
+  });
+  socket.write(GET);
+  await until("the part", () => text.includes("a part"));
+  socket.write("hello\r\n\r\n");
+  await until("the cut", () => socket.closed);
+  assert.match(text, /^HTTP\/1\.1 200 [\s\S]*a part\r\n$/);
+});
