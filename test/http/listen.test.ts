@@ -282,7 +282,7 @@ test("what goes on is told: connections, requests, and those of them that wait",
 });
 
 test("an answer given before the body was read reaches the client, and the connection does not stay", async (t) => {
-  const { port } = await listenFor(t, { handle: async () => json(413, {}), limits: { lingerMs: 100 } });
+  const { port } = await listenFor(t, { handle: async () => json(413, {}), limits: { lingerMs: 1_000 } });
   const answer = await exchangeText(
     t,
     port,
