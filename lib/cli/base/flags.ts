@@ -203,7 +203,7 @@ export function findCommand(commands: readonly Command[], args: readonly string[
 
 /** The commands that begin with these words, where none is named so: `cat` of `cat jobs`. */
 export function groupNamed(commands: readonly Command[], args: readonly string[]): readonly Command[] {
-  return commands.filter((one) => !one.hidden && args.length > 0 && one.name.startsWith(`${args.join(" ")} `));
+  return commands.filter((one) => !one.hidden && one.name.startsWith(`${args.join(" ")} `));
 }
 
 /** Commands of other tools, and the command of ops that does the same. */

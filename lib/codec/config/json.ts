@@ -34,7 +34,6 @@ export function formatJson(text: string): string {
 /** The text must be JSON: no token is checked again. */
 function readJson(text: string): JsonValue {
   const token = new RegExp(TOKEN);
-  token.lastIndex = text.startsWith("\ufeff") ? 1 : 0;
   const next = () => {
     const [, found = ""] = token.exec(text) ?? [];
     return { text: found, at: token.lastIndex - found.length };
@@ -62,13 +61,13 @@ function readJson(text: string): JsonValue {
 /** `room` is what is left of a line for the value; 0 for the outermost one, which is broken unless it is empty. */
 function formatted(value: JsonValue, { indent, room }: { indent: string; room: number }): string {
   const { text, members } = value;
-  const flat = room > 0 || members.length === 0 ? onOneLine(value, room) : undefined;
+  const flat = onOneLine(value, room);
   if (flat !== undefined) return flat;
   const inner = `${indent}  `;
   const lines = members.map(({ keyText, value: member }) => {
     const start = `${inner}${keyText === "" ? "" : `${keyText}: `}`;
     // A comma may follow.
-    return start + formatted(member, { indent: inner, room: Math.max(1, WIDTH - start.length - 1) });
+    return start + formatted(member, { indent: inner, room: WIDTH - start.length - 1 });
   });
   return `${text}\n${lines.join(",\n")}\n${indent}${text === "{" ? "}" : "]"}`;
 }
@@ -78,12 +77,12 @@ function onOneLine({ text, members }: JsonValue, room: number): string | undefin
   if (text !== "{" && text !== "[") return text;
   if (members.length === 0) return text === "{" ? "{}" : "[]";
   let line = text === "{" ? "{ " : "[";
+  const end = text === "{" ? " }" : "]";
   for (const [index, { keyText, value }] of members.entries()) {
     const flat = onOneLine(value, room);
     if (flat === undefined) return undefined;
     line += `${index === 0 ? "" : ", "}${keyText === "" ? "" : `${keyText}: `}${flat}`;
-    if (line.length > room) return undefined;
+    if (line.length + end.length > room) return undefined;
   }
-  line += text === "{" ? " }" : "]";
-  return line.length > room ? undefined : line;
+  return line + end;
 }

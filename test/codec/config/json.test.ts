@@ -18,6 +18,8 @@ test("what does not fit into 100 characters is broken, and formatting it again c
     `[\n  {\n    "key": "${long.key}",\n    "list": ["${long.list[0]}", "${long.list[1]}"]\n  },\n  { "short": true }\n]\n`,
   );
   assert.equal(formatJson(once), once);
+  const inner = { a: { b: ["x".repeat(60), "y".repeat(60)] } };
+  assert.equal(formatJson(JSON.stringify(inner)), `${JSON.stringify(inner, null, 2)}\n`);
   for (let width = 70; width < 110; width++) {
     const text = formatJson(JSON.stringify({ a: ["v".repeat(width), 1], b: 2 }));
     assert.equal(formatJson(text), text);
@@ -31,6 +33,9 @@ test("scalars and empty values are formatted too; 1,000 levels are the most", ()
   const nested = (levels: number) => "[".repeat(levels) + "]".repeat(levels);
   formatJson(nested(1_000));
   assert.throws(() => formatJson(nested(1_001)), /nested more than 1000 levels/);
+  const objects = (levels: number) => `${'{"a":'.repeat(levels)}1${"}".repeat(levels)}`;
+  formatJson(objects(1_000));
+  assert.throws(() => formatJson(objects(1_001)), /nested more than 1000 levels/);
 });
 
 test("each value has the place of its key, or its own in a list", () => {

@@ -29,7 +29,24 @@ test("decimal floating point texts", () => {
     ["NaN", Number.NaN],
   ];
   for (const [text, value] of texts) assert.equal(parseFloatText(text), value, text);
-  for (const text of ["", ".", "1e", "e1", "1_", "1._5", "0x1", "0x1p4", "1e999", "in", "nano", "-nan", "1 ", "٣"])
+  for (const text of [
+    "",
+    ".",
+    "1e",
+    "e1",
+    "1_",
+    "1._5",
+    "0x1",
+    "0x1p4",
+    "1e999",
+    "in",
+    "nano",
+    "-nan",
+    "1 ",
+    "٣",
+    "xinf",
+    "infx",
+  ])
     assert.equal(parseFloatText(text), undefined, text);
 });
 
@@ -56,11 +73,28 @@ const FORMATS: [value: number, form: "e" | "f" | "g", precision: number | undefi
   [15, "e", 0, "2e+01"],
   [1 / 3, "e", 20, "3.33333333333333314830e-01"],
   [5e-324, "e", 3, "4.941e-324"],
+  [1.25, "f", undefined, "1.250000"],
+  [1.25, "e", undefined, "1.250000e+00"],
+  [1e6, "g", undefined, "1e+06"],
+  [1234567, "g", undefined, "1.234567e+06"],
+  [15, "g", 0, "2e+01"],
+  [12.5, "f", 0, "12"],
+  [1.25, "f", 0, "1"],
+  [1.5, "f", 1, "1.5"],
+  [1e21, "f", 0, "1000000000000000000000"],
 ];
 
 test("floats look as in Go, those in plain decimals rounded half to even on their exact value", () => {
   for (const [value, form, precision, text] of FORMATS)
     assert.equal(formatFloat(value, form, precision), text, `${value} ${form} ${precision}`);
+});
+
+test("a float has at most 100 digits; what is no number is named", () => {
+  assert.equal(formatFloat(0.5, "f", 100), `0.5${"0".repeat(99)}`);
+  for (const form of ["e", "f", "g"] as const) {
+    assert.throws(() => formatFloat(0.5, form, 101), { message: "a float has at most 100 digits" });
+    for (const value of [Infinity, -Infinity, Number.NaN]) assert.equal(formatFloat(value, form, 3), String(value));
+  }
 });
 
 test("a plain decimal has the fewest digits that read back, and never an exponent", () => {

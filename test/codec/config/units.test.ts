@@ -55,6 +55,6 @@ test("plain decimals never have an exponent and read back to the same number", (
 
 test("a size is a whole number with its unit", () => {
   assert.deepEqual(["1KiB", "64MiB", "2 GiB"].map(parseByteSize), [2 ** 10, 2 ** 26, 2 ** 31]);
-  for (const text of ["", "64", "0MiB", "01KiB", "1.5MiB", "64mib", "64MB", " 64MiB", "1  KiB", "1000000GiB"])
+  for (const text of ["", "64", "0MiB", "01KiB", "1.5MiB", "64mib", "64MB", " 64MiB", "1  KiB", "1000000GiB", "64MiBs"])
     assert.equal(parseByteSize(text), undefined, text);
 });
