@@ -59,7 +59,7 @@ export type Cell = string | number | boolean | null;
 /** Blanks between two columns. */
 const GAP = 2;
 /** Columns are made narrower for a narrow terminal down to the first width, and only where that is not enough to the next. */
-const NARROWEST = [8, 4];
+const NARROWEST = [8, 4] as const;
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{3})?Z$/;
 /** A hash: its beginning tells it from most others. */
@@ -104,7 +104,7 @@ function terminalSafe(json: string): string {
  */
 export function textTable(columns: readonly string[], rows: readonly (readonly Cell[])[], width?: number): string {
   const cells = [columns, ...rows].map((row) => row.map((cell) => cellText(cell, width !== undefined)));
-  const natural = columns.map((_, column) => cells.reduce((most, row) => Math.max(most, row[column]?.length ?? 0), 0));
+  const natural = columns.map((_, column) => cells.reduce((most, row) => Math.max(most, (row[column] as string).length), 0));
   const isHash = columns.map((_, column) => areHashes(rows, column));
   const widths = width === undefined ? natural : fitting(natural, width, isHash);
   const isNumber = columns.map(
@@ -168,7 +168,7 @@ function areHashes(rows: readonly (readonly Cell[])[], column: number): boolean 
 }
 
 function fitting(natural: readonly number[], width: number, isHash: readonly boolean[]): readonly number[] {
-  const [least = 0] = NARROWEST;
+  const [least] = NARROWEST;
   const steps = [{ least, isCut: isHash }, ...NARROWEST.map((each) => ({ least: each, isCut: natural.map(() => true) }))];
   const room = width - GAP * (natural.length - 1);
   let widths = natural;
@@ -183,7 +183,7 @@ function aligned(cell: string, width: number, right: boolean): string {
   return right ? text.padStart(width) : text.padEnd(width);
 }
 
-const DIFF_COLOURS: Record<string, "red" | "green" | "cyan"> = { "-": "red", "+": "green", "@": "cyan" };
+const DIFF_COLOURS: Record<string, "red" | "green"> = { "-": "red", "+": "green" };
 
 /** True where stdout is a terminal that shows colours, and its user wants them. */
 export function hasColours(): boolean {
@@ -192,7 +192,7 @@ export function hasColours(): boolean {
 
 /** Colours the diffs in a log, indented or not: removed lines red, added lines green, names of files bold. */
 export function diffColours(text: string): string {
-  return text.replace(/^( *)((?:@@ |[-+]).*)$/gm, (_, indent: string, line: string) => {
+  return text.replace(/^( *)((?:@@ |[-+]).*)/gm, (_, indent: string, line: string) => {
     const style = /^(---|\+\+\+) /.test(line) ? "bold" : (DIFF_COLOURS[line.charAt(0)] ?? "cyan");
     return indent + styleText(style, line, { validateStream: false });
   });
