@@ -138,7 +138,7 @@ export async function printJobLogs(input: Parsed, lines: AsyncIterable<string>, 
     throw new Failure("failed", "the server's answer was cut");
   };
   const { promise: cancelled, reject } = Promise.withResolvers<never>();
-  signal.addEventListener("abort", () => reject(cancelledFailure()), { once: true });
+  signal.addEventListener("abort", () => reject(cancelledFailure()));
   return await Promise.race([print(), cancelled]);
 }
 

@@ -141,7 +141,6 @@ function secretOf({ operands }: Parsed): JobSecret {
 async function readSecret(): Promise<string> {
   const question = "Type the value, then Enter and Ctrl-D; it is not shown:\n";
   const bytes = process.stdin.isTTY ? Buffer.from(await secretTyped(question)) : await stdinBytes(SECRET_BYTES);
-  if (bytes.length > SECRET_BYTES) throw new Failure("usage", "the value on stdin is larger than 1 MiB");
   const text = decodeUtf8(bytes);
   if (text === undefined) throw new Failure("usage", "the value on stdin is not UTF-8 text: encode it, for example with base64");
   if (text === "") throw new Failure("usage", "the value on stdin is empty");
@@ -172,7 +171,7 @@ function cellTable(rows: readonly Cells[], columns: readonly string[]): string {
 function shortened(column: string, value: Cell): Cell {
   if (!LONG.includes(column) || typeof value !== "string") return value;
   const [line = ""] = value.split("\n");
-  const cut = line.length > VALUE_LENGTH ? line.slice(0, VALUE_LENGTH) : line;
+  const cut = line.slice(0, VALUE_LENGTH);
   return cut === value ? value : `${cut}…`;
 }
 

@@ -25,7 +25,7 @@ async function withLogs(t: TestContext): Promise<(...flags: string[]) => ReturnT
     one(4, FIRST, "event=command_end worker=10.0.0.1 job=web phase=rollout exit=2 duration_ms=1500"),
   );
   write(path.join(layout.runs, FIRST, "ops.log"), one(1, FIRST, "worker=- msg=mine"));
-  return (...flags) => ops(["logs", "--bucket-dir", dir, ...flags]);
+  return (...flags) => ops(["logs", "--bucket-dir", dir, ...flags], { cwd: path.dirname(layout.runs) });
 }
 
 test("ops logs shows what runs said, command by command", async (t) => {
@@ -82,6 +82,10 @@ test("ops logs filters, takes the last lines and prints JSON", async (t) => {
       part,
     );
   assert.deepEqual(await json("--job", "other"), []);
+  assert.deepEqual(
+    (await json("--run-dir", `runs/${FIRST}`)).map((one) => one.msg),
+    ["mine"],
+  );
   assert.match((await logs("--format", "raw", "--tail", "1")).stdout, /^ts=2026-01-01T00:00:05.000Z .* msg=again\n$/);
 });
 

@@ -81,6 +81,7 @@ test("CP-111 ops cat prometheus lists, prints a file, and prints what is to be s
   }
   const yaml = '- job_name: web\n  static_configs:\n    - targets:\n        - "10.0.0.1:9100"\n';
   assert.deepEqual(await run("scrape"), [0, yaml, ""]);
+  assert.deepEqual(await run("scrape", "--jobs", "idle"), [0, "[]\n", ""]);
   const [, json] = await run("scrape", "--json");
   assert.deepEqual(JSON.parse(String(json)), [{ job_name: "web", static_configs: [{ targets: ["10.0.0.1:9100"] }] }]);
 });
@@ -128,6 +129,16 @@ test("a secret comes from stdin, is kept byte for byte and shown only on request
   assert.match(all.stdout, /"fingerprint": "[0-9a-f]{12}"/);
 });
 
+test("a secret has at most 1 MiB, and --ttl ends it", async (t) => {
+  const { run, dir, kv } = await built(t);
+  const large = "x".repeat(2 ** 20);
+  assert.equal((await withInput(dir, large, "kv", "set-secret", "web", "large", "--ttl", "60")).code, 0);
+  assert.equal(kv().get("secrets/job/web", "large"), large);
+  const get = async (key: string) =>
+    JSON.parse((await run("cat", "kv", "get", "secrets/job/web", key, "--json")).stdout) as { ttl: number | null };
+  assert.equal((await get("large")).ttl, 60);
+});
+
 test("a private key is never shown, not even on request; certificates are", async (t) => {
   const job = { selectors: ["worker"], certs: { server: {} } };
   const bucket = await makeBucket(t, { workers: ["10.0.0.1"], jobs: { web: job } });
@@ -145,6 +156,7 @@ test("a private key is never shown, not even on request; certificates are", asyn
 
 for (const [what, input, words, message] of [
   ["an unknown job", "x", ["wob", "key"], /there is no job "wob"; did you mean "web"/],
+  ["more than 1 MiB", "x".repeat(2 ** 20 + 1), ["web", "key"], /stdin has more than 1.0 MiB/],
   ["an empty value", "", ["web", "key"], /the value on stdin is empty/],
   ["bytes that are no text", Buffer.from([0xff, 0xfe]), ["web", "key"], /is not UTF-8 text/],
   ["a key over two lines", "x", ["web", "a\nb"], /key: expected one line of text/],
