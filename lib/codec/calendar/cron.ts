@@ -40,7 +40,7 @@ const MOST_DAYS = 12 * 366;
  */
 export function parseCron(text: string): Cron {
   const parts = text.trim().split(/\s+/);
-  if (parts.length !== CRON_FIELDS.length || parts[0] === "")
+  if (parts.length !== CRON_FIELDS.length)
     throw new CronError(
       `expected five fields (${CRON_FIELDS.map(({ name }) => name).join(", ")}), found ${parts.filter(Boolean).length}`,
     );
@@ -107,7 +107,7 @@ export function nextWall({ times, isDay }: Cron, wall: number): number | undefin
   for (let day = 0; day <= MOST_DAYS; day++) {
     const midnight = today + day * DAY_IN_MS;
     if (!isDay(new Date(midnight))) continue;
-    const time = day > 0 ? times[0] : times.find((minutes) => midnight + minutes * MINUTE_IN_MS >= from);
+    const time = times.find((minutes) => midnight + minutes * MINUTE_IN_MS >= from);
     if (time !== undefined) return midnight + time * MINUTE_IN_MS;
   }
   return undefined;
@@ -119,7 +119,7 @@ export function previousWall({ times, isDay }: Cron, wall: number): number | und
   for (let day = 0; day <= MOST_DAYS; day++) {
     const midnight = today - day * DAY_IN_MS;
     if (!isDay(new Date(midnight))) continue;
-    const time = day > 0 ? times.at(-1) : times.findLast((minutes) => midnight + minutes * MINUTE_IN_MS <= wall);
+    const time = times.findLast((minutes) => midnight + minutes * MINUTE_IN_MS <= wall);
     if (time !== undefined) return midnight + time * MINUTE_IN_MS;
   }
   return undefined;

@@ -5,13 +5,12 @@ export const DAY_IN_MS = 24 * 60 * MINUTE_IN_MS;
 /** Clocks are at most 14 hours before and 12 hours behind UTC. */
 const MOST_BEFORE_MS = 14 * 60 * MINUTE_IN_MS;
 const MOST_BEHIND_MS = 12 * 60 * MINUTE_IN_MS;
-const NAMED = /^[A-Za-z][A-Za-z0-9_+-]*(?:\/[A-Za-z0-9_+-]+)*$/;
 
 /** True for a timezone that is known by this name, such as `Europe/Berlin` or `UTC`; fixed offsets are none. */
 export function isTimezone(name: string): boolean {
-  if (!NAMED.test(name)) return false;
+  if (/^[+-]/.test(name)) return false;
   try {
-    return new Intl.DateTimeFormat("en-US", { timeZone: name }).formatToParts(0).length > 0;
+    return formatOf(name) !== undefined;
   } catch {
     return false;
   }
@@ -32,10 +31,9 @@ export class Zone {
   /** How far the clocks are before UTC at an instant, in milliseconds. */
   offsetAt(instant: number): number {
     const second = Math.floor(instant / 1_000) * 1_000;
-    const shown: Record<string, number> = {};
-    for (const { type, value } of this.#format.formatToParts(second)) shown[type] = Number(value);
-    const { year = 0, month = 1, day = 1, hour = 0, minute = 0, second: seconds = 0 } = shown;
-    return Date.UTC(year, month - 1, day, hour, minute, seconds) - second;
+    const parts = this.#format.formatToParts(second).map(({ type, value }) => [type, Number(value)]);
+    const shown: Record<keyof typeof DIGITS, number> = Object.fromEntries(parts);
+    return Date.UTC(shown.year, shown.month - 1, shown.day, shown.hour, shown.minute, shown.second) - second;
   }
 
   /** What the clocks show at an instant. */
@@ -50,7 +48,6 @@ export class Zone {
   instantOf(wall: number): number {
     const [early, late] = [wall - MOST_BEFORE_MS, wall + MOST_BEHIND_MS];
     const [before, after] = [this.offsetAt(early), this.offsetAt(late)];
-    if (before === after) return wall - before;
     const shown = [wall - before, wall - after].filter((instant) => this.wallAt(instant) === wall);
     return shown.length > 0 ? Math.min(...shown) : this.#changeBetween(early, late);
   }
@@ -68,6 +65,14 @@ export class Zone {
   }
 }
 
+const DIGITS = {
+  year: "numeric",
+  month: "numeric",
+  day: "numeric",
+  hour: "numeric",
+  minute: "numeric",
+  second: "numeric",
+} as const;
 /** By the name of the timezone in lower case; there are some hundreds. A format takes ten times as long to make as to use. */
 const formats = new Map<string, Intl.DateTimeFormat>();
 
@@ -75,15 +80,7 @@ function formatOf(timeZone: string): Intl.DateTimeFormat {
   const key = timeZone.toLowerCase();
   const known = formats.get(key);
   if (known) return known;
-  const digits = {
-    year: "numeric",
-    month: "numeric",
-    day: "numeric",
-    hour: "numeric",
-    minute: "numeric",
-    second: "numeric",
-  } as const;
-  const made = new Intl.DateTimeFormat("en-US", { ...digits, timeZone, hourCycle: "h23", calendar: "gregory" });
+  const made = new Intl.DateTimeFormat("en-US", { ...DIGITS, timeZone, hourCycle: "h23" });
   formats.set(key, made);
   return made;
 }

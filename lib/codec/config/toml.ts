@@ -166,7 +166,7 @@ class TomlReader {
 
   #mayExtend(table: TomlTable, section: TomlTable): boolean {
     const origin = this.#origins.get(table);
-    if (origin?.kind === "implicit") this.#origins.set(table, { kind: "dotted", section });
+    this.#origins.set(table, { kind: "dotted", section });
     return origin?.kind === "implicit" || (origin?.kind === "dotted" && origin.section === section);
   }
 

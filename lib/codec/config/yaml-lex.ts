@@ -67,7 +67,7 @@ export class WrittenScalar {
 /** What a plain word stands for. */
 export function meaningOf(word: string): string | number | boolean | WrittenScalar | null {
   if (/^(?:~|null|Null|NULL|)$/.test(word)) return null;
-  if (/^(?:true|True|TRUE|false|False|FALSE)$/.test(word)) return written(word, /^t/i.test(word));
+  if (/^(?:true|True|TRUE|false|False|FALSE)$/.test(word)) return written(word, word.toLowerCase() === "true");
   const number = Number(word);
   const isNumber = YAML_INTEGER.test(word) ? Number.isSafeInteger(number) : YAML_FLOAT.test(word) && Number.isFinite(number);
   return isNumber ? written(word, number) : word;

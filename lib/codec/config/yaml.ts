@@ -63,7 +63,6 @@ class YamlReader {
   }
 
   read(): YamlValue {
-    this.#skip();
     if (/---(?=\s|$)/y.test(this.#text)) this.#at = 3;
     const value = this.#block(-1, false);
     this.#skip();
@@ -128,19 +127,14 @@ class YamlReader {
   /** Plain text, with the deeper lines that continue it. */
   #plain(parent: number): YamlValue {
     let text = this.#word(BLOCK_PLAIN);
-    let isOneLine = true;
     for (;;) {
       if (!this.#looksAt(END_OF_LINE)) this.#fail('": " in text needs quotes around it');
-      const [, blank = "", indent = ""] = this.#peek(/\n((?:[ \t]*\n)*)( *)(?![ \t\n#])/y) ?? [];
-      const from = this.#at + 1 + blank.length + indent.length;
-      if (from >= this.#text.length || this.#text[this.#at] !== "\n" || indent.length <= parent) break;
-      if (this.#text[from] === undefined || this.#text[from] === "#") break;
-      this.#at = from;
+      const [next, blank = "", indent = ""] = this.#peek(/\n((?:[ \t]*\n)*)( *)(?=[^ \t\n#])/y) ?? [];
+      if (next === undefined || indent.length <= parent) return meaningOf(text);
+      this.#at += next.length;
       const breaks = blank.split("\n").length - 1;
       text += (breaks === 0 ? " " : "\n".repeat(breaks)) + this.#word(CONTINUED);
-      isOneLine = false;
     }
-    return isOneLine ? meaningOf(text) : text;
   }
 
   /** Literal (`|`) or folded (`>`) text: the lines that stand deeper than `parent`, as deep as the first of them. */
@@ -151,7 +145,7 @@ class YamlReader {
     let indent: number | undefined;
     while (this.#at < this.#text.length) {
       const [line] = this.#peek(/[^\n]*/y) as RegExpExecArray;
-      const blanks = /^ */.exec(line)?.[0].length ?? 0;
+      const blanks = line.search(/[^ ]|$/);
       if (blanks < line.length) {
         indent ??= blanks;
         if (blanks < indent || blanks <= parent) break;
@@ -257,7 +251,7 @@ class YamlReader {
   }
 
   #column(): number {
-    return this.#at - this.#text.lastIndexOf("\n", this.#at - 1) - 1;
+    return this.#at - this.#text.lastIndexOf("\n", this.#at) - 1;
   }
 
   #nested<T>(work: () => T): T {
@@ -334,8 +328,6 @@ function indentedBelow(below: string[], first: string): string[] {
 }
 
 function yamlScalar(value: unknown): string {
-  if (Array.isArray(value)) return "[]";
-  if (isFilled(value)) return "{}";
   if (value instanceof WrittenScalar) return String(value);
   if (typeof value !== "string") return JSON.stringify(value ?? null);
   return SAFE_PLAIN.test(value) && !RESERVED_WORD.test(value) ? value : JSON.stringify(value);

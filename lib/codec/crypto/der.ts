@@ -24,7 +24,7 @@ export const yes = (): Buffer => element(0x01, Buffer.from([0xff]));
 
 /** An integer of at least 0, given as its octets without leading zeros; one octet for 0. */
 export function integer(octets: Uint8Array): Buffer {
-  const needsSign = ((octets[0] ?? 0) & 0x80) !== 0;
+  const needsSign = ((octets[0] as number) & 0x80) !== 0;
   return element(0x02, Buffer.from(needsSign ? [0] : []), octets);
 }
 
@@ -39,7 +39,7 @@ export const nothing = (): Buffer => element(0x05);
 
 /** An object identifier such as `2.5.4.3`. */
 export function oid(text: string): Buffer {
-  const [first = 0, second = 0, ...rest] = text.split(".").map(Number);
+  const [first, second, ...rest] = text.split(".").map(Number) as [number, number, ...number[]];
   return element(0x06, Buffer.from([first * 40 + second, ...rest].flatMap(base128)));
 }
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { parseToml, type TomlValue } from "../../../lib/codec/config/toml.ts";
+import { parseToml, placesInToml, type TomlValue } from "../../../lib/codec/config/toml.ts";
 import { TomlDate, TomlFloat } from "../../../lib/codec/config/toml-lex.ts";
 import { Failure } from "../../../lib/core/errors.ts";
 
@@ -89,6 +89,8 @@ const VALUES: [source: string, value: unknown][] = [
   ["[1, [2, 'a'], {b = 3},]", [1, [2, "a"], { b: 3 }]],
   ["[ # one\n 1, # two\r\n\n # three\n 2\n]", [1, 2]],
   ["{}", {}],
+  ["{ }", {}],
+  [`"\\U0010FFFF"`, "\u{10ffff}"],
   ["{ a.b = 1, a.c = [\n2\n], 'd e' = {f = 3} }", { a: { b: 1, c: [2] }, "d e": { f: 3 } }],
 ];
 
@@ -143,6 +145,13 @@ test("a float has its value too", () => {
   ]);
 });
 
+test("the place of a key is where it stands first", () => {
+  const text = "x = 1\n[a.b]\nc.d = 2\n[a]\ne = 3\n[[l]]\nf = 4\n";
+  const member = (key: string, at: number, ...members: unknown[]) => ({ key, value: { at, members } });
+  const b = member("b", 6, member("c", 12, member("d", 12)));
+  assert.deepEqual(placesInToml(text), { at: 0, members: [member("x", 0), member("a", 6, b, member("e", 24)), member("l", 30)] });
+});
+
 test("a key may have any name, __proto__ and constructor included", () => {
   const table = parseToml("__proto__ = 1\nconstructor.prototype = 2\n[__proto__x]");
   assert.deepEqual(Object.keys(table), ["__proto__", "constructor", "__proto__x"]);
@@ -177,6 +186,7 @@ const INVALID_DOCUMENTS = [
   ...["[[a]]\n[a]", "[a]\n[[a]]", "[a.b]\n[[a]]", "[[a.b]]\n[a.b]", "[a.b]\n[a]\nb=1", "[a.b]\n[a]\nb.c.d=1\n[a.b.c]"],
   ...["a.b=1\n[a]", "[t]\na.b=1\n[t.a]", "[a.b.c]\n[a]\nb.c.t=1", "[a.b.c.d]\n[a]\nb.c.d.k=1", "[[a.b]]\n[a]\nb.c=1"],
   ...["[a]\nb.c=1\n[a.b.d]\n[x]\n[a.b]", "\ufeff\ufeffa=1"],
+  ...["[[[a]]", "[a.b.c]\n[a]\nb.x=1\n[a.b]", 'a = """a""""""', "a = '''a''''''"],
 ];
 
 test("documents that break a rule, among them every redefinition, are refused", () => {
@@ -194,6 +204,17 @@ const MESSAGES: [text: string, message: string][] = [
   ["a = 'x\r'", "line 1, column 7: expected text or the closing ', found U+000D"],
   ['a = "\\q"', 'line 1, column 6: expected one of the escapes \\b \\t \\n \\f \\r \\" \\\\ \\uXXXX \\UXXXXXXXX, found "\\\\q"'],
   ["[a]\nb.c=1\nb.c=2", 'line 3, column 1: expected a new key, found "b.c", which is defined already'],
+  ["[a.b]\n[a.b]", 'line 2, column 1: expected a new key, found "a.b", which is defined already'],
+  ["a=1\n[a.b.c]", 'line 2, column 1: expected a new key, found "a", which is defined already'],
+  ["a=1\na.b.c=2", 'line 2, column 1: expected a new key, found "a.b.c", which is defined already'],
+  ["a = 1 2", 'line 1, column 7: expected the end of the line, found "2"'],
+  ["a = 1979-05-27T07:32:00 1", 'line 1, column 25: expected the end of the line, found "1"'],
+  ['a = """x\x00"""', 'line 1, column 9: expected text or the closing """, found U+0000'],
+  ["a = '''x\x1f'''", "line 1, column 9: expected text or the closing ''', found U+001F"],
+  ["a = 'x\x7f'", "line 1, column 7: expected text or the closing ', found U+007F"],
+  ["a = ]b", 'line 1, column 5: expected a value (text in quotes, a number, true, false, a date, [ or {), found "]"'],
+  ["a = 1 ~", 'line 1, column 7: expected the end of the line, found "~"'],
+  [`a = 1 ${"x".repeat(41)}`, `line 1, column 7: expected the end of the line, found "${"x".repeat(40)}"`],
   ["a = 99999999999999999999", 'line 1, column 5: expected an integer of 64 bits, found "99999999999999999999"'],
   ["ok = 1\nx = '\ud800'", "line 2, column 6: expected Unicode text, found half of a surrogate pair"],
 ];

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { parseYaml, toYaml } from "../../../lib/codec/config/yaml.ts";
+import { parseYaml, toYaml, type YamlPlaces, type YamlValue } from "../../../lib/codec/config/yaml.ts";
 
 /** Without the missing prototypes. */
 const plain = (text: string) => JSON.parse(JSON.stringify(parseYaml(text)));
@@ -40,6 +40,24 @@ for (const [what, text, value] of [
   ["the mark of a document, other line ends", "---\r\na: 1\r\n", { a: 1 }],
   ["lines of blanks and tabs", "a: 1\n\t\nb: 2\n \t \nc: 3\n\t", { a: 1, b: 2, c: 3 }],
   ["a document with 99 brackets in each other", "[".repeat(99) + "]".repeat(99), JSON.parse("[".repeat(99) + "]".repeat(99))],
+  ["as many characters as a document may have", `#${"x".repeat(1_048_575)}`, null],
+  ["a byte order mark, which is text where nothing begins with it", 'a: "b\ufeff"\n', { a: "b\ufeff" }],
+  ["a document that begins with a byte order mark", "\ufeffa: 1\n", { a: 1 }],
+  ["a value with comments behind it", "'a' # b\n\n# c\n", "a"],
+  ["a number with a comment deeper than it", "1\n  # c\n", 1],
+  ["a number over two lines, which is text", "a: 1\n 2\n", { a: "1 2" }],
+  ["keys without a value", "a:\n  b:\nc:\nd: 1\n", { a: { b: null }, c: null, d: 1 }],
+  ["entries of a list without a value", "-\n- 1\n-\n", [null, 1, null]],
+  ["text that goes on one blank deeper", "a:\n  b: c\n   d\n  e: |\n   f\n", { a: { b: "c d", e: "f\n" } }],
+  ["literal text without a line", "a: |\nb: 1\n", { a: "", b: 1 }],
+  ["empty lines behind literal text", "a: |\n  x\n\n\nb: |-\n  y\n\n", { a: "x\n", b: "y" }],
+  ["blanks around a colon in brackets", '{"a" : 1, b : 2}', { a: 1, b: 2 }],
+  ["every escape", '"\\b\\f\\n\\r\\t\\/\\\\\\ \\0\\U0010ffff"', "\b\f\n\r\t/\\ \0\u{10ffff}"],
+  [
+    "words that only begin or end like others",
+    "[untrue, trueish, falsehood, 0x10, 1.5x]",
+    ["untrue", "trueish", "falsehood", "0x10", "1.5x"],
+  ],
   ["keys of objects", "__proto__: 1\n", JSON.parse('{"__proto__": 1}')],
 ] as const)
   test(`YAML is read: ${what}`, () => assert.deepEqual(plain(text), value));
@@ -60,6 +78,10 @@ for (const [what, text, message] of [
   ["a tab as indentation", "a:\n\tb: 1\n", /^line 2, column \d+: a tab is no indentation/],
   ["a key twice", "a: 1\nb: 2\na: 3\n", /^line 3, column \d+: the key "a" is there twice/],
   ["a colon in text", "a: b: c\n", /^line 1, column \d+: ": " in text needs quotes/],
+  ["a tab behind the mark of a document", "---\ta: 1\n", /^line 1, column 4: a tab is no indentation/],
+  ["a deeper entry behind a value", "a: 'x'\n  b: 1\n", /^line 2, column 3: this belongs to nothing/],
+  ["a line of literal text that is less deep than the first", "a: |\n    x\n  y\n", /^line 3, column 3: this belongs to nothing/],
+  ["a character beyond the last", 'a: "\\U00110000"\n', /^line 1, column \d+: \\U00110000 is no escape that YAML has/],
   ["open quotes", 'a: "b\n', /^line 1, column \d+: the quotes are not closed/],
   ["an unknown escape", 'a: "\\q"\n', /^line 1, column \d+: \\q is no escape that YAML has/],
   ["an open bracket", "a: [1, 2\nb: 1\n", /^line 2, column \d+: expected , or \]/],
@@ -79,6 +101,13 @@ test("a number or truth value stays as it is written: 1.10 is no 1.1", () => {
   const text = "a: 1.10\nb: True\nc:\n  - 1e3\n  - 007\n  - -0\n  - 2.5\n";
   assert.equal(toYaml(parseYaml(text)), text);
   assert.deepEqual(plain(text), { a: 1.1, b: true, c: [1000, 7, 0, 2.5] });
+});
+
+test("the place of each entry goes from its key to the end of its value", () => {
+  const places: YamlPlaces = new Map();
+  const value = parseYaml("a: 1\nb: {c: [2]}\n", places) as Record<string, YamlValue>;
+  assert.deepEqual(Object.fromEntries(places.get(value) ?? []), { a: [0, 4], b: [5, 16] });
+  assert.deepEqual(Object.fromEntries(places.get(value.b ?? null) ?? []), { c: [9, 15] });
 });
 
 test("what toYaml writes is read as it was", () => {

@@ -7,6 +7,8 @@ for (const [what, value, text] of [
   ["a number", 1.5, "1.5\n"],
   ["null", null, "null\n"],
   ["plain text", "two words, one comma", "two words, one comma\n"],
+  ["words that only begin or end like a truth value", ["nothing", "piano", "yes"], '- nothing\n- piano\n- "yes"\n'],
+  ["objects without a told field", { a: { b: undefined }, c: [{}, []] }, "a: {}\nc:\n  - {}\n  - []\n"],
   ["empty lists and objects", { a: [], b: {} }, "a: []\nb: {}\n"],
   ["nothing for undefined", { a: undefined, b: 1 }, "b: 1\n"],
   ["objects in objects", { a: { b: true }, c: null }, "a:\n  b: true\nc: null\n"],

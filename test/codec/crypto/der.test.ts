@@ -36,6 +36,7 @@ test("values are encoded as X.690 says", () => {
     [integer(Buffer.from([0x80])), "02020080"],
     [oid("2.5.4.3"), "0603550403"],
     [oid("1.2.840.113549.1.1.11"), "06092a864886f70d01010b"],
+    [oid("1.2.128"), "06032a8100"],
     [oid("1.2.840.10045.4.3.3"), "06082a8648ce3d040303"],
     [bitString(Buffer.from([0xa0]), 5), "030205a0"],
     [bitString(Buffer.from([0xa0])), "030200a0"],
@@ -47,6 +48,14 @@ test("values are encoded as X.690 says", () => {
     [time(new Date("2050-01-01T00:00:00Z")), `180f${hex(Buffer.from("20500101000000Z"))}`],
   ] as const)
     assert.equal(hex(encoded), expected);
+});
+
+test("a length is read in each form that it is written in", () => {
+  for (const size of [0, 127, 128, 255, 256, 70_000])
+    assert.deepEqual(
+      elements(element(0x04, Buffer.alloc(size, 7))).map(({ content }) => content),
+      [Buffer.alloc(size, 7)],
+    );
 });
 
 test("what was written is read again; what is cut off is refused", () => {

@@ -1,0 +1,42 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { renderTemplate } from "../../../lib/codec/template/exec.ts";
+import type { TemplateValue } from "../../../lib/codec/template/funcs.ts";
+
+const DOT: TemplateValue = { N: null, L: [1n, 2n, 3n, 4n], S: "text" };
+const render = (text: string) => renderTemplate("t", text, DOT, {});
+
+test("nil, lists and limits are refused by the functions as Go refuses them", () => {
+  const refused: [action: string, why: RegExp][] = [
+    ["len .N", /len of nil pointer/],
+    ["index .N", /index of untyped nil/],
+    ["index .L .N", /cannot index slice\/array with nil/],
+    ["slice .N", /slice of untyped nil/],
+    ["slice", /wrong number of args for slice: want at least 1 got 0/],
+    ["slice .L 1 3 2", /invalid slice index: 3 > 2/],
+    ["eq .L 1", /non-comparable type \[\]interface \{\}/],
+    ["eq 1 .L", /non-comparable type \[\]interface \{\}/],
+    ['eq 1 "a"', /incompatible types for comparison/],
+    ["print 18446744073709551616", /integer overflow/],
+    ["print -9223372036854775809", /integer overflow/],
+    ['print "\\400"', /invalid syntax in "\\400"/],
+    ['print "\\uDFFF"', /invalid syntax in "\\uDFFF"/],
+    ['print "\\U00110000"', /invalid syntax in/],
+  ];
+  for (const [action, why] of refused) assert.throws(() => render(`{{${action}}}`), { message: why }, action);
+});
+
+test("what stands at a limit is taken", () => {
+  const shown: [action: string, text: string][] = [
+    ["slice .L 1 3 3", "[2 3]"],
+    ['lt "a" "a"', "false"],
+    ['lt "a" "b"', "true"],
+    ["print 'a'", "97"],
+    ["add 'a' 1", "98"],
+    ['print "\\U0010FFFF\\uD7FF\\uE000"', "\u{10ffff}\ud7ff\ue000"],
+    ["mul 4611686018427387904 1", "4611686018427387904"],
+    ["mul 4611686018427387904 2", "-9223372036854775808"],
+    ["print -9223372036854775808", "-9223372036854775808"],
+  ];
+  for (const [action, text] of shown) assert.equal(render(`{{${action}}}`), text, action);
+});
