@@ -41,7 +41,7 @@ test("a list of runs asks for 20, or for what the flags say", async (t) => {
   assert.equal((await list([], { status: "failed", limit: "1" })).out, "there are no such runs\n");
   await assert.rejects(list([], { limit: "0" }), { message: '--limit: expected a whole number from 1 to 1000000, found "0"' });
   const params = {
-    ...{ jobs: ["web", "db"], dry_run: true, force: false, revision_id: OTHER, commit: "0123456789abcdef" },
+    ...{ commit: "0123456789abcdef", revision_id: OTHER, jobs: ["web", "db"], dry_run: true, force: false },
     ...{ note: " first\nsecond", percent: 5 },
   };
   const named = { ...RUN, params, break_glass: "fire", audit: [{ actor: { name: "eve", address: "192.0.2.1" } }] };
@@ -49,7 +49,7 @@ test("a list of runs asks for 20, or for what the flags say", async (t) => {
   assert.match(text[0] ?? "", /^id +kind +status +who +started +took +what$/);
   assert.match(text[1] ?? "", new RegExp(`^${ID}  deploy  succeeded  root  ${AT}  2 min$`));
   assert.ok(
-    text[2]?.endsWith(`  eve   ${AT}  2 min  BREAK GLASS: fire; first; web,db; dry run; revision id 8a3c0001; commit 01234567`),
+    text[2]?.endsWith(`  eve   ${AT}  2 min  BREAK GLASS: fire; first; web,db; dry run; commit 01234567; revision id 8a3c0001`),
     text[2],
   );
   assert.match(text[3] ?? "", /succeeded {2}- {5}2026/);
@@ -208,6 +208,11 @@ test("differences of two revisions: what is gone, what is new, and what is chang
     { path: "image", mode: null, diff: null, omitted: "binary" },
     { path: "huge", mode: null, diff: null, omitted: "too_large" },
   ];
+  assert.equal((await show({ added: ["new"], removed: ["old"] }, "a")).out, "removed: old\nadded: new\n");
+  assert.equal(
+    (await show({ removed: ["old"], changed: changed.slice(1, 2) }, "a")).out,
+    "removed: old\nchanged: image, is no text\n",
+  );
   const { out, asked } = await show({ added: ["new"], removed: ["old"], changed }, "a");
   assert.equal(
     out,

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createDecipheriv, randomBytes } from "node:crypto";
 import test from "node:test";
-import { seal, sealPieces, unseal, unsealedLength, unsealPieces } from "../../../lib/codec/crypto/seal.ts";
+import { resealPieces, seal, sealPieces, unseal, unsealedLength, unsealPieces } from "../../../lib/codec/crypto/seal.ts";
 import { Failure } from "../../../lib/core/errors.ts";
 
 const KEY = randomBytes(32);
@@ -23,6 +23,14 @@ test("the form is enc:v2: and base64 of nonce, ciphertext and tag, bound to name
   assert.equal(text.toString(), "hunter22");
 });
 
+test("pieces that are sealed anew open with the new key, and nothing needs no piece", () => {
+  const [key, bytes] = [randomBytes(32), randomBytes(200_000)];
+  const sealed = [...sealPieces(KEY, NAMESPACE, "large", bytes)];
+  const anew = [...resealPieces([key, KEY], [NAMESPACE, "large"], sealed, bytes.length)];
+  assert.deepEqual(Buffer.concat([...unsealPieces(key, [NAMESPACE, "large"], anew, bytes.length)]), bytes);
+  assert.deepEqual([...sealPieces(KEY, NAMESPACE, "nothing", Buffer.alloc(0))], []);
+});
+
 test("sealing the same text twice gives different values", () => {
   const sealed = new Set(Array.from({ length: 100 }, () => seal(KEY, NAMESPACE, "password", "same")));
   assert.equal(sealed.size, 100);
@@ -30,7 +38,8 @@ test("sealing the same text twice gives different values", () => {
 
 test("another key, another place or any flipped bit is refused with one sentence", () => {
   const sealed = seal(KEY, NAMESPACE, "password", "hunter22");
-  const refuse = (work: () => string) => assert.throws(work, (error) => error instanceof Failure && error.code === "failed");
+  const refuse = (work: () => string) =>
+    assert.throws(work, (error) => error instanceof Failure && error.code === "failed" && error.cause instanceof Error);
   refuse(() => unseal(randomBytes(32), NAMESPACE, "password", sealed));
   refuse(() => unseal(KEY, "secrets/job/web", "password", sealed));
   refuse(() => unseal(KEY, NAMESPACE, "passwor", sealed));

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { randomBytes } from "node:crypto";
+import { createDecipheriv, createHash, randomBytes } from "node:crypto";
 import { test } from "node:test";
 import { CHUNK_BYTES, openedStream, sealedStream } from "../../../lib/codec/crypto/sealed-stream.ts";
 import { randomly, seeded } from "../../helpers/random.ts";
@@ -33,6 +33,26 @@ test("a sealed stream of any length opens to what was sealed, and shows nothing 
     assert.deepEqual(await opened(bytes), plain, `${length} bytes`);
     assert.ok(length < 16 || !bytes.includes(plain.subarray(0, 16)));
   }
+});
+
+test("the nonce of a chunk is its number, and in its last byte whether it is the last; the header is bound to it", async () => {
+  const bytes = await sealed(Buffer.alloc(CHUNK_BYTES + 3, 7));
+  for (const [nonce, chunk, length] of [
+    ["000000000000000000000000", bytes.subarray(0, SEALED_CHUNK), CHUNK_BYTES],
+    ["000000000000000000000101", bytes.subarray(SEALED_CHUNK), 3],
+  ] as const) {
+    const decipher = createDecipheriv("aes-256-gcm", key, Buffer.from(nonce, "hex"), { authTagLength: 16 });
+    decipher.setAAD(createHash("sha256").update(HEADER).digest()).setAuthTag(chunk.subarray(-16));
+    const plain = Buffer.concat([decipher.update(chunk.subarray(0, -16)), decipher.final()]);
+    assert.deepEqual(plain, Buffer.alloc(length, 7));
+  }
+});
+
+test("a tag that was cut short is refused, and why is kept", async () => {
+  const bytes = await sealed(Buffer.alloc(0));
+  assert.equal(bytes.length, 16);
+  for (let length = 0; length < 16; length++)
+    await assert.rejects(opened(bytes.subarray(0, length)), (error: Error) => error.cause instanceof Error, String(length));
 });
 
 test("any flipped bit, another header, another key: nothing of the chunk is handed out, and no end", async () => {
