@@ -30,6 +30,7 @@ test("the summary of a deploy counts actions and outcomes of each job; a dry run
       .at(-1),
     left,
   );
+  assert.equal(deploySummary({ jobs: jobs.slice(2) }).split("\n").length, 3);
   assert.equal(deploySummary({ waves: [] }), "");
   assert.equal(deploySummary(null), "");
 });

@@ -31,12 +31,22 @@ test("the facts of workers: memory in units, the fullest disk, and dashes where 
     ["w3", "ok", "h", "debian", "x64", "4", "-", "2.0 GiB", "-", "a b"],
   ]);
   for (const nothing of [null, {}, { workers: {} }]) assert.equal(factsTable(nothing), "");
+  for (const [only, shown] of [
+    [disk("/tiny", 1, 0), "100 % /tiny"],
+    [disk("/none", 0, 0), "0 % /none"],
+  ] as const)
+    assert.match(
+      factsTable({ workers: [{ worker: "w", outcome: "ok", facts: { ...FACTS, disks: [only] } }] }),
+      new RegExp(`  ${shown}  `),
+    );
 });
 
 test("how long a worker is up is told in its two largest units", () => {
   const up = (uptime_s: number) => {
     const uptime = { load1: 1, load5: 2, load15: 3, uptime_s };
-    return rowsOf(uptimeTable({ workers: [{ worker: "w", outcome: "ok", uptime }] }))[1]?.slice(2);
+    const [head, row] = rowsOf(uptimeTable({ workers: [{ worker: "w", outcome: "ok", uptime }] }));
+    assert.deepEqual(head, ["worker", "outcome", "load1", "load5", "load15", "up"]);
+    return row?.map((cell) => cell.trim()).slice(2);
   };
   const spans: [seconds: number, text: string][] = [
     [59, "0 min"],
@@ -52,7 +62,7 @@ test("how long a worker is up is told in its two largest units", () => {
 
 test("the load of a worker: shares, the busiest disk, and what all disks and interfaces do together", () => {
   const found = {
-    ...{ cpu_pct: 7, mem_used_bytes: 1_024, mem_total_bytes: 4_096, mem_swap_used_bytes: 0, mem_swap_total_bytes: 0 },
+    ...{ cpu_pct: 7, mem_used_bytes: 4_096, mem_total_bytes: 4_096, mem_swap_used_bytes: 0, mem_swap_total_bytes: 0 },
     disk: [
       { busy_pct: 5, read_bytes_per_s: 1_024, write_bytes_per_s: 10 },
       { busy_pct: 9, read_bytes_per_s: 1_024, write_bytes_per_s: 20 },
@@ -63,8 +73,11 @@ test("the load of a worker: shares, the busiest disk, and what all disks and int
     ],
   };
   const row = (sysstat: object) => rowsOf(sysstatTable({ workers: [{ worker: "w", outcome: "ok", sysstat }] }))[1];
-  assert.deepEqual(row(found), [...["w", "ok", "7 %", "25 % of 4.0 KiB", "-", "9 %", "2.0 KiB", "30 B", "2 B", "7 B"]]);
+  assert.deepEqual(row(found), [...["w", "ok", "7 %", "100 % of 4.0 KiB", "-", "9 %", "2.0 KiB", "30 B", "2 B", "7 B"]]);
   assert.equal(row({ ...found, disk: [] })?.[5], "-");
+  const [head] = rowsOf(sysstatTable({ workers: [] }));
+  const columns = ["cpu", "memory", "swap", "disk_busy", "read/s", "write/s", "received/s", "sent/s"];
+  assert.deepEqual(head, ["worker", "outcome", ...columns]);
 });
 
 test("groups of one size: those that failed come first", () => {
@@ -72,6 +85,11 @@ test("groups of one size: those that failed come first", () => {
     const rest = { exit_code: 0, output_sha256: "1", duration_ms: 1, output: "" };
     return { ...rest, worker, outcome, error: outcome === "ok" ? null : "why" };
   };
+  const same = foldWorkers([result("a", "failed"), { ...result("b", "failed"), error: "another" }]);
+  assert.deepEqual(
+    same.map(({ how }) => how),
+    ["failed: why", "failed: another"],
+  );
   const folds = foldWorkers([result("a", "ok"), result("b", "not_started"), result("c", "failed")]);
   assert.deepEqual(
     folds.map(({ how }) => how),
@@ -152,7 +170,7 @@ test("the live lines name eight jobs and three waits, and count the others", () 
     action: "restart",
     batch: 0,
     batches: 1,
-    gate: "",
+    gate: "" as const,
     workers: 1,
     done: 0,
     running: 1,
