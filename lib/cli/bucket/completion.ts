@@ -69,7 +69,7 @@ function ofCommand(command: Command, before: readonly string[], typed: string): 
   const given = new Map<string, string>();
   let [operands, awaited]: [number, Flag | undefined] = [0, undefined];
   for (const word of before) {
-    const [name = "", value] = word.split("=", 2);
+    const [name = "", value] = word.split("=");
     if (awaited) {
       given.set(awaited.name, word);
       awaited = undefined;
@@ -81,7 +81,7 @@ function ofCommand(command: Command, before: readonly string[], typed: string): 
   }
   const dir = given.get(BUCKET_DIR.name) ?? ".";
   if (awaited) return valuesOf(awaited, dir, typed);
-  const [name = "", value] = typed.split("=", 2);
+  const [name = "", value] = typed.split("=");
   const flag = all.find((one) => name === `--${one.name}`);
   if (flag && value !== undefined) return valuesOf(flag, dir, value).map(([word, about]) => [ownWord(name, word), about]);
   const operand = command.operands?.[operands];
