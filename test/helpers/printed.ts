@@ -7,12 +7,17 @@ export function parsed(values: Record<string, string> = {}, switches: string[] =
   return { operands, values: new Map(Object.entries(values)), switches: new Set(switches) };
 }
 
-/** What is written meanwhile, to stdout and to stderr. With `closed` nobody reads stdout. */
+/**
+ * The text that is written meanwhile, to stdout and to stderr. With `closed` nobody reads stdout. Bytes pass: with them the
+ * test runner tells how other tests ended.
+ */
 export async function printed<T>(t: TestContext, work: () => T | Promise<T>, { closed = false } = {}) {
   const told = { out: "", err: "" };
-  const out = t.mock.method(process.stdout, "write", ((text: string, done?: (error?: Error) => void) => {
+  const write = process.stdout.write.bind(process.stdout);
+  const out = t.mock.method(process.stdout, "write", ((text: string | Uint8Array, done?: (error?: Error | null) => void) => {
+    if (typeof text !== "string") return write(text, done);
     told.out += text;
-    done?.(closed ? new Error("EPIPE") : undefined);
+    done?.(closed ? new Error("EPIPE") : null);
     return true;
   }) as typeof process.stdout.write);
   const err = t.mock.method(process.stderr, "write", (text: string | Uint8Array) => {

@@ -222,4 +222,7 @@ test("differences of two revisions: what is gone, what is new, and what is chang
     ].join("\n"),
   );
   assert.deepEqual(asked.at(-1), ["diff", "whole a", undefined]);
+  const { bucket } = bucketOf({ diff: { changed } });
+  const json = await printed(t, () => showDifferences(bucket, parsed({}, ["json"], ["a"])));
+  assert.deepEqual(JSON.parse(json.out), { changed });
 });
