@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { BucketAccess } from "../../../lib/cli/state/access.ts";
 import { showDifferences, showRevision, showRevisions } from "../../../lib/cli/state/revisions.ts";
-import { cancelRun, listRuns, parametersText, printLog, showRun } from "../../../lib/cli/state/runs.ts";
+import { cancelRun, followCommand, listRuns, parametersText, printLog, showRun } from "../../../lib/cli/state/runs.ts";
 import { parsed, printed } from "../../helpers/printed.ts";
 
 const ID = "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70";
@@ -139,6 +139,52 @@ test("the log of a run is printed from its beginning or from its last lines", as
     { after: "14", limit: 1_000 },
   ]);
   await assert.rejects(print({ tail: "1001" }), { message: /^--tail: expected a whole number from 0 to 1000/ });
+});
+
+test("a result is shown as the command of its kind shows it", async (t) => {
+  const worker = { worker: "w1", outcome: "failed", error: null };
+  const shown: [kind: string, result: object, line: RegExp][] = [
+    ["worker_facts", { workers: [{ ...worker, facts: null }] }, /^worker +outcome +hostname /],
+    ["worker_uptime", { workers: [{ ...worker, uptime: null }] }, /^worker +outcome +load1 /],
+    ["worker_sysstat", { workers: [{ ...worker, sysstat: null }] }, /^worker +outcome +cpu /],
+    ["run_command", { workers: [{ ...worker, output: "x\n", output_sha256: "" }] }, /^--- w1: failed\nx\n$/],
+    ["deploy", { jobs: [{ job: "web", outcome: "deployed", duration_ms: 0, allocations: [] }] }, /^job +outcome +actions /],
+  ];
+  for (const [kind, result, line] of shown) {
+    const { bucket } = bucketOf({ runs: [RUN], run: { ...RUN, kind, result } });
+    const { out } = await printed(t, () => showRun(bucket, parsed()));
+    assert.match(out.split("\n\n")[1] ?? "", line, kind);
+  }
+});
+
+test("a run is followed from its beginning or its last lines, and answers its exit code and what was not told", async (t) => {
+  const follow = async (run: object, values: Record<string, string> = {}, ...switches: string[]) => {
+    const answers = {
+      run: { ...RUN, kind: "gc", ...run },
+      lines: { lines: [{ offset: 4 }], next: "8" },
+      log: (_: string, after: number) => ({ data: "one\ntwo\n".slice(after), next: 8, done: true }),
+    };
+    const { bucket } = bucketOf(answers);
+    return await printed(t, () => followCommand(bucket, parsed(values, switches, ["x"])));
+  };
+  assert.deepEqual(await follow({}), { out: "one\ntwo\n", err: "", answer: 0 });
+  assert.deepEqual(await follow({ status: "failed", error: "killed" }, { tail: "1" }), {
+    out: "two\n",
+    err: "error: killed\n",
+    answer: 1,
+  });
+  assert.deepEqual(await follow({ status: "failed", error: "two" }), { out: "one\ntwo\n", err: "", answer: 1 });
+  const json = await follow({ status: "cancelled" }, { tail: "0" }, "json");
+  assert.deepEqual([JSON.parse(json.out).status, json.err, json.answer], ["cancelled", "", 130]);
+  assert.equal((await follow({}, {}, "json")).err, "one\ntwo\n");
+});
+
+test("following fails as its log does", async () => {
+  const log = () => {
+    throw new Error("no log");
+  };
+  const { bucket } = bucketOf({ run: RUN, log });
+  await assert.rejects(followCommand(bucket, parsed({}, [], ["x"])), { message: "no log" });
 });
 
 test("a cancelled run is told with how many of its commands are known to have ended", async (t) => {
