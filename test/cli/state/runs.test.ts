@@ -109,34 +109,37 @@ test("a run is shown with all that is known of it, and with its result as its ow
 });
 
 test("the log of a run is printed from its beginning or from its last lines", async (t) => {
-  const text = "one\ntwo\nthree\n";
+  const text = "one\ntwo\nerror: three";
   const print = async (values: Record<string, string> = {}, switches: string[] = []) => {
     const answers = {
       run: { ...RUN, kind: "run_command" },
       lines: (_: string, { tail, after, limit }: { tail?: true; after?: string; limit: number }) => {
-        const all = ["one", "two", "three"].map((line, at) => ({ offset: text.indexOf(line), line, at }));
+        const all = ["one", "two", "error: three"].map((line, at) => ({ offset: text.indexOf(line), line, at }));
         const lines = tail ? all.slice(-limit) : after === undefined ? all : [];
         return { lines, next: String(text.length), size_bytes: text.length };
       },
-      log: (_: string, after: number) => ({ data: Buffer.from(text.slice(after, after + 5)), next: Math.min(after + 5, 14) }),
+      log: (_: string, after: number) => ({
+        data: Buffer.from(text.slice(after, after + 5)),
+        next: Math.min(after + 5, text.length),
+      }),
     };
     const { asked, bucket } = bucketOf(answers);
     const told = await printed(t, () => printLog(bucket, parsed(values, switches, ["x"])));
     return { ...told, asked: asked.filter(([name]) => name === "lines").map(([, , wanted]) => wanted) };
   };
   const all = await print();
-  assert.deepEqual([all.out, all.err, all.answer, all.asked], [text, "", 0, [{ tail: true, limit: 1 }]]);
-  assert.equal((await print({ tail: "2" })).out, "two\nthree\n");
+  assert.deepEqual([all.out, all.err, all.answer, all.asked], [`${text}\n`, "", 0, [{ tail: true, limit: 1 }]]);
+  assert.equal((await print({ tail: "2" })).out, "two\nerror: three\n");
   const none = await print({ tail: "0" });
   assert.deepEqual([none.out, none.asked], ["", Array.from({ length: 2 }, () => ({ tail: true, limit: 1 }))]);
   const json = await print({ tail: "1" }, ["json"]);
-  assert.deepEqual([json.out, json.asked], ['{"offset":8,"line":"three","at":2}\n', [{ tail: true, limit: 1 }]]);
+  assert.deepEqual([json.out, json.asked], ['{"offset":8,"line":"error: three","at":2}\n', [{ tail: true, limit: 1 }]]);
   assert.deepEqual((await print({ tail: "0" }, ["json"])).asked, []);
   const every = await print({}, ["json"]);
   assert.equal(every.out.split("\n").length, 4);
   assert.deepEqual(every.asked, [
     { after: undefined, limit: 1_000 },
-    { after: "14", limit: 1_000 },
+    { after: "20", limit: 1_000 },
   ]);
   await assert.rejects(print({ tail: "1001" }), { message: /^--tail: expected a whole number from 0 to 1000/ });
 });
@@ -179,12 +182,16 @@ test("a run is followed from its beginning or its last lines, and answers its ex
   assert.equal((await follow({}, {}, "json")).err, "one\ntwo\n");
 });
 
-test("following fails as its log does", async () => {
+test("following fails as its log does, and leaves the run alone where somebody stops it", async (t) => {
   const log = () => {
     throw new Error("no log");
   };
   const { bucket } = bucketOf({ run: RUN, log });
   await assert.rejects(followCommand(bucket, parsed({}, [], ["x"])), { message: "no log" });
+  const stopped = bucketOf({ run: RUN, log: () => process.emit("SIGINT") && log() });
+  const left = await printed(t, () => followCommand(stopped.bucket, parsed({}, [], ["x"])));
+  assert.equal(left.answer, 130);
+  assert.equal(left.err, `run ${ID} is left alone; \`ops runs follow 8a3c5e70\` goes on with it\n`);
 });
 
 test("a cancelled run is told with how many of its commands are known to have ended", async (t) => {
@@ -205,6 +212,11 @@ test("a cancelled run is told with how many of its commands are known to have en
   });
   for (const result of [null, {}, { cancelled: { workers: [], unconfirmed: 0 } }, { cancelled: { workers: ["a"] } }])
     assert.deepEqual(await cancel({ status: "cancelled", result }), [0, "run whole x is cancelled\n"]);
+  const running = () => process.emit("SIGINT") && { ...RUN, status: "running" };
+  const { bucket } = bucketOf({ run: running, cancel: undefined });
+  const left = await printed(t, () => cancelRun(bucket, parsed({}, [], ["x"])));
+  const goesOn = "run whole x has not ended yet; `ops runs follow whole x` goes on with it\n";
+  assert.deepEqual([left.answer, left.out], [130, goesOn]);
   assert.deepEqual(await cancel({}), [1, "run whole x succeeded before it could be cancelled\n"]);
 });
 
