@@ -45,14 +45,15 @@ test("a list of runs asks for 20, or for what the flags say", async (t) => {
     ...{ note: " first\nsecond", percent: 5 },
   };
   const named = { ...RUN, params, break_glass: "fire", audit: [{ actor: { name: "eve", address: "192.0.2.1" } }] };
-  const text = (await list([RUN, named, { ...RUN, audit: [] }])).out.split("\n");
+  const pushed = { ...RUN, audit: [], params: { revision: OTHER, commit: "0123456789abcdef" } };
+  const text = (await list([RUN, named, pushed])).out.split("\n");
   assert.match(text[0] ?? "", /^id +kind +status +who +started +took +what$/);
   assert.match(text[1] ?? "", new RegExp(`^${ID}  deploy  succeeded  root  ${AT}  2 min$`));
   assert.ok(
     text[2]?.endsWith(`  eve   ${AT}  2 min  BREAK GLASS: fire; first; web,db; dry run; commit 01234567; revision id 8a3c0001`),
     text[2],
   );
-  assert.match(text[3] ?? "", /succeeded {2}- {5}2026/);
+  assert.match(text[3] ?? "", /succeeded {2}- {5}2026.* 2 min {2}revision 8a3c0001; commit 01234567$/);
 });
 
 test("a run is shown with all that is known of it, and with its result as its own command shows it", async (t) => {
