@@ -104,7 +104,7 @@ function terminalSafe(json: string): string {
  */
 export function textTable(columns: readonly string[], rows: readonly (readonly Cell[])[], width?: number): string {
   const cells = [columns, ...rows].map((row) => row.map((cell) => cellText(cell, width !== undefined)));
-  const natural = columns.map((_, column) => cells.reduce((most, row) => Math.max(most, (row[column] as string).length), 0));
+  const natural = columns.map((_, column) => cells.reduce((most, row) => Math.max(most, row[column]?.length ?? 0), 0));
   const isHash = columns.map((_, column) => areHashes(rows, column));
   const widths = width === undefined ? natural : fitting(natural, width, isHash);
   const isNumber = columns.map(

@@ -96,7 +96,7 @@ function driftText({ drift }: Summary): string {
   const found = drifted > 0 ? `${counted(total, "allocation")} changed by hand` : none;
   const names = firstLines(allocations, total, ({ job, worker, files }) => `${job}@${worker}: ${counted(files, "file")}`);
   const unseen = Object.entries(others).map(([outcome, count]) => `${counted(count, "worker")} ${outcome.replace("_", " ")}`);
-  const first = `${found}, ${runText(drift).replace(/\w+, /, "")}`;
+  const first = `${found}, ${runText(drift).replace(/^\w+, /, "")}`;
   return [first, names ?? [], ...unseen].flat().join("\n");
 }
 

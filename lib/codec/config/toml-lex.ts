@@ -139,7 +139,7 @@ const TOML_ESCAPES: Record<string, string> = { b: "\b", t: "\t", n: "\n", f: "\f
 function foundToml(rest: string): string {
   if (rest === "") return "the end of the text";
   if (/^\r?\n/.test(rest)) return "the end of the line";
-  const [word = ""] = /[0-9A-Za-z_+:.-]{1,40}|\\?./su.exec(rest) ?? [];
+  const [word = ""] = /^[0-9A-Za-z_+:.-]{1,40}|^\\?./su.exec(rest) ?? [];
   const code = word.charCodeAt(0);
   return code < 0x20 || code === 0x7f ? `U+${code.toString(16).toUpperCase().padStart(4, "0")}` : JSON.stringify(word);
 }
@@ -164,8 +164,8 @@ function date(word: string): TomlDate | undefined {
   const both = day !== undefined && time !== undefined;
   if ((separator !== "") !== both || (offset !== undefined && !both)) return undefined;
   if (day !== undefined && !isDay(day)) return undefined;
-  if (time !== undefined && !/(?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)/.test(time)) return undefined;
-  if (offset !== undefined && !/[Zz]|(?:[01]\d|2[0-3]):[0-5]\d/.test(offset)) return undefined;
+  if (time !== undefined && !/^(?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)/.test(time)) return undefined;
+  if (offset !== undefined && !/^(?:[Zz]|.(?:[01]\d|2[0-3]):[0-5]\d)$/.test(offset)) return undefined;
   return day === undefined && time === undefined ? undefined : new TomlDate(word);
 }
 

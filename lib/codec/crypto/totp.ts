@@ -44,7 +44,7 @@ export function base32Encode(bytes: Uint8Array): string {
  * other characters, an impossible length, a wrong padding, bits left over that are not 0.
  */
 export function base32Decode(text: string): Buffer | undefined {
-  const [, digits = "", padding = ""] = /([A-Z2-7]*)(=*)/.exec(text) ?? [];
+  const [, digits = "", padding = ""] = /^([A-Z2-7]*)(=*)$/.exec(text) ?? [];
   const isPadded = padding === "" || (text.length % 8 === 0 && padding.length < 8);
   if (digits.length + padding.length !== text.length || !isPadded || !LAST_GROUP.has(digits.length % 8)) return undefined;
   const bytes: number[] = [];

@@ -80,7 +80,7 @@ export function goQuote(text: string, ascii = false, mark = '"'): string {
 
 /** Go's printable characters: letters, marks, numbers, punctuation, symbols and the ASCII blank. */
 export function isPrintable(character: string): boolean {
-  return /[\p{L}\p{M}\p{N}\p{P}\p{S} ]/u.test(character);
+  return /^[\p{L}\p{M}\p{N}\p{P}\p{S} ]$/u.test(character);
 }
 
 function escapeOf(code: number): string {
