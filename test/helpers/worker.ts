@@ -4,10 +4,10 @@ import { chmod, lstat, mkdir, readdir, readFile, symlink, writeFile } from "node
 import path from "node:path";
 import type { TestContext } from "node:test";
 import { signalProcess } from "../../lib/core/process.ts";
-import { Launcher } from "../../lib/core/spawn.ts";
+import { type CommandOutcome, Launcher } from "../../lib/core/spawn.ts";
 import { jobsJson, RUNNER_PATH, runnerText } from "../../lib/transport/ask/runner.ts";
 import { localTransport } from "../../lib/transport/base/local.ts";
-import type { Transport } from "../../lib/transport/base/transport.ts";
+import type { ScriptOptions, Transport } from "../../lib/transport/base/transport.ts";
 import type { SyncFile, SyncTree } from "../../lib/transport/files/sync.ts";
 import { temporaryFolder } from "./temporary.ts";
 
@@ -133,4 +133,21 @@ export function numberedTree(number: number, names = number): SyncTree {
     ...Array.from({ length: 8 }, (_, at) => syncFile(`conf/${names + at}/a.conf`, `${number} ${at}`)),
   ];
   return { name: "web", folder: "jobs/web", files };
+}
+
+/** A worker without any machine: it answers every script as told, and what it was asked is noted. */
+export function answeringWorker(outcome: Partial<CommandOutcome> = {}) {
+  const asked: ScriptOptions[] = [];
+  const transport: Transport = {
+    worker: { host: "w1", connection: "ssh", root: "/srv" },
+    folder: "/srv/b",
+    async script(_text, options = {}) {
+      asked.push(options);
+      const answer = { reason: "exit", exitCode: 0, signal: null, stdout: "", stderr: "", durationMs: 1, ...outcome } as const;
+      for (const line of answer.stdout.split("\n").slice(0, -1)) options.onLine?.(line, "stdout");
+      return answer;
+    },
+    async close() {},
+  };
+  return { transport, asked };
 }

@@ -84,8 +84,8 @@ export async function examineWorker(transport: Transport, tools: readonly string
   const args = [transport.folder, ...tools];
   const { stdout } = await runScriptOn(transport, "doctor", "Cannot examine the worker", { args, ...limits });
   const answer = new ScriptAnswer(stdout);
-  const [clock = 0] = answer.numbers("clock", 1);
-  const [free = 0, all = 0] = answer.numbers("disk", 2);
+  const [clock] = answer.numbers("clock", 1) as [number];
+  const [free, all] = answer.numbers("disk", 2) as [number, number];
   return {
     /** Tools that are not installed there. */
     missing: answer.all("missing"),
@@ -106,6 +106,5 @@ export async function examineWorker(transport: Transport, tools: readonly string
 
 /** By how much a clock that shows whole seconds is ahead, at least, when it was read between two moments of ours. */
 function clockLead(clock: number, from: number, to: number): number {
-  if (clock > to) return Math.floor(clock - to);
-  return clock + 1 < from ? Math.ceil(clock + 1 - from) : 0;
+  return Math.max(0, Math.floor(clock - to)) + Math.min(0, Math.ceil(clock + 1 - from));
 }

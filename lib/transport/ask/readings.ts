@@ -57,7 +57,7 @@ function factDisks(answer: ScriptAnswer) {
     const [, device = "", blocks, used, available, mount = ""] =
       /^(\S{1,253}) +(\d{1,15}) +(\d{1,15}) +(\d{1,15}) +\S+ +(.{1,1024})$/.exec(line) ?? [];
     if (mount === "" || disks.has(device)) continue;
-    const [size_bytes = 0, used_bytes = 0, available_bytes = 0] = [blocks, used, available].map((one) => Number(one) * 1024);
+    const [size_bytes, used_bytes, available_bytes] = [Number(blocks) * 1024, Number(used) * 1024, Number(available) * 1024];
     disks.set(device, { mount, device, size_bytes, used_bytes, available_bytes });
   }
   return [...disks.values()];
@@ -68,15 +68,15 @@ const SECTOR_BYTES = 512;
 
 /** Reads what `uptime.sh` told. Throws `failed` where the answer cannot be understood. */
 export function parseUptime(answer: ScriptAnswer) {
-  const [load1 = 0, load5 = 0, load15 = 0] = answer.numbers("load", 3);
-  const [uptime = 0] = answer.numbers("uptime", 1);
+  const [load1, load5, load15] = answer.numbers("load", 3) as [number, number, number];
+  const [uptime] = answer.numbers("uptime", 1) as [number];
   return { load1, load5, load15, uptime_s: Math.floor(uptime) };
 }
 
 /** Reads what `sysstat.sh` told. Throws `failed` where the answer cannot be understood. */
 export function parseSysstat(answer: ScriptAnswer) {
-  const [before = 0] = answer.numbers("before_uptime", 1);
-  const [after = 0] = answer.numbers("after_uptime", 1);
+  const [before] = answer.numbers("before_uptime", 1) as [number];
+  const [after] = answer.numbers("after_uptime", 1) as [number];
   const seconds = Math.max(0.01, after - before);
   return { cpu_pct: cpuShare(answer), ...memoryUse(answer), disk: diskRates(answer, seconds), net: netRates(answer, seconds) };
 }

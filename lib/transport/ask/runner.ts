@@ -98,7 +98,7 @@ export function runTarget(transport: Transport, order: TargetOrder): Promise<Com
  */
 export function isCut({ exitCode }: Pick<CommandOutcome, "exitCode">): boolean {
   const refused: readonly number[] = Object.values(RUNNER_EXIT);
-  return exitCode !== 0 && !refused.includes(exitCode ?? -1);
+  return exitCode !== 0 && !refused.includes(exitCode as number);
 }
 
 /** A target that has succeeded; `hash` is undefined where the run did not give one. */

@@ -97,7 +97,7 @@ export class ScriptAnswer {
 
   /** The first value of a name, a whole number from 1 to `most`. Throws `failed` for any other value. */
   whole(name: string, most: number): number {
-    const [number = 0] = this.numbers(name, 1);
+    const [number] = this.numbers(name, 1) as [number];
     if (Number.isInteger(number) && number >= 1 && number <= most) return number;
     throw answerFailure(`${number} is not what ${name} can be`);
   }

@@ -73,7 +73,7 @@ function treeDrift(job: string, wanted: WantedFiles, found: FoundFiles, entries:
     if (blocked.size === 0 || !isBlocked(path)) files.push(...fileDrift(folder, path, digest, found));
   for (const entry of entries) {
     const path = entry.slice(folder.length + 1);
-    if (wanted[path] === undefined && isForSync(path)) files.push({ path, state: "extra", ...nothing });
+    if (wanted[path] === undefined && isForSync(path) && !blocked.has(entry)) files.push({ path, state: "extra", ...nothing });
   }
   files.sort((a, b) => (a.path < b.path ? -1 : 1));
   // Unsettled: a sync of the job is at work or was cut off, and the files may be in the middle of a change.

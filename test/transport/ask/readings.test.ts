@@ -167,3 +167,85 @@ test("uptime without its numbers is no answer", () => {
   });
   assert.throws(() => parseUptime(new ScriptAnswer("load 0.1\nuptime 1\nend\n")), { code: "failed" });
 });
+
+/** The facts of a worker that tells this besides what it must. */
+const factsWith = (...lines: string[]) =>
+  parseFacts(new ScriptAnswer(`cpu_count 1\nmemory_kb 1\nboot_time 1\n${lines.map((line) => `${line}\n`).join("")}end\n`));
+
+test("facts are bounded: clocks from 1 to 1,000,000 MHz, the quotes of the system's name go only in pairs", () => {
+  for (const [lines, mhz] of [
+    [["cpu_mhz 1000000"], 1_000_000],
+    [["cpu_mhz 1000001"], null],
+    [["cpu_mhz 1.4"], 1],
+    [["cpu_mhz 0.9"], null],
+    [["cpu_mhz 2", "cpu_max_khz 9000"], 2],
+    [["cpu_max_khz 2000", "cpu_max_khz 3500"], 4],
+    [["cpu_mhz fast", "cpu_max_khz 3000"], 3],
+  ] as const)
+    assert.equal(factsWith(...lines).cpu_mhz, mhz, lines.join());
+  const names = ["'a b'", '"a"', "\"a'", '"a', 'a"', 'a "b" c', 'a "b"'];
+  assert.deepEqual(
+    names.map((name) => factsWith(`os ${name}`).os),
+    ["a b", "a", "\"a'", '"a', 'a"', 'a "b" c', 'a "b"'],
+  );
+  const whole = (name: string, value: number) =>
+    new ScriptAnswer(FACTS.replace(new RegExp(`^${name} .*$`, "m"), `${name} ${value}`));
+  assert.equal(parseFacts(whole("cpu_count", 65_536)).cpu_count, 65_536);
+  assert.throws(() => parseFacts(whole("cpu_count", 65_537)), /65537 is not what cpu_count can be/);
+  assert.throws(() => parseFacts(whole("memory_kb", 2 ** 40 + 1)), /is not what memory_kb can be/);
+  assert.equal(parseFacts(whole("memory_kb", 2 ** 40)).memory_mb, 2 ** 30);
+  assert.throws(() => parseFacts(whole("boot_time", 2 ** 40 + 1)), /is not what boot_time can be/);
+});
+
+test("addresses and disks of another form are passed over", () => {
+  const four = ["1.2.3.4", "128.0.0.1", "12.7.0.1", "127.0.0.2", "1.2.3", "1.2.3.4.5", "1.2.3.4444", "a1.2.3.4", "1.2.3.4x"];
+  const six = ["fe800000000000000000000000000001", `${"0".repeat(31)}1`, `${"0".repeat(32)}`, "fe80", `${"f".repeat(33)}`];
+  const told = [...six.map((one) => `address6 ${one}`), ...four.map((one) => `address ${one}`)];
+  assert.deepEqual(factsWith(...told).addresses, ["1.2.3.4", "128.0.0.1", "12.7.0.1", "fe80::1", "::"]);
+  const [digits, long] = ["9".repeat(15), "d".repeat(253)];
+  const good = [`${long} ${digits} ${digits} ${digits} - /${"m".repeat(1_023)}`, "b  1  2  3  4%  /b"];
+  const bad = ["c 1 2 3 /c", `${long}d 1 2 3 - /d`, "e 1 2 3 - ", `f ${digits}9 1 1 - /f`, `g 1 ${digits}9 1 - /g`];
+  const worse = [`h 1 1 ${digits}9 - /h`, `i 1 1 1 - /${"m".repeat(1_024)}`, "j x 1 1 - /j"];
+  assert.deepEqual(
+    factsWith(...[...good, ...bad, ...worse].map((line) => `disk ${line}`)).disks.map(({ device }) => device),
+    [long, "b"],
+  );
+});
+
+test("sysstat: a worker without MemAvailable, a short time, a busy disk and short lines", () => {
+  const told = (changes: Record<string, string>) => {
+    const text = Object.entries(changes).reduce((all, [line, other]) => all.replace(line, other), SYSSTAT);
+    return parseSysstat(new ScriptAnswer(text));
+  };
+  const old = told({ "memory MemAvailable 400": "memory MemFree 300", "SwapFree 90": "SwapFree 200" });
+  assert.deepEqual([old.mem_available_bytes, old.mem_used_bytes, old.mem_swap_used_bytes], [307_200, 716_800, 0]);
+  const bare = told({ "memory MemTotal 1000": "memory MemTotal x", "memory SwapTotal 100": "" });
+  assert.deepEqual([bare.mem_total_bytes, bare.mem_used_bytes, bare.mem_swap_total_bytes], [0, 0, 0]);
+  const quick = told({ "after_uptime 102.00": "after_uptime 100.00" });
+  assert.deepEqual([quick.disk[0]?.busy_pct, quick.net[0]?.rx_bytes_per_s], [100, 200_000]);
+  assert.equal(told({ "after_cpu 130 0 110 750 110": "after_cpu 100 0 100 700 100" }).cpu_pct, 0);
+  assert.equal(told({ "after_cpu 130 0 110 750 110 0 0 0": "after_cpu 130 0 110 751 110 5 3 1" }).cpu_pct, 44.5);
+  assert.throws(() => told({ "after_cpu 130 0 110 750 110 0 0 0 50 0": "after_cpu 130 0 110 750 110 0 0" }), /after_cpu/);
+  const short = told({ "before_disk sda 1 2 1000 4 5 6 2000 8 9 100 11": "before_disk sda 1 2 1000 4 5 6 2000 8 9" });
+  assert.deepEqual(short.disk, []);
+  const nine = told({ "after_net eth0 3000 0 0 0 0 0 0 0 4000 0 0 0 0 0 0 0": "after_net eth0 3000 0 0 0 0 0 0 0 5500" });
+  assert.deepEqual(nine.net, [{ interface: "eth0", rx_bytes_per_s: 1_000, tx_bytes_per_s: 250 }]);
+  const ten = told({ "after_disk sda 1 2 1400 4 5 6 2200 8 9 600 11": "after_disk sda 1 2 1400 4 5 6 2200 8 9 123" });
+  assert.deepEqual(ten.disk, [{ device: "sda", read_bytes_per_s: 102_400, write_bytes_per_s: 51_200, busy_pct: 1.2 }]);
+  const few = told({ "after_net eth0 3000 0 0 0 0 0 0 0 4000 0 0 0 0 0 0 0": "after_net eth0 3000 0 0 0 0 0 0 0" });
+  assert.deepEqual(few.net, []);
+});
+
+test("sysstat tells of at most 256 interfaces, and of a name of up to 253 characters", () => {
+  const names = [...Array.from({ length: 300 }, (_, index) => `e${index}`)];
+  const lines = (when: string, all: string[], rx: number) =>
+    all.map((name) => `${when}_net ${name} ${rx} 0 0 0 0 0 0 0 0\n`).join("");
+  const netOf = (all: string[]) =>
+    parseSysstat(new ScriptAnswer(SYSSTAT.replace("end\n", `${lines("before", all, 1)}${lines("after", all, 3)}end\n`))).net;
+  assert.equal(netOf(names).length, 255, "lo is one of the 256");
+  const long = "n".repeat(253);
+  assert.deepEqual(
+    netOf([long, `${long}n`]).map((one) => one.interface),
+    ["eth0", long],
+  );
+});

@@ -6,7 +6,7 @@ import path from "node:path";
 import { describe, test } from "node:test";
 import { compareTrees, readText, type WantedFiles } from "../../../lib/transport/files/compare.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
-import { contentOf, temporaryWorker, USERLANDS } from "../../helpers/worker.ts";
+import { answeringWorker, contentOf, temporaryWorker, USERLANDS } from "../../helpers/worker.ts";
 
 const digest = (mode: string, text: string) => `${mode}:${createHash("sha256").update(text).digest("hex")}`;
 const { signal } = new AbortController();
@@ -103,4 +103,65 @@ test("the text of a file comes whole or not at all", async (t) => {
   assert.equal(await read("12345678901"), undefined);
   assert.equal(await read(Buffer.from([0xff, 0x41])), undefined);
   assert.equal(await read("a\0b"), undefined);
+});
+
+/** What a comparison tells of a job where the worker answers these lines. */
+async function told(wanted: WantedFiles, ...lines: string[]) {
+  const { transport } = answeringWorker({ stdout: [...lines, "end", ""].join("\n") });
+  const { files = [], isUnsettled } = (await compareTrees(transport, new Map([["web", wanted]]), signal)).get("web") ?? {};
+  return { files: files.map(({ path, state }) => `${state} ${path}`), isUnsettled, all: files };
+}
+
+test("a file or a link in the place of a folder is told once, and nothing of what should be in it", async () => {
+  const wanted = { "conf/a": digest("644", "1"), "conf/sub/b": digest("644", "2"), c: digest("644", "3"), "data/own": "644:0" };
+  for (const [lines, files] of [
+    [["entry ./jobs/web/conf"], ["missing c", "changed conf", "missing data/own"]],
+    [
+      ["link ./jobs/web/conf", "entry ./jobs/web/conf"],
+      ["missing c", "link conf", "missing data/own"],
+    ],
+    [["link ./jobs/web/conf/sub"], ["missing c", "missing conf/a", "link conf/sub", "missing data/own"]],
+    [["link ./jobs/web"], ["link ."]],
+    [["link ./jobs"], ["link .."]],
+    [
+      ["entry ./jobs/web/data", "entry ./jobs/web/logs", "entry ./jobs/web/x", "entry ./jobs/db/y"],
+      ["missing c", "missing conf/a", "missing conf/sub/b", "changed data", "extra x"],
+    ],
+  ] as const)
+    assert.deepEqual((await told(wanted, ...lines)).files, files, lines.join());
+});
+
+test("a promoted file differs by its content, or where its owner may not execute it any more", async () => {
+  const [one, other] = [digest("644", "1").slice(4), digest("644", "2").slice(4)];
+  const state = async (mode: string, hex: string, sum: string) =>
+    (await told({ a: `${mode}:${one}` }, `mode ${hex} ./jobs/web/a`, `${sum}  ./jobs/web/a`)).all;
+  const changed = { path: "a", state: "changed" };
+  assert.deepEqual(await state("644", "81a4", one), []);
+  assert.deepEqual(await state("644", "81ed", one), [], "an execute bit that a job added");
+  assert.deepEqual(await state("755", "81ed", one), []);
+  assert.deepEqual(await state("755", "81a4", one), [{ ...changed, mode: 0o644, sha256: one, hasOtherContent: false }]);
+  assert.deepEqual(await state("644", "89ed", other), [{ ...changed, mode: 0o4755, sha256: other, hasOtherContent: true }]);
+  const unread = await told({ a: `644:${one}` }, "mode 81a4 ./jobs/web/a");
+  assert.deepEqual(unread.all, [{ ...changed, mode: 0o644, sha256: null, hasOtherContent: true }]);
+  assert.deepEqual((await told({ a: `644:${one}` }, "other ./jobs/web/a")).files, ["changed a"]);
+});
+
+test("lines of another form tell nothing, and an answer about one job nothing of another", async () => {
+  const sum = "0".repeat(64);
+  const wanted = { a: `644:${sum}`, "b\\c": `644:${sum}` };
+  const noise = [
+    "mode 81a4 jobs/web/a",
+    "MODE 81a4 ./jobs/web/a",
+    "mode 81g4 ./jobs/web/a",
+    "mode ./jobs/web/a",
+    "unheard ./a",
+    "x",
+  ];
+  assert.deepEqual((await told(wanted, ...noise)).files, ["missing a", "missing b\\c"]);
+  const modes = ["mode 81a4 ./jobs/web/a", "mode 81a4 ./jobs/web/b\\c"];
+  const sums = [`\\${sum}  ./jobs/web/b\\\\c`, `${sum} *./jobs/web/a`];
+  assert.deepEqual(await told(wanted, ...modes, ...sums, "unsettled db"), { files: [], isUnsettled: false, all: [] });
+  for (const wrong of [`x${sum}  ./jobs/web/a`, `${sum}0  ./jobs/web/a`, `${sum}  jobs/web/a`, `${sum}x ./jobs/web/a`])
+    assert.deepEqual((await told(wanted, ...modes, sums[0] as string, wrong)).files, ["changed a"], wrong);
+  assert.equal((await told({}, "unsettled web")).isUnsettled, true);
 });

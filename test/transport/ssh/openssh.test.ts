@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { WorkerAddress } from "../../../lib/transport/base/transport.ts";
-import { masterArgv, type SshSettings, sshConfig } from "../../../lib/transport/ssh/openssh.ts";
+import { jumpOf, lastLine, masterArgv, parseJump, type SshSettings, sshConfig } from "../../../lib/transport/ssh/openssh.ts";
 
 const settings: SshSettings = {
   user: "agent",
@@ -151,4 +151,65 @@ for (const [what, more, worker, message] of refused)
 test("a folder whose name could mean something to ssh is refused", () => {
   for (const folder of ["/srv/%h", "/srv/a b", `/srv/\${HOME}`, "tmp", '/srv/"'])
     assert.throws(() => sshConfig("config", folder, settings, []), { code: "failed", message: /the folder/ });
+});
+
+test("what is as long, or as high, as may be gets into the configuration, and one more does not", () => {
+  const refusal = (more: Partial<SshSettings>, worker: Partial<WorkerAddress> = {}, host = "a") => {
+    try {
+      sshConfig("config", "/srv/x", { ...settings, ...more }, [at(host, worker)]);
+      return undefined;
+    } catch (error) {
+      return (error as Error).message.replace(/"[^"]*"/, "…");
+    }
+  };
+  const option = (value: string) => refusal({ options: { MACs: value } });
+  const [host, port] = ["Cannot use the host … with ssh", "Cannot use the port … with ssh"];
+  assert.deepEqual([refusal({}, {}, "a".repeat(253)), refusal({}, {}, "a".repeat(254))], [undefined, host]);
+  assert.deepEqual(
+    ["a", "a.b-c", "A9", "a-", "a.", "-a", ".a"].map((one) => refusal({}, {}, one)),
+    [undefined, undefined, undefined, host, host, host, host],
+  );
+  assert.deepEqual(
+    [1, 65_535, 0, 65_536, 1.5].map((sshPort) => refusal({}, { sshPort })),
+    [undefined, undefined, port, port, port],
+  );
+  assert.deepEqual(
+    ["_a", "a_b-9", "9a", "A", "a b", "a\n", " a", ""].map((user) => refusal({ user }) === undefined),
+    [true, true, false, false, false, false, false, false],
+  );
+  const wrong = "Cannot use the ssh option … with ssh";
+  assert.deepEqual([option("a".repeat(500)), option("a".repeat(501)), option("")], [undefined, wrong, wrong]);
+  assert.equal(refusal({ options: { " MACs": "a" } }), wrong);
+  assert.equal(option("a\n"), wrong);
+  for (const folder of ["", "/", "/a/", "/a\n", "a/b", "x /a"])
+    assert.throws(() => sshConfig("config", folder, settings, []), { message: /the folder/ }, JSON.stringify(folder));
+});
+
+test("a key before is offered after the key; who has no key asks the agent alone", () => {
+  const [before, after] = COMMON.split("  IdentityFile /srv/x/key\n");
+  const withOld = sshConfig("masters", "/srv/x", { ...settings, oldKeyFile: "/srv/b/secrets/old.key" }, []);
+  assert.equal(withOld, `Host *\n${before}  IdentityFile /srv/x/key\n  IdentityFile /srv/x/old_key\n${after}`);
+  const keys = "  IdentityFile /srv/x/key\n  IdentitiesOnly yes\n  IdentityAgent none\n";
+  const agent = sshConfig("agent", "/srv/x", settings, [at("10.0.0.7"), at("b", { sshPort: 23 })]);
+  const asking = COMMON.replace(keys, "  IdentityFile none\n  IdentityAgent /srv/x/agent\n");
+  assert.equal(agent, `Host *\nHost b\n  Port 23\n${asking}`);
+});
+
+test("the parts of a way through another host; without one there is none", () => {
+  for (const [jump, user, host, port] of [
+    ["b", "agent", "b", 22],
+    ["b:2", "agent", "b", 2],
+    ["ada@b", "ada", "b", 22],
+    ["@b", "", "b", 22],
+    ["::1", "agent", "::1", 22],
+    ["[::1]:2", "agent", "::1", 2],
+    ["b:x", "agent", "b:x", 22],
+  ] as const)
+    assert.deepEqual(parseJump(jump, "agent"), { user, host, port }, jump);
+  assert.equal(jumpOf(at("a"), settings), undefined);
+  assert.deepEqual(jumpOf(at("a", { sshJump: "b" }), settings), { user: "agent", host: "b", port: 22 });
+});
+
+test("the last line of a text has neither blanks nor a period at its end", () => {
+  assert.deepEqual(["a\nb.\n\n", "a.b", " a. ", ""].map(lastLine), ["b", "a.b", "a", ""]);
 });

@@ -156,3 +156,68 @@ for (const [what, worker, said, sentence, isTransient] of cases)
     assert.equal(aboutWorkers(trouble.sentence, ["10.0.0.7"]), sentence);
     assert.equal(trouble.retryMs > 0, isTransient);
   });
+
+/** The names of the cases above whose trouble is so. */
+const those = (is: (trouble: ReturnType<typeof connectTrouble>) => boolean) =>
+  cases.filter(([, worker, said]) => is(connectTrouble(said, worker, settings))).map(([what]) => what);
+
+test("what only a person can change lasts; a dropped connection says that too many came at a time", () => {
+  assert.deepEqual(
+    those(({ lasts }) => lasts),
+    [
+      "an unknown host key",
+      "a changed host key",
+      "a key that is not accepted",
+      "a key that ssh cannot read",
+      "no common algorithm",
+      "an option that ssh does not know",
+      "an unknown jump host",
+      "a jump host that does not let in",
+      "a worker behind a jump host that is not known",
+    ],
+  );
+  assert.deepEqual(
+    those(({ isDropped }) => isDropped),
+    ["a dropped connection"],
+  );
+  const refused = connectTrouble("ssh: connect to host 10.0.0.7 port 2222: Connection refused", direct, settings);
+  const late = connectTrouble("ssh: connect to host 10.0.0.7 port 2222: Connection timed out", direct, settings);
+  assert.ok(refused.retryMs < late.retryMs, "a server that is just being started is back sooner");
+});
+
+test("other words for the same: each has its sentence", () => {
+  for (const [said, sentence] of [
+    ["No RSA host key is known for x.", /^Cannot connect to \{workers\}: the host key is not known; /],
+    ["Host key verification failed.", /: the host key is not known; /],
+    ["Received disconnect: Too many authentication failures", /^Cannot sign in on \{workers\} as agent: /],
+    ["config line 3: Bad configuration option 'x'", /^Cannot connect to \{workers\}: config line 3: Bad/],
+    ["line 2: Bad ciphers 'x'.", /^Cannot connect to \{workers\}: Bad ciphers 'x'; see ssh_options in ops\.conf$/],
+    ["channel 0: open failed: administratively prohibited: ", /port 2222 there: administratively prohibited: $/],
+    ["Connection timed out during banner exchange", /port 2222 accepts the connection, but the login hangs/],
+    ["Connection to 10.0.0.7 port 2222 timed out", /the login hangs/],
+    ["Connection closed by 10.0.0.7 port 2222", /dropped before the login is done/],
+    ["write: Broken pipe", /dropped before the login is done/],
+    [" \n ", /ssh ended without a word$/],
+    ["ssh: connect to host a port 1: Network is unreachable", /^Cannot connect to \{workers\}: Network is unreachable$/],
+  ] as const)
+    assert.match(connectTrouble(said, direct, settings).sentence, sentence, said);
+});
+
+test("where a server has started the run, sentences also say where in its console", () => {
+  const served = (said: string) => connectTrouble(said, direct, { ...settings, isServed: true }).sentence;
+  assert.match(served("Host key verification failed."), /trust\{only\}`, or Trust under Workers in the console$/);
+  assert.match(served("REMOTE HOST IDENTIFICATION HAS CHANGED"), /`, or Trust by force under Workers in the console$/);
+  for (const said of ["Permission denied", "Load key x: bad"])
+    assert.match(served(said), /: `ops ssh-key set`, or Keys under Source in the console$/);
+});
+
+test("a worker without user and port of its own has those of the settings", () => {
+  const plain = { host: "w1", connection: "ssh", root: "/" } as const;
+  const told = (said: string, worker: WorkerAddress) => connectTrouble(said, worker, { ...settings, port: 2200 }).sentence;
+  assert.match(told("Permission denied", plain), /^Cannot sign in on \{workers\} as agent: /);
+  assert.match(told("timed out", plain), /no answer on port 2200 /);
+  const own = { ...plain, sshUser: "ada", sshPort: 23, sshJump: "eve@gate:24" };
+  assert.match(told("ada@w1: Permission denied", own), /^Cannot sign in on \{workers\} as ada: /);
+  assert.match(told("w1 behind gate: timed out", own), /^Cannot connect to \{workers\}: no answer on port 23 /);
+  assert.match(told("gate: timed out", own), /^Cannot connect to the jump host gate of \{workers\}: no answer on port 24 /);
+});
