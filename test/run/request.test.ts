@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { type Layout, layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
@@ -186,4 +187,89 @@ test("retry_of goes alone, and stands for what is required otherwise", () => {
   assert.deepEqual(problems({ retry_of: "x" }), ["retry_of"]);
   assert.deepEqual(problems({}), ["command"]);
   assert.ok(!("retry_of" in (startShape("build").schema.properties as object)));
+});
+
+test("each outcome that is well needs no repetition, in the jobs and in their allocations", async (t) => {
+  const layout = bucket(t);
+  const outcomes = ["ok", "deployed", "changed", "skipped", "disabled", "failed", "trusted", "unheard of"];
+  const jobs = outcomes.map((outcome) => ({ job: outcome, outcome, allocations: [{ worker: "w", outcome: "ok" }] }));
+  const inner = outcomes.map((outcome) => ({ job: `of ${outcome}`, outcome: "ok", allocations: [{ worker: "w", outcome }] }));
+  const deploy = await stored(layout, "deploy", { result: { jobs: [...jobs, ...inner] } });
+  const bad = ["failed", "trusted", "unheard of"];
+  assert.deepEqual((await repeated(layout, "deploy", deploy)).jobs, [...bad, ...bad.map((one) => `of ${one}`)]);
+  const graded = ["ok", "trusted", "unchanged", "replaced", "not_needed", "changed", "failed"];
+  const workers = graded.map((outcome) => ({ worker: outcome, outcome }));
+  const trust = await stored(layout, "worker_trust", { result: { workers } });
+  assert.deepEqual((await repeated(layout, "worker_trust", trust)).workers, ["changed", "failed"]);
+  const health = await stored(layout, "health_check", { result: { jobs: "none", workers: workers.slice(0, 5) } });
+  await assert.rejects(repeated(layout, "health_check", health), { code: "retry_impossible" });
+});
+
+test("the part of job control about some jobs is found by their names in any case, also where no result was left", async (t) => {
+  const layout = bucket(t);
+  const graded = (job: string, ...outcomes: string[]) => {
+    return { job, outcome: "failed", allocations: outcomes.map((outcome, index) => ({ worker: `w${index}`, outcome })) };
+  };
+  const params = { jobs: [" Web ", "DB"], allocations: ["Web @w1", "db@w2", "w3"], retry_of: uuidV7() };
+  const killed = await stored(layout, "job_stop", { params });
+  const web = await repeated(layout, "job_stop", killed, ["web"]);
+  assert.deepEqual([web.jobs, web.allocations, web.retry_of], [["web"], ["Web @w1", "w3"], killed]);
+  const whole = await repeated(layout, "job_stop", killed);
+  assert.deepEqual([whole.jobs, whole.allocations], [params.jobs, params.allocations]);
+  const plain = await stored(layout, "job_stop", { params: { jobs: ["web"] } });
+  assert.deepEqual(await repeated(layout, "job_stop", plain, ["web"]), {
+    ...{ retry_of: plain, jobs: ["web"], allocations: undefined, health_check: false, forget: false },
+  });
+  const ended = await stored(layout, "job_stop", {
+    params,
+    result: { jobs: [graded("WEB", "ok", "failed"), graded("db", "failed")] },
+  });
+  const part = await repeated(layout, "job_stop", ended, ["web"]);
+  assert.deepEqual([part.jobs, part.allocations], [["WEB"], ["w1"]]);
+  const empty = await stored(layout, "job_stop", { params, result: {}, status: "succeeded" });
+  await assert.rejects(repeated(layout, "job_stop", empty, ["web"]), { message: /nothing of it is left to be done$/ });
+});
+
+test("why a run cannot be repeated is told with its id and the kind that was asked for", async (t) => {
+  const layout = bucket(t);
+  const running = await stored(layout, "deploy", { status: "running" });
+  await assert.rejects(repeated(layout, "deploy", running), {
+    message: `Cannot repeat run ${running} as deploy: it has not ended`,
+  });
+  await assert.rejects(repeated(layout, "build", running), {
+    message: `Cannot repeat run ${running} as build: it is a run of the kind deploy`,
+  });
+  const broken = await stored(layout, "deploy", {});
+  writeFileSync(runLayout(layout, broken).record, '{"kind": "deploy"');
+  await assert.rejects(repeated(layout, "deploy", broken), { message: /as deploy: server-run\.json of this run is damaged: / });
+  await assert.rejects(repeated(layout, "deploy", "none"), {
+    code: "run_not_found",
+    message: "Cannot repeat run none: this bucket has no such run",
+  });
+  const cut = await stored(layout, "kv_rekey", { params: { dry_run: true } });
+  assert.deepEqual(await repeated(layout, "kv_rekey", cut), { retry_of: cut, dry_run: true });
+});
+
+test("what stands for the parameters of a start is an id of 36 characters, and goes alone", () => {
+  const id = uuidV7();
+  const problems = (kind: RunKind, value: unknown) => {
+    const checked = check(startShape(kind), value);
+    return checked.ok ? "" : checked.problems.map(({ path, message }) => `${path}: ${message}`).join();
+  };
+  for (const kind of ["deploy", "hooks", "run_command"] as const) assert.equal(problems(kind, { proposal: id }), "", kind);
+  for (const wrong of [id.slice(1), `${id}0`, id.replace(/^./, "G"), id.replace(/.$/, "g"), 5])
+    assert.match(problems("deploy", { proposal: wrong }), /^proposal: /, String(wrong));
+  assert.match(problems("deploy", { proposal: id, retry_of: id }), /^proposal: /);
+  assert.match(problems("deploy", { proposal: id, jobs: ["web"] }), /^jobs: /);
+  assert.match(problems("health_check", { proposal: id }), /^proposal: /);
+  assert.match(problems("hooks", { retry_of: id }), /^(retry_of|hook): /);
+  assert.match(problems("run_command", "text"), /^: /);
+  const { properties, required, oneOf, allOf } = startShape("run_command").schema as Record<string, unknown>;
+  assert.deepEqual(Object.keys(properties as object).slice(-2), ["retry_of", "proposal"]);
+  assert.deepEqual(
+    [required, oneOf],
+    [undefined, [["command"], ["retry_of"], ["proposal"]].map((names) => ({ required: names }))],
+  );
+  assert.deepEqual((allOf as unknown[]).at(-1), { not: { required: ["retry_of", "proposal"] } });
+  assert.equal((startShape("deploy").schema as { oneOf?: unknown }).oneOf, undefined, "a deploy has nothing that is required");
 });

@@ -132,7 +132,7 @@ function netRates(answer: ScriptAnswer, seconds: number) {
  */
 function risesOf(answer: ScriptAnswer, what: "disk" | "net", count: number): { name: string; rises: number[] }[] {
   const counters = (when: string) => {
-    const words = answer.all(`${when}_${what}`).map((line) => /^(\S{1,253}) +(.*)$/.exec(line) ?? []);
+    const words = answer.all(`${when}_${what}`).map((line) => /^(\S{1,253}) +(.*)/.exec(line) ?? []);
     const numbers = words.map(([, name = "", rest = ""]) => [name, leadingNumbers(rest)] as const);
     return new Map(numbers.filter(([, of]) => of.length >= count));
   };

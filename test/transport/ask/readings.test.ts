@@ -198,13 +198,24 @@ test("facts are bounded: clocks from 1 to 1,000,000 MHz, the quotes of the syste
 });
 
 test("addresses and disks of another form are passed over", () => {
-  const four = ["1.2.3.4", "128.0.0.1", "12.7.0.1", "127.0.0.2", "1.2.3", "1.2.3.4.5", "1.2.3.4444", "a1.2.3.4", "1.2.3.4x"];
+  const four = [
+    "1.2.3.4",
+    "128.0.0.1",
+    "12.7.0.1",
+    "127.0.0.2",
+    "1.2.3",
+    "1.2.3.4.5",
+    "1.2.3.4444",
+    "1111.2.3.4",
+    "a1.2.3.4",
+    "1.2.3.4x",
+  ];
   const six = ["fe800000000000000000000000000001", `${"0".repeat(31)}1`, `${"0".repeat(32)}`, "fe80", `${"f".repeat(33)}`];
   const told = [...six.map((one) => `address6 ${one}`), ...four.map((one) => `address ${one}`)];
   assert.deepEqual(factsWith(...told).addresses, ["1.2.3.4", "128.0.0.1", "12.7.0.1", "fe80::1", "::"]);
   const [digits, long] = ["9".repeat(15), "d".repeat(253)];
   const good = [`${long} ${digits} ${digits} ${digits} - /${"m".repeat(1_023)}`, "b  1  2  3  4%  /b"];
-  const bad = ["c 1 2 3 /c", `${long}d 1 2 3 - /d`, "e 1 2 3 - ", `f ${digits}9 1 1 - /f`, `g 1 ${digits}9 1 - /g`];
+  const bad = ["c 1 2 3 /c", `x${"y".repeat(253)} 1 2 3 - /d`, "e 1 2 3 - ", `f ${digits}9 1 1 - /f`, `g 1 ${digits}9 1 - /g`];
   const worse = [`h 1 1 ${digits}9 - /h`, `i 1 1 1 - /${"m".repeat(1_024)}`, "j x 1 1 - /j"];
   assert.deepEqual(
     factsWith(...[...good, ...bad, ...worse].map((line) => `disk ${line}`)).disks.map(({ device }) => device),
@@ -224,7 +235,9 @@ test("sysstat: a worker without MemAvailable, a short time, a busy disk and shor
   const quick = told({ "after_uptime 102.00": "after_uptime 100.00" });
   assert.deepEqual([quick.disk[0]?.busy_pct, quick.net[0]?.rx_bytes_per_s], [100, 200_000]);
   assert.equal(told({ "after_cpu 130 0 110 750 110": "after_cpu 100 0 100 700 100" }).cpu_pct, 0);
-  assert.equal(told({ "after_cpu 130 0 110 750 110 0 0 0": "after_cpu 130 0 110 751 110 5 3 1" }).cpu_pct, 44.5);
+  const guests = { "after_cpu 130 0 110 750 110 0 0 0 50 0": "after_cpu 130 0 110 751 110 5 3 1 90 9" };
+  assert.equal(told(guests).cpu_pct, 44.5);
+  assert.equal(told({ ...guests, "100 700 100 0 0 0 50 0": "100 700 100 0 0 0" }).cpu_pct, 44.5);
   assert.throws(() => told({ "after_cpu 130 0 110 750 110 0 0 0 50 0": "after_cpu 130 0 110 750 110 0 0" }), /after_cpu/);
   const short = told({ "before_disk sda 1 2 1000 4 5 6 2000 8 9 100 11": "before_disk sda 1 2 1000 4 5 6 2000 8 9" });
   assert.deepEqual(short.disk, []);
