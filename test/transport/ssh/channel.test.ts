@@ -89,7 +89,9 @@ function script(text: string, more: Partial<ShellScript> = {}): ShellScript {
 async function ran(t: TestContext, lines: string, input = "", cwd?: string) {
   const [said, marks] = [{ stdout: "", stderr: "" }, [] as string[]];
   const reader = {
-    onOutput: (chunk: Buffer, stream: "stdout" | "stderr") => void (said[stream] += chunk),
+    onOutput(chunk: Buffer, stream: "stdout" | "stderr") {
+      said[stream] += chunk;
+    },
     onMark: (words: readonly string[]) => void marks.push(words.join(" ")),
   };
   const channel = await localChannel(t, lines + input, reader, cwd);
@@ -172,8 +174,7 @@ test("a command that is spooled leaves both outputs and its code, for its owner 
   assert.match(out ?? "", new RegExp(`^${MARK} start \\d+ [0-9a-f-]{36} \\d+ a label\nin\nput${MARK} end 4\n$`));
   assert.equal(err, `${MARK} start\nerr${MARK} end\n`);
   channel.stdin.write("done\n");
-  await channel.exited;
-  assert.deepEqual(readdirSync(folder), []);
+  await until("the files to go", () => readdirSync(folder).length === 0);
 });
 
 test("a spool has an end, behind which its command goes on; one that is there already starts nothing", async (t) => {

@@ -4,28 +4,11 @@ import { createServer, type Socket } from "node:net";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { SshSession } from "../../../lib/transport/ssh/session.ts";
+import { CLOSE, framed, GREETING, message, OPENED, opened, status, text, uint32 } from "../../helpers/mux.ts";
 import { temporaryFolder, until } from "../../helpers/temporary.ts";
 
-const uint32 = (value: number) => {
-  const bytes = Buffer.alloc(4);
-  bytes.writeUInt32BE(value);
-  return bytes;
-};
-const text = (value: string) => Buffer.concat([uint32(value.length), Buffer.from(value)]);
-const framed = (...parts: Buffer[]) => {
-  const bytes = Buffer.concat(parts);
-  return Buffer.concat([uint32(bytes.length), bytes]);
-};
-/** A message of the connection protocol, without padding. */
-const message = (type: number, ...parts: Buffer[]) => framed(Buffer.of(0, type), ...parts);
-
-const GREETING = Buffer.concat([framed(uint32(1), uint32(4)), framed(uint32(0x8000_000f), uint32(0))]);
 const OPEN = message(90, text("session"), uint32(0), uint32(2 * 1024 * 1024), uint32(32 * 1024));
-const opened = (room: number, longest: number) => message(91, uint32(0), uint32(7), uint32(room), uint32(longest));
-const OPENED = opened(1_000_000, 32_768);
 const EXEC = message(98, uint32(7), text("exec"), Buffer.of(0), text("do it"));
-const status = (code: number) => message(98, uint32(0), text("exit-status"), Buffer.of(0), uint32(code));
-const CLOSE = message(97, uint32(0));
 
 /** A control socket on which we play the master: what the session says to it is `said`. */
 async function master(t: TestContext) {
