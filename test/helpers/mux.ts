@@ -43,14 +43,14 @@ export const CLOSE = message(97, uint32(0));
  */
 export type Fate = "runs" | "refused" | "silent" | "mute" | "unconnected" | "lost" | { says: string; code: number };
 
-/** Plays the master at a control socket, without any ssh. Answers how many sessions were asked for. */
+/** Plays the master at a control socket, without any ssh. Answers how many sessions, and commands in them, were asked for. */
 export async function playMaster(t: Pick<TestContext, "after">, file: string, fate: (session: number) => Fate, path?: string) {
-  const state = { sessions: 0 };
+  const state = { sessions: 0, commands: 0 };
   rmSync(file, { force: true });
   const sockets = new Set<Socket>();
   const server = createServer((socket) => {
     sockets.add(socket.on("error", () => {}));
-    playSession(socket, fate(++state.sessions), path);
+    playSession(socket, fate(++state.sessions), () => state.commands++, path);
   }).listen(file);
   await once(server, "listening");
   t.after(() => {
@@ -60,11 +60,12 @@ export async function playMaster(t: Pick<TestContext, "after">, file: string, fa
   return state;
 }
 
-function playSession(socket: Socket, fate: Fate, path = process.env.PATH): void {
+function playSession(socket: Socket, fate: Fate, onCommand: () => void, path = process.env.PATH): void {
   const [openings, [EXEC, DATA, EOF]] = [3, [98, 94, 96]];
   let [rest, heard] = [Buffer.alloc(0), 0];
   let child: ReturnType<typeof runHere> | undefined;
   const take = (type: number | undefined, body: Buffer) => {
+    if (type === EXEC) onCommand();
     if (++heard < openings || fate === "silent") return;
     if (heard === openings) {
       if (fate === "unconnected") socket.destroy();
