@@ -99,8 +99,9 @@ test("room is given back for what was taken, and a question for a sign of life i
   await heard(OPEN, EXEC);
   socket.write(message(98, uint32(0), text("keepalive@openssh.com"), Buffer.of(1)));
   await heard(message(100, uint32(7)));
-  for (let sent = 0; sent < 32; sent++) socket.write(message(94, uint32(0), text("x".repeat(32 * 1024))));
-  await heard(message(93, uint32(7), uint32(1024 * 1024)));
+  for (let sent = 0; sent < 64; sent++) socket.write(message(94, uint32(0), text("x".repeat(32 * 1024))));
+  const room = message(93, uint32(7), uint32(1024 * 1024));
+  await heard(room, room);
 });
 
 test("a session that is given up while it opens keeps its socket until it is open: ssh would end with all others", async (t) => {
@@ -113,4 +114,14 @@ test("a session that is given up while it opens keeps its socket until it is ope
   const closed = once(socket, "close");
   socket.write(OPENED);
   await closed;
+});
+
+test("a message of 256 KiB is taken, and a longer one ends the session", async (t) => {
+  const { session, socket, state } = await master(t);
+  const frame = 4 + 2 + 4 + 4;
+  const longest = message(94, uint32(0), text("x".repeat(256 * 1024 - frame)));
+  socket.write(Buffer.concat([GREETING, OPENED, longest]));
+  await until("the output", () => state.output.length > 256 * 1024 - frame);
+  socket.write(message(94, uint32(0), text("x".repeat(256 * 1024 - frame + 1))));
+  assert.equal(await session.ended, "lost");
 });
