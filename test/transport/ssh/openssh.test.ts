@@ -204,6 +204,7 @@ test("the parts of a way through another host; without one there is none", () =>
     ["::1", "agent", "::1", 22],
     ["[::1]:2", "agent", "::1", 2],
     ["b:x", "agent", "b:x", 22],
+    ["b:2x", "agent", "b:2x", 22],
   ] as const)
     assert.deepEqual(parseJump(jump, "agent"), { user, host, port }, jump);
   assert.equal(jumpOf(at("a"), settings), undefined);
