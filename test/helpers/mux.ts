@@ -89,7 +89,8 @@ function playSession(socket: Socket, fate: Fate, onCommand: () => void, path = p
 }
 
 function runHere(socket: Socket, command: string, path?: string) {
-  const child = spawn("/bin/sh", ["-c", command], { env: { PATH: path } });
+  // In a group of its own, as sshd starts it: a shell that waits for nobody any more ends its group.
+  const child = spawn("/bin/sh", ["-c", command], { env: { PATH: path }, detached: true });
   child.stdin.on("error", () => {});
   child.stdout.on("data", (chunk: Buffer) => socket.write(message(94, uint32(0), text(chunk))));
   child.stderr.on("data", (chunk: Buffer) => socket.write(message(95, uint32(0), uint32(1), text(chunk))));

@@ -110,7 +110,7 @@ export class SshLink {
       // The exit code of a group that was not started: a shell may wait for somebody who has read it.
       if (channel.output.exitCode !== undefined) await channel.close();
       const end = await channel.closed;
-      if (end === "lost" && isSpooled) return started;
+      if (end === "lost" && isSpooled && channel.output.exitCode === undefined) return started;
       if (end === "refused") {
         const pause = pauses.shift();
         if (pause === undefined) return end;

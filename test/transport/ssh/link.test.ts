@@ -4,7 +4,7 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { setImmediate as nextRound } from "node:timers/promises";
 import type { WorkerAddress } from "../../../lib/transport/base/transport.ts";
-import { scriptLines } from "../../../lib/transport/ssh/channel.ts";
+import { scriptLines, spooledLines } from "../../../lib/transport/ssh/channel.ts";
 import { Limit, Patience, Pool } from "../../../lib/transport/ssh/limits.ts";
 import { SshLink, type SshRun } from "../../../lib/transport/ssh/link.ts";
 import type { Master } from "../../../lib/transport/ssh/masters.ts";
@@ -37,7 +37,8 @@ async function setUp(t: TestContext, { attempts = [], fate = () => "runs", worke
     const number = ends.push(resolve);
     const close = async () => {
       noted.push(`closed ${number}`);
-      resolve("closed here.\n");
+      // The messages are read once ssh has ended.
+      setImmediate(() => resolve("closed here.\n"));
     };
     return { ended, close, release: async (isSound) => void noted.push(`released ${isSound}`), isOld };
   };
@@ -75,7 +76,7 @@ async function setUp(t: TestContext, { attempts = [], fate = () => "runs", worke
     const started = await link.start({ lines: (mark) => scriptLines(mark, script), isSpooled }, { onOutput }, signal);
     return { started, said: () => said };
   };
-  return { link, noted, clock, played, ends, start };
+  return { link, folder, noted, clock, played, ends, start };
 }
 
 /** Pauses take no time, and the clock is the one of the attempts. */
@@ -204,6 +205,23 @@ test("why a worker starts no group is told: what its shell says, a missing progr
     const { start } = await setUp(t, { fate: () => fate, PATH });
     await assert.rejects(start("exit 0"), { code: "failed", message: `Cannot run commands on worker w1: ${message}` });
   }
+  const { start, played, ends } = await setUp(t, { fate: () => ({ says: "", code: 1 }) });
+  const failing = start("exit 0");
+  await until("the session", () => played.sessions === 1);
+  ends[0]?.("Timeout, server w1 not responding.\r\n");
+  const message = "The connection was lost to worker w1: Timeout, server w1 not responding";
+  await assert.rejects(failing, { code: "unreachable", message });
+});
+
+test("a spooled command that could not be started is not waited for: its shell waits for somebody who has read all", async (t) => {
+  const PATH = path.join(temporaryFolder(t), "bin");
+  mkdirSync(PATH);
+  for (const name of ["sh", "tee", "rm", "sleep"]) symlinkSync(`/bin/${name}`, path.join(PATH, name));
+  const { link, folder } = await setUp(t, { PATH });
+  const script = { folder, need: "none", text: "exit 0", args: [], env: {} } as const;
+  const spool = { name: ".ops-b-t-1", label: "it", bytes: 512 };
+  const order = { lines: (mark: string) => spooledLines(mark, script, "", spool), isSpooled: true };
+  await assert.rejects(link.start(order, { onOutput() {} }, undefined), { message: /: setsid is not installed there$/ });
 });
 
 test("an old connection without an answer within 5 s is closed, and a new one is opened", async (t) => {
