@@ -148,10 +148,11 @@ class Keeper {
     this.#masters = new OwnMasters(folder, this.#launcher, true);
     const guard = await this.#launcher.start(["sh", "-c", GUARD], { stdin: "pipe", isMember: true });
     void guard.ended.then(() => this.end());
-    const server = createServer((run: Socket) => this.serve(run));
+    // While there is something to be kept, the guard keeps the process.
+    const server = createServer((run: Socket) => this.serve(run)).unref();
     server.on("error", () => this.end());
     await new Promise<void>((resolve) => server.listen(`${folder}/${SSH_FILES.keeper}`, resolve));
-    setInterval(() => void this.#look(), LOOK_MS);
+    setInterval(() => void this.#look(), LOOK_MS).unref();
   }
 
   /** Ends what nobody may use any more. */

@@ -101,7 +101,7 @@ async function attach(
 }
 
 /** A line of scripts/prepare.sh: name, mark, group and start of the machine, shell, and what the command is. */
-const LEFT = /^(\S+) (ops-[0-9a-f]{32}) start (\d+) (\S+) \d+ (.+)$/;
+const LEFT = /^(\S+) (ops-[0-9a-f]{32}) start (\d+) (\S+) \d+ (.+)/;
 
 /** Where a command was left, and who is told. */
 interface Left {
@@ -135,7 +135,6 @@ export async function settleLeft({ link, attendant, worker, folder, listener }: 
   const lost = attached?.channel.ended.then(() => Number.NaN) ?? Number.NaN;
   const code = await Promise.race([output.whole, lost]);
   execution.outcome("exit", null);
-  execution.close();
   const ended = Number.isNaN(code) ? "has ended, nobody knows how" : `has ended with exit code ${code}`;
   const state = receipt === "gone" ? ended : `was still running: it is ${describeReceipt(receipt)}`;
   listener.onSentence(`${worker}: ${label} ${state}`);

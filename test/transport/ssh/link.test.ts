@@ -110,6 +110,14 @@ test("a connection that is dropped is tried again for 15 s in all, and by a late
   assert.deepEqual(noted, Array(3).fill(["to w1 22", OPENS, "dropped"]).flat());
   await link.connect();
   assert.deepEqual(noted.slice(9), ["to w1 22", OPENS, "dropped", "to w1 22", OPENS, "opened"]);
+  const twice = await setUp(t, {
+    attempts: [
+      [DROPPED, 8],
+      [DROPPED, 8],
+    ],
+  });
+  t.mock.method(performance, "now", () => twice.clock.now);
+  await assert.rejects(twice.link.connect(), { message: / \(tried 2 times\)$/ });
 });
 
 test("what only a person can change, or no later attempt, is tried once in a run", async (t) => {
@@ -135,10 +143,11 @@ test("an attempt that throws gives its place back", async (t) => {
 
 test("a group is started over a session, and its connection is no old one any more", async (t) => {
   const { start, link, noted } = await setUp(t, { attempts: ["old"] });
-  const { started, said } = await start("echo out; exit 5");
+  const { started, said } = await start("echo out; read line; exit 5");
   assert.ok(started !== "refused");
+  started.channel.stdin.end();
   assert.equal(await started.channel.ended, 5);
-  assert.deepEqual([said(), started.master.isOld], ["out\n", false]);
+  assert.deepEqual([said(), started.master.isOld, noted.length], ["out\n", false, 3]);
   await started.channel.close();
   await link.close();
   assert.equal(noted.at(-1), "released true");

@@ -67,11 +67,14 @@ const WHOLE = `more${MARK} end 4\n`;
 for (const [what, looks, end, asked] of [
   ["goes on over another connection", [{ says: WHOLE }], 4, 1],
   ["is looked for again where that one is lost too", [{}, { says: WHOLE }], 4, 2],
+  ["is looked for until a connection opens", ["none", "none", { says: WHOLE }], 4, 3],
   ["has an end that nobody knows", [{ says: `${MARK} end gone\n` }], "lost", 1],
   ["has left no spool", [{ code: 5 }], "lost", 1],
   ["has left no spool, though its group has told of itself", [{ code: 3 }], "lost", 1],
 ] as const)
-  test(`a command whose connection is lost ${what}`, async () => {
+  test(`a command whose connection is lost ${what}`, async (t) => {
+    // No pause between attempts.
+    t.mock.method(Math, "random", () => -1);
     const { survivor, asked: questions, noted } = setUp([...looks]);
     assert.equal(await survivor.ended(60), end);
     assert.equal(questions.length, asked);
