@@ -8,6 +8,7 @@ import {
   closed,
   countedApprovals,
   expiryOf,
+  lackingApproval,
   needsApproval,
   type Person,
   type Proposal,
@@ -175,4 +176,57 @@ test("CP-523 CP-524 CP-525 CP-526 whatever people do, in whichever order, a run 
     }
   }
   assert.ok(starts > 100, `only ${starts} starts: the series tries nothing`);
+});
+
+test("CP-524 what is missing is told in words: whose approval, of whom, and how to ask for it", () => {
+  const thrown = (act: () => unknown) => {
+    try {
+      act();
+    } catch (error) {
+      const { code, message, details } = error as { code: string; message: string; details: unknown };
+      return { code, message, details };
+    }
+    return undefined;
+  };
+  const one = proposal({ id: "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70" });
+  const missing = { required: 1, given: 0, missing: 1, proposal: one.id };
+  assert.deepEqual(
+    thrown(() => use(one, 1, START)),
+    {
+      code: "approval_required",
+      message: "proposal 8a3c5e70 lacks 1 of 1 approval: somebody other than ada types `ops approve 8a3c5e70`",
+      details: missing,
+    },
+  );
+  assert.equal(thrown(() => approved(one, ADA, START))?.message, "ada has proposed this: somebody else has to approve it");
+  const ends = [
+    [closed(one, "rejected", { by: "eva", why: "not now", now: START }), "was rejected by eva: not now"],
+    [closed(one, "withdrawn", { by: "ada", why: null, now: START }), "was withdrawn by ada"],
+    [
+      closed(one, "stale", { by: null, why: "the revision is another one", now: START }),
+      "does not hold any more: the revision is another one",
+    ],
+    [use(approved(one, BEN, START), 1, START), "was used by run the-run"],
+    [aged(one, START + APPROVAL_MS), "has expired"],
+  ] as const;
+  for (const [end, words] of ends) {
+    assert.equal(thrown(() => approved(end, EVA, START))?.message, `proposal 8a3c5e70 ${words}`);
+    assert.deepEqual(
+      thrown(() => use(end, 1, START)),
+      { code: "approval_required", message: `proposal 8a3c5e70 ${words}; propose it anew`, details: missing },
+    );
+  }
+  assert.deepEqual(ends[0][0].ended, { at: one.proposed.at, how: "rejected", by: "eva", why: "not now", run_id: null });
+  const { code, message, details } = lackingApproval("deploy", 1);
+  assert.deepEqual(
+    [code, message, details],
+    [
+      "approval_required",
+      "deploy in this bucket needs the approval of another person: `ops propose deploy` asks for it",
+      { ...missing, proposal: null },
+    ],
+  );
+  const two = "rollback in this bucket needs the approval of 2 other people: `ops propose rollback --plan p` asks for it";
+  assert.equal(lackingApproval("rollback", 2, "p").message, two);
+  assert.equal(expiryOf(approved(one, BEN, START + 5)), START + 5 + 24 * 3_600_000);
 });
