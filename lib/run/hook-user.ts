@@ -35,7 +35,7 @@ export async function hookUserOf(name: string, closed: readonly string[], launch
 async function accountOf(name: string, asked: (argv: Argv) => Promise<CommandOutcome>): Promise<OtherUser> {
   const { stdout } = ACCOUNT_NAME.test(name) ? await asked(["getent", "passwd", name]) : { stdout: "" };
   const [found, , uid, gid, , home = ""] = stdout.trim().split(":");
-  if (found !== name) throw refused(name, "there is no such user here; `useradd --system --user-group` makes one");
+  if (!found || found !== name) throw refused(name, "there is no such user here; `useradd --system --user-group` makes one");
   const hasHome = home !== "" && (await unlessMissing(lstat(home), "ENOENT", "ENOTDIR"))?.isDirectory();
   return { name, uid: Number(uid), gid: Number(gid), home: hasHome ? home : "/" };
 }

@@ -84,3 +84,40 @@ test("who may not know of a bucket is not woken by its changes, and goes on behi
   assert.deepEqual(nothing.items, []);
   assert.deepEqual((await idsAfter(log, nothing.next)).ids, [], "what is not shown is passed over");
 });
+
+test("a change has its time, its run and its status, and is told once the log has it", async (t) => {
+  t.mock.timers.enable({ apis: ["Date"], now: Date.UTC(2026, 0, 2, 3, 4, 5) });
+  const log = new EventLog();
+  const told: unknown[] = [];
+  log.onChange = (change, record) => told.push([change, record.id]);
+  const { next } = await log.after(undefined, { timeoutMs: 0, signal: STAY });
+  log.add("cancelling", { ...RUN, id: "7" });
+  const { items, next: behind } = await log.after(next, { timeoutMs: 60_000, signal: STAY });
+  assert.deepEqual(items, [
+    { at: "2026-01-02T03:04:05.000Z", change: "cancelling", bucket_id: "b", run_id: "7", kind: "build", status: "running" },
+  ]);
+  assert.deepEqual([told, log.ended.size], [[["cancelling", "7"]], 0]);
+  assert.match(behind, /^[0-9a-f]{12}\.1$/);
+  for (const place of [`${behind}x`, behind.replace(".", ".x"), behind.replace(/\d+$/, "2"), behind.replace(/\d+$/, "")])
+    assert.equal((await idsAfter(log, place)).reset, true, place);
+});
+
+test("runs of each kind and status are counted by themselves", () => {
+  const log = new EventLog();
+  const times = { created_at: "2026-01-01T00:00:00.000Z", finished_at: "2026-01-01T00:00:01.500Z" };
+  for (const [kind, status] of [
+    ["build", "failed"],
+    ["build", "succeeded"],
+    ["deploy", "failed"],
+    ["build", "failed"],
+  ] as const)
+    log.add("ended", { ...RUN, ...times, id: "1", kind, status });
+  assert.deepEqual(
+    [...log.ended.values()],
+    [
+      { kind: "build", status: "failed", count: 2, seconds: 3 },
+      { kind: "build", status: "succeeded", count: 1, seconds: 1.5 },
+      { kind: "deploy", status: "failed", count: 1, seconds: 1.5 },
+    ],
+  );
+});

@@ -104,3 +104,13 @@ test("of each schedule the last due time is known, and the run that it began", a
     ],
   );
 });
+
+test("each field that tells what was found where makes another way to end, at any depth; no other one does", async (t) => {
+  const { end, repeats } = setUp(t);
+  const telling = "jobs job workers worker allocations outcome state action exit_code files path waves removed reconciled";
+  for (const field of telling.split(" ")) {
+    await end({ result: { [field]: [{ [field]: 1 }] } });
+    assert.equal(await repeats(await end({ result: { [field]: [{ [field]: 2 }] } })), 0, field);
+    assert.equal(await repeats(await end({ result: { [field]: [{ [field]: 2, said: 3 }], took: 4 } })), 1, field);
+  }
+});
