@@ -55,6 +55,14 @@ export async function busyboxFolder(t: TestContext): Promise<string> {
   return await busyboxPath(temporaryFolder(t));
 }
 
+/** A folder for one test as the only place to find programs: these of the system. */
+export async function programsFolder(t: TestContext, ...names: string[]): Promise<string> {
+  const bin = temporaryFolder(t);
+  const search = (process.env.PATH ?? "").split(path.delimiter);
+  for (const name of names) await symlink(await found(name, search), path.join(bin, name));
+  return bin;
+}
+
 async function busyboxPath(root: string): Promise<string> {
   const bin = path.join(root, "busybox-bin");
   await mkdir(bin);

@@ -11,7 +11,7 @@ type Answer = Partial<CommandOutcome> | Failure;
 
 /** Programs that answer so, one after the other, to a server that runs as this user. */
 function setUp(t: TestContext, answers: Answer[], uid = 0) {
-  t.mock.method(process, "getuid", () => uid);
+  t.mock.method(process as Required<typeof process>, "getuid", () => uid);
   const asked: [readonly string[], CommandOptions][] = [];
   const run = async (argv: readonly string[], options: CommandOptions) => {
     asked.push([argv, options]);

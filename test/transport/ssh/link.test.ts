@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { mkdirSync, symlinkSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { setImmediate as nextRound } from "node:timers/promises";
@@ -11,6 +10,7 @@ import type { Master } from "../../../lib/transport/ssh/masters.ts";
 import type { SshSettings } from "../../../lib/transport/ssh/openssh.ts";
 import { type Fate, playMaster } from "../../helpers/mux.ts";
 import { temporaryFolder, until } from "../../helpers/temporary.ts";
+import { programsFolder } from "../../helpers/worker.ts";
 
 const WORKER: WorkerAddress = { host: "w1", connection: "ssh", root: "/srv" };
 const SETTINGS = { user: "agent", port: 22, keyFile: "/k", useSudo: false } as SshSettings;
@@ -203,9 +203,7 @@ test("a connection that is lost before a group tells of itself is a failure, unl
 });
 
 test("why a worker starts no group is told: what its shell says, a missing program, or nothing at all", async (t) => {
-  const PATH = path.join(temporaryFolder(t), "bin");
-  mkdirSync(PATH);
-  symlinkSync("/bin/sh", path.join(PATH, "sh"));
+  const PATH = await programsFolder(t, "sh");
   for (const [fate, message] of [
     [{ says: "Welcome\nThis account is closed.\n", code: 1 }, "This account is closed"],
     [{ says: "", code: 1 }, "it closed the session"],
@@ -223,9 +221,7 @@ test("why a worker starts no group is told: what its shell says, a missing progr
 });
 
 test("a spooled command that could not be started is not waited for: its shell waits for somebody who has read all", async (t) => {
-  const PATH = path.join(temporaryFolder(t), "bin");
-  mkdirSync(PATH);
-  for (const name of ["sh", "tee", "rm", "sleep"]) symlinkSync(`/bin/${name}`, path.join(PATH, name));
+  const PATH = await programsFolder(t, "sh", "tee", "rm", "sleep");
   const { link, folder } = await setUp(t, { PATH });
   const script = { folder, need: "none", text: "exit 0", args: [], env: {} } as const;
   const spool = { name: ".ops-b-t-1", label: "it", bytes: 512 };

@@ -3,10 +3,10 @@ import {
   chmodSync,
   existsSync,
   fstatSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
   readlinkSync,
+  renameSync,
   rmSync,
   statSync,
   writeFileSync,
@@ -168,7 +168,9 @@ test("of the folders of a bucket those of living keepers are found, and those of
   const foreign = await others.made(GONE, "kept");
   const open = await made(GONE, "kept");
   chmodSync(open, 0o755);
-  const odd = mkdtempSync("/dev/shm/ops-ssh-x-");
+  const unnumbered = await made(GONE, "kept");
+  const odd = unnumbered.replace(/ops-ssh-\d+/, "ops-ssh-x");
+  renameSync(unnumbered, odd);
   t.after(() => rmSync(odd, { recursive: true, force: true }));
   assert.deepEqual(await keptFolders(settings.knownHostsFile), [{ folder: kept, owner: SELF }]);
   assert.deepEqual(
