@@ -104,7 +104,7 @@ function versionMismatch(upstream: DemandJob, config: DemandHook["demandConfig"]
   const max = versionBound(config, "max_version");
   if (min && max && compareVersions(min.version, max.version) > 0)
     throw new Error(`min_version ${min.text} is above max_version ${max.text}`);
-  if (upstream.version === "" || wrongVersion(upstream.version) !== undefined) return undefined;
+  if (wrongVersion(upstream.version) !== undefined) return undefined;
   const version = parseVersion(upstream.version);
   if (min && compareVersions(version, min.version) < 0)
     return `job ${upstream.name} has version ${upstream.version}, below min_version ${min.text}`;
@@ -152,7 +152,7 @@ export function deploymentSequence(graph: DemandGraph): DeploymentSequence {
   for (let job = ready.pop(); job !== undefined; job = ready.pop()) {
     levels.set(job, levelAbove(graph, levels, job));
     for (const { job: dependent } of dependents.get(job) ?? []) {
-      const left = (open.get(dependent) ?? 0) - 1;
+      const left = (open.get(dependent) as number) - 1;
       open.set(dependent, left);
       if (left === 0) ready.push(dependent);
     }

@@ -1,6 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type ChangePolicy, changedPaths, decide, isGateOpen, type Promoted, type Target } from "../../lib/plan/changes.ts";
+import {
+  type ChangePolicy,
+  changedPaths,
+  decide,
+  decideAdoption,
+  isGateOpen,
+  type Promoted,
+  type Target,
+} from "../../lib/plan/changes.ts";
 
 const files = { Makefile: "755:m", "conf/app.yml": "644:1" };
 const target: Target = { hash: "new", version: "2.0.0", files: { ...files, "conf/app.yml": "644:2" } };
@@ -26,6 +34,7 @@ test("HR-103 HR-104 HR-105 the first rule that applies decides what happens to a
     ["changed, no glob", older, reload(), false, "reload"],
     ["changed, a glob matches", older, reload("conf/*"), false, "restart"],
     ["changed, another glob", older, reload("bin/**"), false, "reload"],
+    ["changed, one file before", { ...older, files: { Makefile: "755:m" } }, reload("conf/*"), false, "restart"],
     ["changed, files unknown", { ...older, files: {} }, reload("**"), false, "reload"],
     ["changed, never", older, sync, false, "sync"],
     ["only the version changed", { ...same, version: "1.0.0" }, always, false, "restart"],
@@ -43,6 +52,37 @@ test("HR-103 HR-104 HR-105 the first rule that applies decides what happens to a
   ];
   for (const [name, promoted, policy, force, action, disabled = false] of cases)
     assert.equal(decide({ disabled, promoted, target }, policy, { force, syncOnly: false }).action, action, name);
+});
+
+test("with sync_only a restart or reload only brings files, for the same reason; anything else stays as it is", () => {
+  const cases: [promoted: Promoted, policy: ChangePolicy, disabled: boolean, action: string, reason: string][] = [
+    [older, always, false, "sync", "files changed"],
+    [older, reload(), false, "sync", "files changed"],
+    [older, sync, false, "sync", "files changed"],
+    [never, always, false, "start", "new"],
+    [{ ...same, stopped: true }, always, false, "start", "it was stopped"],
+    [same, always, false, "skip", "already promoted"],
+    [older, always, true, "promote", "disabled"],
+  ];
+  for (const [promoted, policy, disabled, action, reason] of cases) {
+    const options = { force: false, syncOnly: true };
+    assert.deepEqual(decide({ disabled, promoted, target }, policy, options), { action, reason });
+  }
+});
+
+test("an allocation is adopted where ops has never done anything to it, and else skipped for the first reason", () => {
+  const skip = (reason: string) => ({ action: "skip", reason });
+  const began = skip("an earlier deploy or job control began there: deploy it");
+  const cases: [disabled: boolean, promoted: Promoted, isKnown: boolean, decision: object][] = [
+    [false, never, false, { action: "adopt", reason: "the files there are the rendered ones" }],
+    [false, never, true, began],
+    [false, same, false, skip("already promoted")],
+    [false, same, true, skip("already promoted")],
+    [true, same, true, skip("disabled")],
+    [true, never, false, skip("disabled")],
+  ];
+  for (const [disabled, promoted, isKnown, decision] of cases)
+    assert.deepEqual(decideAdoption({ disabled, promoted, isKnown }), decision);
 });
 
 test("a gate is open while it is pending or failed", () => {

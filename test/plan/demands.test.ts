@@ -75,6 +75,11 @@ const CASES: { name: string; jobs: DemandJob[]; wrong: string[] }[] = [
     wrong: ["ErrInvalidJobVersion a version", "ErrInvalidJobVersion b version", "ErrInvalidJobVersion c version"],
   },
   {
+    name: "bounds are not compared with a version that is none",
+    jobs: [bounds({ min_version: "1" }), up("unknown")],
+    wrong: ["ErrInvalidJobVersion up version"],
+  },
+  {
     name: "HR-079 a version below min_version is ErrHookDemandVersionMismatch",
     jobs: [bounds({ min_version: "1.1.0" }), up("1.0.0")],
     wrong: ["ErrHookDemandVersionMismatch down hooks/wait/demands/config"],
@@ -139,6 +144,25 @@ test("what is wrong with the bounds of a demand is told with the bound", () => {
   assert.equal(message({ min_version: "2", max_version: "1" }), "min_version 2 is above max_version 1");
   assert.equal(message({ min_version: "1.0.1" }), "job up has version 1.0.0, below min_version 1.0.1");
   assert.equal(message({ max_version: "0.9" }), "job up has version 1.0.0, above max_version 0.9");
+});
+
+test("HR-072 HR-073 HR-342 what is wrong with a demand or with after is told in a sentence", () => {
+  const jobs = [
+    job("a", "1", { x: "up.", y: ".check", z: "nope.check", v: "up.nope", w: "a.x" }),
+    { ...up("1"), after: ["nope", "up"] },
+  ];
+  assert.deepEqual(
+    checkDemands(jobs).map(({ message }) => message),
+    [
+      "is missing: job and hook belong together",
+      "is missing: job and hook belong together",
+      'there is no job "nope"',
+      'job up has no hook "nope"',
+      "a job cannot demand itself",
+      'there is no job "nope"',
+      "a job cannot come after itself",
+    ],
+  );
 });
 
 test("a demand on a job that could not be read is not judged twice", () => {

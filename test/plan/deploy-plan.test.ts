@@ -1,6 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { abridged, type DeployPlan, type PlannedAllocation, planDifferences, plannedFiles } from "../../lib/plan/deploy-plan.ts";
+import {
+  abridged,
+  type DeployPlan,
+  type PlannedAllocation,
+  planDifferences,
+  plannedFiles,
+  plannedPhases,
+} from "../../lib/plan/deploy-plan.ts";
+import { rolloutPhases } from "../../lib/plan/rollout.ts";
 
 test("what differs between two trees, with both sides", () => {
   assert.deepEqual(plannedFiles({ a: "644:1", b: "644:1", c: "644:1" }, { b: "755:1", c: "644:1", d: "644:2" }), [
@@ -13,7 +21,7 @@ test("what differs between two trees, with both sides", () => {
 test("an abridged plan has the first files of all and says of each allocation how many more there are", () => {
   const allocation = (...paths: string[]) => ({ worker: "w", files: paths.map((path) => ({ path })) });
   const allocations = [allocation("a", "b"), allocation("c", "d"), allocation("e"), allocation()];
-  const plan = { waves: [{ seq: 0, jobs: [{ job: "web", allocations }] }] } as unknown as DeployPlan;
+  const plan = { build_seq: 4, waves: [{ seq: 0, jobs: [{ job: "web", allocations }] }] } as unknown as DeployPlan;
   const files = (mostFiles: number) =>
     abridged(plan, mostFiles).waves.flatMap(({ jobs }) =>
       jobs.flatMap(({ allocations }) =>
@@ -27,6 +35,18 @@ test("an abridged plan has the first files of all and says of each allocation ho
     ["", undefined],
   ]);
   assert.deepEqual(abridged(plan, 5), plan);
+  const shortened = { ...allocations[2], files: [], more_files: 1 };
+  const jobs = [{ job: "web", allocations: [...allocations.slice(0, 2), shortened, allocations[3]] }];
+  assert.deepEqual(abridged(plan, 4), { build_seq: 4, waves: [{ seq: 0, jobs }] }, "all else stays");
+});
+
+test("planned phases are those of the rollout, by the names of their workers", () => {
+  const job = { hasOwnControl: false, maxConcurrentStarts: 2, maxConcurrentUpgrades: 1 };
+  const allocations = ["a", "b", "c"].map((worker) => ({ worker, action: worker === "c" ? "restart" : "start" }) as const);
+  assert.deepEqual(plannedPhases(rolloutPhases(job, allocations, undefined)), [
+    { phase: "new", action: "start", batches: [["a", "b"]] },
+    { phase: "update", action: "restart", batches: [["c"]] },
+  ]);
 });
 
 test("a deploy differs from its plan where an allocation gets another action or other files", () => {

@@ -30,6 +30,15 @@ test("of several open windows the one that ends last counts; windows that follow
   assert.equal(openFreeze([daily], at("2026-07-06T12:00"))?.toMs, at("2026-07-09T00:00"));
 });
 
+test("windows that follow on one another without an end are looked at a hundred windows ahead", () => {
+  const always = { rhythm: { everyMs: HOUR_MS }, forMs: HOUR_MS, reason: "always" };
+  const now = at("2026-07-06T12:00");
+  assert.deepEqual(openFreeze([always], now), { fromMs: now, toMs: now + 101 * HOUR_MS, reason: "always" });
+  const gaps = { ...always, forMs: HOUR_MS - 1 };
+  assert.deepEqual(openFreeze([gaps], now), { fromMs: now, toMs: now + HOUR_MS - 1, reason: "always" });
+  assert.equal(openFreeze([gaps], now + HOUR_MS - 1), undefined);
+});
+
 test("the freezes ahead are those that are on or begin within seven days, of each rule the first", () => {
   const reasons = (now: number) => freezesAhead([holidays, weekend], now).map(({ reason }) => reason);
   assert.deepEqual(reasons(at("2026-12-12T00:00")), ["weekend"]);

@@ -119,6 +119,8 @@ test("HR-117 HR-118 starts, then reloads, then restarts, each in batches of its 
   };
   assert.deepEqual(phases(mixed), ["new start: b+d e", "update reload: f", "update restart: a g"]);
   assert.deepEqual(phases(mixed, false, "g,f,e,d,b,a"), ["new start: e+d b", "update reload: f", "update restart: g a"]);
+  assert.deepEqual(phases({ a: "restart", b: "skip" }), ["update restart: a"]);
+  assert.deepEqual(phases({ a: "reload", b: "skip" }), ["update reload: a"]);
   assert.deepEqual(phases({ a: "skip", b: "sync", c: "promote" }), []);
 });
 
