@@ -7,8 +7,8 @@ import { integer, record, valueIn } from "../core/shape.ts";
 import { Attempts, TOTP_ATTEMPTS, TOTP_ATTEMPTS_OF_ALL } from "./attempts.ts";
 import { equalText } from "./session.ts";
 
-/** Steps by which a client's clock may be wrong (decisions: Sessions and TOTP). */
-const DRIFT = [-1, 0, 1];
+/** Steps by which a client's clock may be wrong (decisions: Sessions and TOTP). Of two with one code the later is used up. */
+const DRIFT = [1, 0, -1];
 const ALL_PEERS = "";
 
 /** Where the last used step of each secret is kept, so that a restart of the server makes no code good again. */

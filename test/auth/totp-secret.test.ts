@@ -66,6 +66,7 @@ for (const [what, content, message] of [
   ["9 bytes", "GEZDGNBVGY3TQOI=", /it has 72 bits, at least 80 are needed$/],
   ["small letters", LONG.toLowerCase(), /expected one line of base32/],
   ["two lines", `${LONG}\n${LONG}\n`, /expected one line of base32/],
+  ["two lines without an end", `${LONG}\n${LONG}`, /expected one line of base32/],
   ["blanks", `${LONG.slice(0, 16)} ${LONG.slice(16)}`, /expected one line of base32/],
   ["hexadecimal", "3132333435363738393031323334353637383930", /expected one line of base32/],
   ["a URI", `otpauth://totp/x?secret=${LONG}`, /expected one line of base32/],
@@ -83,13 +84,31 @@ test("T-62 a secret that anybody else may read, write or run is refused", async 
   writeFileSync(file, LONG);
   for (const others of [0o001, 0o002, 0o004, 0o010, 0o020, 0o040]) {
     chmodSync(file, 0o600 | others);
-    await assert.rejects(readTotpSecret(file), { code: "usage", message: /others/ }, others.toString(8));
+    const mode = (0o600 | others).toString(8);
+    const message = `Cannot use the TOTP secret file ${file}: its mode ${mode} lets others use it: chmod 600 ${file}`;
+    await assert.rejects(readTotpSecret(file), { code: "usage", message }, mode);
+  }
+});
+
+test("T-62 a credential of systemd may be read by its group, and nothing more", async (t) => {
+  const file = path.join(temporaryFolder(t), "secret");
+  writeFileSync(file, LONG);
+  for (const mode of [0o400, 0o600, 0o440, 0o640]) {
+    chmodSync(file, mode);
+    assert.equal((await readTotpSecret(file, true)).length, 20, mode.toString(8));
+  }
+  for (const others of [0o001, 0o002, 0o004, 0o010, 0o020]) {
+    chmodSync(file, 0o640 | others);
+    await assert.rejects(readTotpSecret(file, true), { code: "usage", message: /lets others use it/ }, others.toString(8));
   }
 });
 
 test("T-62 what is missing or no file is refused by name", async (t) => {
   const folder = temporaryFolder(t);
-  await assert.rejects(readTotpSecret(path.join(folder, "no")), { message: /secret file .*no: it cannot be read: ENOENT/ });
+  const missing = { code: "usage", message: /secret file .*no: it cannot be read: ENOENT/ };
+  await assert.rejects(readTotpSecret(path.join(folder, "no")), missing);
+  const keptCause = (error: Error) => (error.cause as NodeJS.ErrnoException).code === "ENOENT";
+  await assert.rejects(readTotpSecret(path.join(folder, "no")), keptCause);
   await assert.rejects(readTotpSecret(folder), { message: /cannot be read: EISDIR/ });
   await assert.rejects(enrolTotpSecret(path.join(folder, "a", "b")), { message: /its folder does not exist$/ });
 });

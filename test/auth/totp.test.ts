@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { readFileSync, rmSync, writeFileSync } from "node:fs";
+import { readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { TotpCodes } from "../../lib/auth/totp.ts";
@@ -47,6 +47,16 @@ test("T-67 a code that was accepted, and every earlier one, is refused from then
   clock.now += 30_000;
   for (const steps of [-1, 0]) assert.equal(codes.accept("a", code(steps)), false);
   assert.equal(codes.accept("a", code(1)), true);
+});
+
+test("T-67 a code that two steps in a row have in common counts once", () => {
+  const first = 910_737;
+  assert.deepEqual([totpCode(SECRET, first), totpCode(SECRET, first + 1)], ["911617", "911617"]);
+  for (const step of [first, first + 1]) {
+    const { codes, code } = setUp(step * 30_000);
+    assert.deepEqual([codes.accept("a", "911617"), codes.accept("a", "911617")], [true, false]);
+    assert.equal(codes.accept("a", code(1)), step > first);
+  }
 });
 
 test("at the very first step of time there is no earlier one", () => {
@@ -128,16 +138,37 @@ test("CP-307 what was used outlives its judge, by the name of the secret", (t) =
   assert.equal(judge().accept("a", codeOf(step + 1)), true);
   assert.equal(judge("other").accept("a", codeOf(step)), false);
   assert.deepEqual(JSON.parse(readFileSync(file, "utf8")), { common: step + 1, other: step });
-  assert.equal(judge("other", (step + 9) * 30_000).accept("a", codeOf(step + 9)), true);
-  assert.deepEqual(JSON.parse(readFileSync(file, "utf8")), { other: step + 9 }, "what is of no use any more is forgotten");
-  writeFileSync(file, JSON.stringify({ common: step + 1 }));
-  assert.equal(judge("common", (step - 2) * 30_000).accept("a", codeOf(step - 2)), true, "the clock ran ahead before");
+  assert.equal(statSync(file).mode & 0o777, 0o600);
+  assert.equal(judge("other", (step + 3) * 30_000).accept("a", codeOf(step + 3)), true);
+  const left = { common: step + 1, other: step + 3 };
+  assert.deepEqual(JSON.parse(readFileSync(file, "utf8")), left, "a clock may be two steps behind the last code");
+  assert.equal(judge("other", (step + 4) * 30_000).accept("a", codeOf(step + 4)), true);
+  assert.deepEqual(JSON.parse(readFileSync(file, "utf8")), { other: step + 4 }, "what is of no use any more is forgotten");
   for (const damaged of ["", "{", "[1]", '{"common":"x"}']) {
     writeFileSync(file, damaged);
     assert.equal(judge().accept("a", codeOf(step)), true, damaged);
     assert.equal(judge().accept("a", codeOf(step)), false, damaged);
   }
   assert.deepEqual(troubles, []);
+});
+
+test("CP-307 a used step that is more than one ahead of the clock is forgotten: the clock was wrong before", (t) => {
+  const file = path.join(temporaryFolder(t), "steps.json");
+  const accepts = (used: number, now: number, step: number) => {
+    writeFileSync(file, JSON.stringify({ common: used }));
+    const kept = { file, name: "common", onTrouble: (error: unknown) => assert.fail(String(error)) };
+    const codes = new TotpCodes(SECRET, () => now * 30_000, kept);
+    assert.equal(codes.accept("a", "no"), false);
+    return codes.accept("a", totpCode(SECRET, step));
+  };
+  const cases: [used: number, now: number, step: number, accepted: boolean][] = [
+    [40_001, 40_000, 40_000, false],
+    [40_001, 40_000, 40_001, false],
+    [40_002, 40_000, 40_000, true],
+    [40_002, 40_000, 40_001, true],
+    [9, 0, 0, true],
+  ];
+  for (const [used, now, step, accepted] of cases) assert.equal(accepts(used, now, step), accepted, `${used} at ${now}: ${step}`);
 });
 
 test("CP-307 nobody is kept out where it cannot be written what was used; it is told", (t) => {
