@@ -46,7 +46,7 @@ export interface Session extends SessionHolder {
   ends: AbortSignal;
 }
 
-const PAYLOAD = object({ use: string(), sid: string({ min: 1, max: 64 }), iat: integer(), exp: integer() });
+const PAYLOAD = object({ use: string(), sid: string(), iat: integer(), exp: integer() });
 const SESSION_KEY_BYTES = 32;
 
 /** One kind of session. */

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { chmodSync, existsSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
+import { setImmediate as nextRound } from "node:timers/promises";
 import { AccessStore, type NewToken } from "../../lib/auth/access-store.ts";
 import { base32Decode } from "../../lib/codec/crypto/totp.ts";
 import { temporaryFolder, until } from "../helpers/temporary.ts";
@@ -27,6 +28,8 @@ test("CP-505 a token is kept as its SHA-256, for its owner alone, and found agai
   assert.deepEqual(again.byId(token.id), token);
   assert.equal(again.find(`${text}0`), undefined);
   assert.deepEqual(readdirSync(path.dirname(file)), ["access.json"], "nothing is left beside it");
+  const shown = `${JSON.stringify({ tokens: [token], approvals: {} }, undefined, 2)}\n`;
+  assert.equal(readFileSync(file, "utf8"), shown, "people can read it");
 });
 
 test("CP-505 a name is in use once, whatever its case, until its token is revoked", async (t) => {
@@ -79,6 +82,51 @@ test("CP-506 a token whose end is further away than a timer can wait ends what g
   await store.close();
 });
 
+test("CP-506 a timer is set for an end that it can wait for, once, and given up where the token is revoked or the store closes", async (t) => {
+  const { store } = await setUp(t);
+  const longest = 2 ** 31 - 1;
+  const names = ["reached", "other", "too far", "never"];
+  const made = await Promise.all(
+    [longest, longest, longest + 1, undefined].map((lifetimeMs, at) =>
+      store.create({ ...ADA, name: names[at] ?? "", lifetimeMs }),
+    ),
+  );
+  const timers: object[] = [];
+  const waits: unknown[] = [];
+  const cleared: unknown[] = [];
+  t.mock.method(globalThis, "setTimeout", (_: unknown, ms: number) => {
+    const timer = { unref: () => timer };
+    waits.push(ms);
+    timers.push(timer);
+    return timer;
+  });
+  t.mock.method(globalThis, "clearTimeout", (timer: unknown) => timer && cleared.push(timer));
+  for (const { token } of [...made, ...made]) assert.equal(store.endOf(token).aborted, false, token.name);
+  assert.deepEqual(waits, [longest, longest]);
+  const [first, second] = timers;
+  await store.revoke("reached");
+  assert.deepEqual(cleared, [first]);
+  await store.close();
+  assert.deepEqual(cleared, [first, second]);
+});
+
+test("CP-505 there are at most 500 tokens", async (t) => {
+  const { file, store, open } = await setUp(t);
+  const { token } = await store.create(ADA);
+  const tokens = Array.from({ length: 499 }, (_, at) => {
+    const digits = String(at).padStart(12, "0");
+    return { ...token, id: token.id.slice(0, -12) + digits, name: `p${at}`, sha256: digits.padStart(64, "0") };
+  });
+  writeFileSync(file, JSON.stringify({ tokens, approvals: {} }));
+  const full = await open();
+  await full.create(ADA);
+  const message = "there are 500 tokens, no more are possible; revoke one first";
+  await assert.rejects(full.create({ ...ADA, name: "bob" }), { code: "invalid_request", message });
+  await full.revoke("p0");
+  await full.create({ ...ADA, name: "bob" });
+  assert.deepEqual([full.tokens.length, full.tokens.at(-1)?.name], [500, "bob"]);
+});
+
 test("CP-505 the day of the last use is written once a day", async (t) => {
   const { store, open, clock, file } = await setUp(t);
   const { token } = await store.create(ADA);
@@ -104,9 +152,12 @@ test("a use that cannot be noted is told and refuses nobody; a change that canno
   const made = await AccessStore.open(path.join(folder, "access.json"));
   const { token } = await made.create(ADA);
   const store = await AccessStore.open(file, { onTrouble: (error) => troubles.push(error) });
-  store.noteUse(token);
-  await store.close();
-  assert.equal(troubles.length, 1);
+  for (const noted of [1, 2]) {
+    for (let count = 0; count < 3; count++) store.noteUse(token);
+    await store.close();
+    await nextRound();
+    assert.equal(troubles.length, noted, "what is being noted is not noted once more");
+  }
   await assert.rejects(store.create(ADA), { code: "ENOENT" });
   assert.deepEqual(store.tokens, []);
 });
@@ -115,11 +166,13 @@ test("CP-507 a TOTP secret of its own has 160 bits; approvals of a bucket stay w
   const { store, open } = await setUp(t);
   const { token } = await store.create({ ...ADA, totp: "own" });
   assert.equal(base32Decode(token.totp_secret ?? "")?.length, 20);
+  const other = BUCKET.replace("0", "1");
   await store.setApprovals(BUCKET, 2);
+  await store.setApprovals(other, 1);
   const again = await open();
-  assert.deepEqual([again.approvalsOf(BUCKET), again.tokens.length], [2, 1]);
+  assert.deepEqual([again.approvalsOf(BUCKET), again.approvalsOf(other), again.tokens.length], [2, 1, 1]);
   await again.setApprovals(BUCKET, 0);
-  assert.deepEqual([again.approvalsOf(BUCKET), (await open()).approvalsOf(BUCKET)], [0, 0]);
+  assert.deepEqual([again.approvalsOf(BUCKET), (await open()).approvalsOf(BUCKET), again.approvalsOf(other)], [0, 0, 1]);
 });
 
 test("CP-505 a file that is damaged, contradicts itself, is a link, or may be used by others is refused", async (t) => {
