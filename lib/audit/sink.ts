@@ -3,7 +3,7 @@ import { sleep, within } from "../core/async.ts";
 import { Failure, messageOf } from "../core/errors.ts";
 import { openRegular } from "../core/files.ts";
 import type { Argv, Launcher } from "../core/spawn.ts";
-import { type AuditSpot, auditFiles, readSpan } from "./files.ts";
+import { type AuditSpot, auditFiles, readSpan, sizeOf } from "./files.ts";
 import type { AuditLog } from "./log.ts";
 
 /** What an {@link AuditSink} needs. */
@@ -20,6 +20,8 @@ interface SinkOptions {
 
 const LONGEST_PAUSE_MS = 60_000;
 const HANDED_BYTES = 64 * 1024;
+/** More than the socket holds from which the command reads: what it has not read yet is handed over once more. */
+const REWOUND_BYTES = 256 * 1024;
 const END_GRACE_MS = 2_000;
 /** A pipe takes lines for any command: one that has failed works again only once it lives for so long with its lines. */
 const PROOF_MS = 1_000;
@@ -27,7 +29,7 @@ const PROOF_MS = 1_000;
 /**
  * Gives each line of the audit, once it is on the disk, to a command that keeps a copy elsewhere. The lines are read from
  * the files, so that nothing piles up in memory while the command is slow or gone. A command that ends is started again
- * after a pause, which grows to a minute; it gets the last 64 KiB that were handed over once more. One that closes its
+ * after a pause, which grows to a minute; it gets the last 256 KiB that were handed over once more. One that closes its
  * standard input, or whose next lines cannot be read, is ended first. Never throws, and nothing waits for it but its end.
  */
 export class AuditSink {
@@ -162,16 +164,22 @@ export class AuditSink {
     this.#options.audit.later({ what: "sink", via: "server", outcome, facts: { told: sentence } });
   }
 
-  /** Goes back by what a command may have had in its pipe when it ended, to the beginning of a line. */
-  async #rewind(): Promise<void> {
+  /** Goes back by what a command may not have read when it ended, to the beginning of a line. */
+  async #rewind(bytes = REWOUND_BYTES): Promise<void> {
+    const { folder } = this.#options.audit;
     const { file, size } = this.#spot;
     const least = file === this.#start.file ? this.#start.size : 0;
-    const from = Math.max(least, size - HANDED_BYTES);
-    if (from === least || file === "") this.#spot = { file, size: from };
+    if (size - least > bytes) {
+      await using handle = await openRegular(path.join(folder, file));
+      const end = (await readSpan(handle, size - bytes - 1, size)).indexOf(0x0a);
+      this.#spot = { file, size: size - bytes + end };
+      return;
+    }
+    const earlier = (await auditFiles(folder)).findLast((name) => name >= this.#start.file && name < file);
+    if (earlier === undefined) this.#spot = { file, size: least };
     else {
-      await using handle = await openRegular(path.join(this.#options.audit.folder, file));
-      const end = (await readSpan(handle, from, size)).indexOf(0x0a);
-      this.#spot = { file, size: from + end + 1 };
+      this.#spot = { file: earlier, size: (await sizeOf(path.join(folder, earlier))) as number };
+      await this.#rewind(bytes - (size - least));
     }
   }
 

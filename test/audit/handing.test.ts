@@ -1,0 +1,215 @@
+import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { type TestContext, test } from "node:test";
+import type { AuditSpot } from "../../lib/audit/files.ts";
+import type { AuditLog } from "../../lib/audit/log.ts";
+import { AuditSink } from "../../lib/audit/sink.ts";
+import { Failure } from "../../lib/core/errors.ts";
+import type { Launcher } from "../../lib/core/spawn.ts";
+import { auditBelow, chainFiles } from "../helpers/audit-log.ts";
+import { temporaryFolder, until } from "../helpers/temporary.ts";
+
+interface Exit {
+  exitCode: number | null;
+  signal: string | null;
+}
+
+/** One life of a command that takes what it is given. */
+interface Life {
+  pieces: string[];
+  numbers: () => number[];
+  exit: (exit: Partial<Exit>) => void;
+  graces: number[];
+  isInputEnded: boolean;
+}
+
+/** A sink whose command is played by the test. */
+function sinking(t: TestContext, now?: () => number) {
+  const root = path.join(temporaryFolder(t), "root");
+  const { log } = auditBelow(root, now);
+  const told: string[] = [];
+  const given: unknown[] = [];
+  const lives: Life[] = [];
+  const start = async (...args: unknown[]) => {
+    given.push(args);
+    const { promise: ended, resolve } = Promise.withResolvers<Exit>();
+    const exit = (how: Partial<Exit>) => resolve({ exitCode: null, signal: null, ...how });
+    const pieces: string[] = [];
+    const numbers = () => pieces.flatMap((piece) => piece.trimEnd().split("\n")).map((line) => JSON.parse(line).n);
+    const life: Life = { pieces, numbers, exit, graces: [], isInputEnded: false };
+    lives.push(life);
+    const stdin = {
+      write: (piece: Buffer, done: () => void) => {
+        pieces.push(piece.toString());
+        done();
+      },
+      end: () => {
+        life.isInputEnded = true;
+        exit({ exitCode: 0 });
+      },
+    };
+    const end = async (graceMs: number) => {
+      life.graces.push(graceMs);
+      exit({ signal: "SIGTERM" });
+    };
+    return { stdin, ended, end };
+  };
+  const launcher = { start } as unknown as Launcher;
+  const sink = new AuditSink({ command: "keep", audit: log, launcher, tell: (line) => told.push(line), pauseMs: 1 });
+  /** Ends the sink, and the command at once: one that has failed before would have to live for a second. */
+  const close = async () => {
+    const closed = sink.close();
+    for (const life of lives) life.exit({ exitCode: 0 });
+    await closed;
+  };
+  t.after(close);
+  return { root, log, sink, close, told, given, lives };
+}
+
+/** Writes lines of so many characters, one after the other, and answers where each of them ends. */
+async function writeLines(log: AuditLog, count: number, characters: number): Promise<AuditSpot[]> {
+  const ends: AuditSpot[] = [];
+  for (let index = 0; index < count; index++) {
+    await log.append({ what: "change", reason: "x".repeat(characters) });
+    ends.push({ ...(log.written as AuditSpot) });
+  }
+  return ends;
+}
+
+const BEGIN: AuditSpot = { file: "", size: 0 };
+const warning = (why: string) => `warning: the command of --audit-sink fails, and no copy of the audit is kept: ${why}`;
+
+test("the command is one for sh, which gets whole lines, about 64 KiB of them at once, and a longer one whole", async (t) => {
+  const { root, log, sink, given, lives, told } = sinking(t);
+  await writeLines(log, 5, 30_000);
+  await writeLines(log, 1, 300_000);
+  await writeLines(log, 1, 10);
+  sink.start(BEGIN);
+  await until("all lines", () => lives[0]?.pieces.join("").includes('"n":7') === true);
+  assert.deepEqual(given, [[["/bin/sh", "-c", "keep"], { stdin: "pipe" }]]);
+  const [file = ""] = await chainFiles(root);
+  assert.equal(lives[0]?.pieces.join(""), readFileSync(file, "utf8"));
+  assert.deepEqual(
+    lives[0]?.pieces.slice(0, 3).map((piece) => piece.split("\n").length - 1),
+    [2, 2, 1],
+  );
+  assert.ok(lives[0]?.pieces.every((piece) => piece.endsWith("\n")));
+  await sink.close();
+  assert.deepEqual([lives[0]?.isInputEnded, lives[0]?.graces, lives.length, told], [true, [0], 1, []]);
+});
+
+test("lines come from where the sink began, each once it is written", async (t) => {
+  const { log, sink, lives } = sinking(t);
+  const [, second = BEGIN] = await writeLines(log, 3, 10);
+  sink.start(second);
+  await until("the third line", () => lives[0]?.pieces.length === 1);
+  await writeLines(log, 1, 10);
+  await until("the fourth line", () => lives[0]?.pieces.length === 2);
+  await log.close();
+  await sink.close();
+  assert.deepEqual(lives[0]?.numbers(), [3, 4]);
+});
+
+test("a command that ends gets once more what it may not have read, from the beginning of a line", async (t) => {
+  const most = 256 * 1024;
+  for (const [more, isNextMonth] of [-1, 0, 1].flatMap((one) => [true, false].map((is) => [one, is] as const))) {
+    let at = Date.UTC(2026, 0, 31);
+    const { log, sink, close, lives } = sinking(t, () => at);
+    await writeLines(log, 1, 10);
+    const [{ size: after } = BEGIN, { size: later } = BEGIN] = await writeLines(log, 2, 10);
+    const around = later - after - 10;
+    await writeLines(log, 1, 100_000);
+    // The last lines, of two months, have so many bytes together.
+    if (isNextMonth) at = Date.UTC(2026, 1, 1);
+    await writeLines(log, 1, most + more - 100_000 - 2 * around);
+    sink.start(BEGIN);
+    await until("all lines", () => lives[0]?.pieces.join("").includes('"n":5') === true);
+    lives[0]?.exit({ exitCode: 3 });
+    await until("a piece of the next life", () => lives[1]?.pieces.length === 1);
+    assert.equal(lives[1]?.numbers()[0], more > 0 ? 5 : 4, `${more} bytes more`);
+    await close();
+  }
+});
+
+test("what was written before the sink began does not come, however often the command is started", async (t) => {
+  const { log, sink, lives } = sinking(t);
+  const [first = BEGIN] = await writeLines(log, 2, 10);
+  sink.start(first);
+  for (let life = 0; life < 3; life++) {
+    await until("the second line", () => (lives[life]?.pieces.length ?? 0) > 0);
+    assert.equal(lives[life]?.numbers()[0], 2);
+    lives[life]?.exit({ exitCode: 1 });
+  }
+  await until("the next start", () => lives.length === 4);
+});
+
+test("of several months only the lines before the beginning of the sink do not come again", async (t) => {
+  let at = Date.UTC(2026, 0, 31);
+  const { log, sink, lives } = sinking(t, () => at);
+  await writeLines(log, 2, 10);
+  const start = { ...(log.written as AuditSpot) };
+  at = Date.UTC(2026, 1, 1);
+  await writeLines(log, 2, 10);
+  at = Date.UTC(2026, 2, 1);
+  await writeLines(log, 1, 10);
+  sink.start(start);
+  await until("all lines", () => lives[0]?.pieces.join("").includes('"n":5') === true);
+  assert.deepEqual(lives[0]?.numbers(), [3, 4, 5]);
+  assert.equal(lives[0]?.pieces.length, 2, "a piece is of one file");
+  lives[0]?.exit({ exitCode: 1 });
+  await until("a piece of the next life", () => lives[1]?.pieces.length === 1);
+  assert.deepEqual(lives[1]?.numbers(), [3, 4]);
+});
+
+test("why the command fails is told once, in the log and in the audit, until it works again", async (t) => {
+  for (const [how, why] of [
+    [{ exitCode: 3 }, "it ended with exit code 3"],
+    [{ exitCode: 0 }, "it ended with exit code 0"],
+    [{ signal: "SIGKILL" }, "it ended with SIGKILL"],
+  ] as [Partial<Exit>, string][]) {
+    const { root, log, sink, close, told, lives } = sinking(t);
+    await writeLines(log, 1, 10);
+    sink.start(BEGIN);
+    for (let life = 0; life < 2; life++) {
+      await until("a start", () => (lives[life]?.pieces.length ?? 0) > 0);
+      lives[life]?.exit(how);
+    }
+    await until("one start more", () => lives.length === 3);
+    assert.deepEqual(told, [warning(why)]);
+    await log.close();
+    const [file = ""] = await chainFiles(root);
+    const { what, via, outcome, facts } = JSON.parse(readFileSync(file, "utf8").split("\n")[1] ?? "");
+    assert.deepEqual(
+      { what, via, outcome, facts },
+      { what: "sink", via: "server", outcome: "failed", facts: { told: warning(why) } },
+    );
+    await close();
+    assert.equal(told.length, 1, "an end that was asked for is no failure");
+  }
+});
+
+test("a command that cannot be started is told with the reason", async (t) => {
+  const { log } = auditBelow(path.join(temporaryFolder(t), "root"));
+  const told: string[] = [];
+  const start = async () => {
+    throw new Failure("failed", "Cannot start sh: no memory");
+  };
+  const options = { command: "keep", audit: log, launcher: { start } as unknown as Launcher, pauseMs: 1 };
+  const sink = new AuditSink({ ...options, tell: (line) => told.push(line) });
+  sink.start(BEGIN);
+  await until("the failure", () => told.length > 0);
+  assert.equal(told[0], warning("Cannot start sh: no memory"));
+  await sink.close();
+});
+
+test("a line that has not been written whole is not handed over", async (t) => {
+  const { root, log, sink, lives } = sinking(t);
+  await writeLines(log, 1, 10);
+  const [file = ""] = await chainFiles(root);
+  writeFileSync(file, '{"audit":1,"n":2\n{"torn', { flag: "a" });
+  sink.start(BEGIN);
+  await until("the first line", () => lives[0]?.pieces.length === 1);
+  await sink.close();
+  assert.deepEqual(lives[0]?.numbers(), [1]);
+});
