@@ -149,10 +149,7 @@ export class AuditLog {
   }
 
   #write(): void {
-    this.#writing ??= this.#writeLoop().finally(() => {
-      this.#writing = undefined;
-      if (this.#wanted.length > 0) this.#write();
-    });
+    this.#writing ??= this.#writeLoop();
   }
 
   async #writeLoop(): Promise<void> {
@@ -163,7 +160,7 @@ export class AuditLog {
         const gap: AuditEntry[] =
           lost === 0 ? [] : [{ what: "outcome", outcome: "failed", error: "audit_unavailable", count: lost }];
         const entries = [...late, ...gap, ...wanted.map(({ entry }) => entry)];
-        const heads = entries.length === 0 ? [] : await this.#inTurn(entries);
+        const heads = await this.#inTurn(entries);
         this.#lost -= lost;
         const first = late.length + gap.length;
         for (const [index, { done }] of wanted.entries()) done(heads[first + index] as AuditHead);
@@ -172,9 +169,11 @@ export class AuditLog {
         this.#failed(error, late);
         for (const { failed } of wanted) failed(unavailable(error));
         // What waits is tried again later.
-        if (this.#wanted.length === 0) return;
+        if (this.#wanted.length === 0) break;
       }
     } while (this.#wanted.length > 0 || this.#late.length > 0);
+    // At once: who is told of a line may write the next.
+    this.#writing = undefined;
   }
 
   #wentWell(): void {
