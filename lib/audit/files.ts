@@ -59,7 +59,7 @@ export async function auditTail(file: string): Promise<AuditTail> {
     const start = Math.max(0, size - look);
     const bytes = await readSpan(handle, start, size);
     const end = bytes.lastIndexOf(NEWLINE);
-    const before = end <= 0 ? -1 : bytes.lastIndexOf(NEWLINE, end - 1);
+    const before = bytes.subarray(0, end).lastIndexOf(NEWLINE);
     // The last line may begin before what was read.
     if (start > 0 && before < 0) continue;
     const last = end < 0 ? undefined : bytes.subarray(before + 1, end);
@@ -71,7 +71,8 @@ export async function auditTail(file: string): Promise<AuditTail> {
 export async function readSpan(handle: FileHandle, start: number, end: number): Promise<Buffer> {
   const bytes = Buffer.allocUnsafe(end - start);
   let length = 0;
-  for (let read = -1; read !== 0 && length < bytes.length; length += read)
+  // Nothing is read where nothing is left to read.
+  for (let read: number | undefined; read !== 0; length += read)
     read = (await handle.read(bytes, length, bytes.length - length, start + length)).bytesRead;
   return bytes.subarray(0, length);
 }

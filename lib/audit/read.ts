@@ -1,5 +1,4 @@
 import path from "node:path";
-import { setImmediate as nextRound } from "node:timers/promises";
 import { Failure } from "../core/errors.ts";
 import { openRegular } from "../core/files.ts";
 import { type AuditSpot, auditFiles, readSpan } from "./files.ts";
@@ -85,11 +84,10 @@ async function* linesBackwards(file: string, until: number): AsyncGenerator<{ by
     // What stands behind the last newline is no whole line.
     if (isLast) rest = rest.subarray(0, rest.lastIndexOf(0x0a) + 1);
     isLast &&= rest.length === 0;
-    for (let at = rest.length > 0 ? rest.lastIndexOf(0x0a, rest.length - 2) : -1; at >= 0; at = lastBreak(rest)) {
+    for (let at = lastBreak(rest); at >= 0; at = lastBreak(rest)) {
       yield { bytes: rest.subarray(at + 1, -1), start: start + at + 1 };
       rest = rest.subarray(0, at + 1);
     }
-    await nextRound();
   }
   if (rest.length > 1) yield { bytes: rest.subarray(0, -1), start: 0 };
 }

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { closeSync, mkdirSync, openSync, truncateSync, writeFileSync, writeSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { type AuditWanted, readAudit } from "../../lib/audit/read.ts";
@@ -77,5 +77,59 @@ test("a line that is being written, damaged bytes and long lines are no trouble 
   assert.deepEqual((await all(log.folder, {}, 10)).numbers, [1]);
   writeFileSync(file, Buffer.alloc(200_000, "y"), { flag: "a" });
   assert.deepEqual((await all(log.folder, {}, 10)).numbers, [1]);
-  await assert.rejects(readAudit(log.folder, {}, 10, "x"), { code: "invalid_request" });
+});
+
+/** A line with this number that has so many bytes with its newline. */
+function lineOf(n: number, bytes: number): string {
+  const line = (pad: string) => `${JSON.stringify({ audit: 1, n, at: "2026-01-01", prev: "", key: "", what: "alive", pad })}\n`;
+  return line("x".repeat(bytes - line("").length));
+}
+
+test("lines are found whole wherever the pieces begin in which a file is read", async (t) => {
+  const folder = temporaryFolder(t);
+  const piece = 128 * 1024;
+  for (const last of [piece - 199, piece - 2, piece - 1, piece, piece + 1, 3 * piece])
+    for (const first of [100, 101, piece - 1, piece]) {
+      writeFileSync(path.join(folder, "2026-01.jsonl"), lineOf(1, first) + lineOf(2, 100) + lineOf(3, last));
+      const { items, next_cursor } = await readAudit(folder, {}, 2);
+      assert.deepEqual([items.map(({ n }) => n), next_cursor], [[3, 2], `2026-01.jsonl:${first}`]);
+      assert.deepEqual((await all(folder, {}, 1)).numbers, [3, 2, 1], `${first} and ${last}`);
+    }
+  const unfinished = `${lineOf(2, 100).trimEnd()}x`;
+  writeFileSync(path.join(folder, "2026-01.jsonl"), lineOf(1, 100) + unfinished);
+  assert.deepEqual((await all(folder, {}, 1)).numbers, [1]);
+});
+
+test("a cursor is the file of a month and a place in it, and nothing else", async (t) => {
+  const folder = temporaryFolder(t);
+  writeFileSync(path.join(folder, "2026-02.jsonl"), lineOf(1, 100) + lineOf(2, 100));
+  const numbers = async (cursor: string) => (await readAudit(folder, {}, 10, cursor)).items.map(({ n }) => n);
+  assert.deepEqual(await numbers("2026-02.jsonl:100"), [1]);
+  assert.deepEqual(await numbers("2026-02.jsonl:999999999999999"), [2, 1]);
+  assert.deepEqual(await numbers("2026-03.jsonl:0"), [2, 1]);
+  assert.deepEqual(await numbers("2026-01.jsonl:5"), []);
+  for (const cursor of ["x", "", "2026-02.jsonl:", "x2026-02.jsonl:5", "2026-02.jsonl:5x", `2026-02.jsonl:1${"0".repeat(15)}`])
+    await assert.rejects(readAudit(folder, {}, 10, cursor), {
+      code: "invalid_request",
+      message: "cursor: expected the next_cursor of an earlier answer",
+    });
+});
+
+test("a page looks at 64 MiB, and says where to go on", async (t) => {
+  const folder = temporaryFolder(t);
+  const file = path.join(folder, "2026-01.jsonl");
+  const [lines, size, first] = [64, 1024 * 1024, lineOf(1, 100)];
+  for (const missing of [0, 1]) {
+    // Of zeros, which take no room on the disk: they are no lines of an audit.
+    writeFileSync(file, first);
+    truncateSync(file, first.length + 2 * size);
+    const end = (line: number) => first.length + 2 * size + line * size - (line > 0 ? missing : 0);
+    truncateSync(file, end(lines));
+    const handle = openSync(file, "r+");
+    for (const at of [first.length + size, ...Array.from({ length: lines + 1 }, (_, line) => end(line))])
+      writeSync(handle, "\n", at - 1);
+    closeSync(handle);
+    const { items, next_cursor } = await readAudit(folder, {}, 10);
+    assert.deepEqual([items, next_cursor], [[], `2026-01.jsonl:${missing === 0 ? end(0) : first.length + size}`]);
+  }
 });

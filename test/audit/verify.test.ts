@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { publicKeyNamed } from "../../lib/audit/key.ts";
 import { parseAuditLine } from "../../lib/audit/line.ts";
 import { verifyAudit } from "../../lib/audit/verify.ts";
 import { auditBelow, chainFiles, entryOf, writeMonths } from "../helpers/audit-log.ts";
@@ -104,18 +103,66 @@ test("lines of another server are told from lines that were changed", async (t) 
   const { finding } = await verifyAudit(other.files, { publicKey: own.publicKey });
   assert.equal(finding?.fault, "added");
   assert.match(finding?.why ?? "", /signed with another key, SHA256:/);
+  const line = { audit: 1, n: 1, at: "", prev: "0".repeat(64), key: "k".repeat(61) };
+  writeFileSync(own.files[0], `${JSON.stringify(line)}\n`);
+  const forged = await verifyAudit(own.files, { publicKey: own.publicKey });
+  assert.equal(forged.finding?.why, `the line was signed with another key, ${"k".repeat(60)}`);
 });
 
-test("a public key is a word, or a file with the word", async (t) => {
-  const { root, publicKey } = await written(t);
-  const file = path.join(root, "audit.pub");
-  writeFileSync(file, `${publicKey}\n`);
-  assert.equal(publicKeyNamed(publicKey), publicKey);
-  assert.equal(publicKeyNamed(file), publicKey);
-  for (const wrong of ["nothing", path.join(root, "audit.key")])
-    assert.throws(() => publicKeyNamed(wrong), {
-      code: "usage",
-      message: /is no public key of an audit: expected 44 characters/,
-    });
-  assert.throws(() => publicKeyNamed(root), { code: "usage", message: /^Cannot read the public key/ });
+test("what is missing, cut off or put in is told with its place, and with where the right line stands", async (t) => {
+  const { publicKey, files, lineAt, hashAt } = await written(t);
+  const [one, two] = files;
+  const verify = async (from?: string) => (await verifyAudit(files, { publicKey, from })).finding;
+  const lines = [0, 1, 2, 3].map((index) => lineAt(one, index));
+  writeFileSync(one, "");
+  assert.deepEqual(await verify(), {
+    fault: "removed",
+    file: "2026-02.jsonl",
+    line: 1,
+    n: 1,
+    why: "the lines 1 to 4 are not there; where they are kept elsewhere, give --from with the hash of the last of them",
+  });
+  assert.deepEqual(await verify("ab"), {
+    fault: "removed",
+    file: "2026-02.jsonl",
+    line: 1,
+    n: 1,
+    why: "the first line is 5, and does not continue the line with the hash ab",
+  });
+  writeFileSync(one, `${lines.slice(0, 3).join("\n")}\n`);
+  const { fault, why, n } = (await verify()) ?? {};
+  assert.deepEqual([fault, why, n], ["removed", "line 4 is not there", 4]);
+  writeFileSync(one, `${lines.join("\n")}\n`);
+  const whole = readFileSync(two, "utf8");
+  writeFileSync(two, whole.slice(0, -1));
+  const cut = "the line has no end: it was cut off, or copied while it was written";
+  assert.deepEqual(await verify(), { fault: "changed", file: "2026-02.jsonl", line: 4, n: 8, why: cut });
+  writeFileSync(two, `${whole}\n`);
+  const put = "this is no line of an audit; line 9 follows in 2026-03.jsonl:1";
+  assert.deepEqual(await verify(), { fault: "added", file: "2026-02.jsonl", line: 5, n: 9, why: put });
+  writeFileSync(two, whole);
+  const head = hashAt(one, 0).replace(/^./, "g");
+  const { finding, ok, last } = await verifyAudit(files, { publicKey, head });
+  const missing = `the line with the hash ${head} is not in these files: the end of the audit was cut off, or the hash is of another one`;
+  assert.deepEqual([ok, last?.n], [false, 12]);
+  assert.deepEqual(finding, { fault: "cut off", file: null, line: null, n: 13, why: missing });
+});
+
+test("the head may be the line that the first one continues, and of nothing at all it is the line before the first", async (t) => {
+  const { publicKey, files, hashAt } = await written(t);
+  const from = hashAt(files[0], 3);
+  assert.equal((await verifyAudit(files.slice(1), { publicKey, from, head: from })).ok, true);
+  assert.equal((await verifyAudit(files, { publicKey, head: "0".repeat(64) })).ok, true);
+  assert.deepEqual((await verifyAudit([], { publicKey, head: from })).finding?.n, 1);
+});
+
+test("a line of 1 MiB may be one, and what goes on for longer without an end is no audit", async (t) => {
+  const { publicKey, files } = await written(t);
+  const longest = 1024 * 1024;
+  const before = readFileSync(files[2]);
+  writeFileSync(files[2], "x".repeat(longest), { flag: "a" });
+  assert.equal((await verifyAudit(files, { publicKey })).finding?.line, 5);
+  writeFileSync(files[2], Buffer.concat([before, Buffer.alloc(longest + 1, "x")]));
+  const message = `${files[2]}:5 has more than 1048576 bytes: this is no audit`;
+  await assert.rejects(verifyAudit(files, { publicKey }), { code: "failed", message });
 });
