@@ -76,23 +76,21 @@ async function* linesBackwards(file: string, until: number): AsyncGenerator<{ by
   await using handle = await openRegular(file);
   const { size } = await handle.stat();
   let [end, rest] = [Math.min(size, until), Buffer.alloc(0)];
-  let isLast = true;
   while (end > 0) {
     const start = Math.max(0, end - READ_BYTES);
     rest = Buffer.concat([await readSpan(handle, start, end), rest]);
     end = start;
     // What stands behind the last newline is no whole line.
-    if (isLast) rest = rest.subarray(0, rest.lastIndexOf(0x0a) + 1);
-    isLast &&= rest.length === 0;
+    rest = rest.subarray(0, rest.lastIndexOf(0x0a) + 1);
     for (let at = lastBreak(rest); at >= 0; at = lastBreak(rest)) {
       yield { bytes: rest.subarray(at + 1, -1), start: start + at + 1 };
       rest = rest.subarray(0, at + 1);
     }
   }
-  if (rest.length > 1) yield { bytes: rest.subarray(0, -1), start: 0 };
+  yield { bytes: rest.subarray(0, -1), start: 0 };
 }
 
 /** The newline before the last line. */
 function lastBreak(bytes: Buffer): number {
-  return bytes.length < 2 ? -1 : bytes.lastIndexOf(0x0a, bytes.length - 2);
+  return bytes.subarray(0, -1).lastIndexOf(0x0a);
 }

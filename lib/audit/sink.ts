@@ -75,7 +75,6 @@ export class AuditSink {
     const { signal } = this.#stop;
     for (let pause = pauseMs; ; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
       const handed = await this.#session();
-      if (signal.aborted) return;
       if (handed) pause = pauseMs;
       await sleep(pause, signal).catch(() => {});
       if (signal.aborted) return;

@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
+import { syncBuiltinESMExports } from "node:module";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import type { AuditSpot } from "../../lib/audit/files.ts";
+import { setImmediate as nextRound } from "node:timers/promises";
+import { type AuditSpot, auditFiles } from "../../lib/audit/files.ts";
 import type { AuditLog } from "../../lib/audit/log.ts";
 import { AuditSink } from "../../lib/audit/sink.ts";
 import { Failure } from "../../lib/core/errors.ts";
@@ -22,10 +24,12 @@ interface Life {
   exit: (exit: Partial<Exit>) => void;
   graces: number[];
   isInputEnded: boolean;
+  /** Goes on when its input ends, until it is ended. */
+  isStubborn: boolean;
 }
 
 /** A sink whose command is played by the test. */
-function sinking(t: TestContext, now?: () => number) {
+function sinking(t: TestContext, now?: () => number, more: { pauseMs?: number } = { pauseMs: 1 }) {
   const root = path.join(temporaryFolder(t), "root");
   const { log } = auditBelow(root, now);
   const told: string[] = [];
@@ -37,7 +41,7 @@ function sinking(t: TestContext, now?: () => number) {
     const exit = (how: Partial<Exit>) => resolve({ exitCode: null, signal: null, ...how });
     const pieces: string[] = [];
     const numbers = () => pieces.flatMap((piece) => piece.trimEnd().split("\n")).map((line) => JSON.parse(line).n);
-    const life: Life = { pieces, numbers, exit, graces: [], isInputEnded: false };
+    const life: Life = { pieces, numbers, exit, graces: [], isInputEnded: false, isStubborn: false };
     lives.push(life);
     const stdin = {
       write: (piece: Buffer, done: () => void) => {
@@ -46,7 +50,7 @@ function sinking(t: TestContext, now?: () => number) {
       },
       end: () => {
         life.isInputEnded = true;
-        exit({ exitCode: 0 });
+        if (!life.isStubborn) exit({ exitCode: 0 });
       },
     };
     const end = async (graceMs: number) => {
@@ -56,7 +60,7 @@ function sinking(t: TestContext, now?: () => number) {
     return { stdin, ended, end };
   };
   const launcher = { start } as unknown as Launcher;
-  const sink = new AuditSink({ command: "keep", audit: log, launcher, tell: (line) => told.push(line), pauseMs: 1 });
+  const sink = new AuditSink({ command: "keep", audit: log, launcher, tell: (line) => told.push(line), ...more });
   /** Ends the sink, and the command at once: one that has failed before would have to live for a second. */
   const close = async () => {
     const closed = sink.close();
@@ -212,4 +216,82 @@ test("a line that has not been written whole is not handed over", async (t) => {
   await until("the first line", () => lives[0]?.pieces.length === 1);
   await sink.close();
   assert.deepEqual(lives[0]?.numbers(), [1]);
+});
+
+/** Makes time a matter of the test, also for the waits of lib. */
+function ownTime(t: TestContext): (ms: number) => void {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  syncBuiltinESMExports();
+  t.after(() => {
+    t.mock.timers.reset();
+    syncBuiltinESMExports();
+  });
+  return (ms) => t.mock.timers.tick(ms);
+}
+
+/** Waits for what needs no time; looks at the files meanwhile, as a command that is started again makes the sink do. */
+async function come(log: AuditLog, condition: () => boolean = () => false, rounds = 10_000): Promise<void> {
+  for (let round = 0; round < rounds && !condition(); round++) {
+    await auditFiles(log.folder);
+    await nextRound();
+  }
+}
+
+test("a command that fails is started again after 1 s, then after longer and longer pauses up to a minute, until it works for a second", async (t) => {
+  const { log, sink, lives, told } = sinking(t, undefined, {});
+  await writeLines(log, 1, 10);
+  const pass = ownTime(t);
+  sink.start(BEGIN);
+  const lived = async (count: number) => {
+    await come(log, () => lives.length === count && (lives.at(-1)?.pieces.length ?? 0) > 0);
+    assert.equal(lives.length, count);
+  };
+  const fails = async () => {
+    lives.at(-1)?.exit({ exitCode: 1 });
+    await come(log, undefined, 20);
+  };
+  for (const pause of [1, 2, 4, 8, 16, 32, 60, 60]) {
+    const count = lives.length + (lives.length === 0 ? 1 : 0);
+    await lived(count);
+    await fails();
+    pass(pause * 1_000 - 1);
+    await come(log, undefined, 20);
+    assert.equal(lives.length, count, `a pause of ${pause} s`);
+    pass(1);
+    await lived(count + 1);
+  }
+  assert.equal(told.length, 1);
+  pass(999);
+  await come(log, undefined, 20);
+  assert.equal(told.length, 1);
+  pass(1);
+  await come(log, () => told.length === 2);
+  assert.equal(told[1], "the command of --audit-sink takes lines again");
+  await come(log, undefined, 50);
+  await fails();
+  assert.equal(told.length, 3, "its next failure is told again");
+  pass(1_000);
+  await lived(10);
+});
+
+test("the end of the sink waits two seconds for a command that goes on, and then ends it", async (t) => {
+  const { log, sink, lives } = sinking(t);
+  await writeLines(log, 1, 10);
+  const pass = ownTime(t);
+  sink.start(BEGIN);
+  await come(log, () => lives[0]?.pieces.length === 1);
+  const [life] = lives as [Life];
+  life.isStubborn = true;
+  let isClosed = false;
+  const closed = sink.close().then(() => {
+    isClosed = true;
+  });
+  await come(log, () => life.isInputEnded);
+  pass(1_999);
+  await come(log, undefined, 20);
+  assert.deepEqual([life.graces, isClosed], [[], false]);
+  pass(1);
+  await closed;
+  // Once to end it, once more as after each life.
+  assert.deepEqual([life.graces, lives.length], [[0, 0], 1]);
 });

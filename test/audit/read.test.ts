@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { closeSync, mkdirSync, openSync, truncateSync, writeFileSync, writeSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
+import { parseAuditLine } from "../../lib/audit/line.ts";
 import { type AuditWanted, readAudit } from "../../lib/audit/read.ts";
 import { auditBelow, chainFiles, writeMonths } from "../helpers/audit-log.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
@@ -95,6 +96,9 @@ test("lines are found whole wherever the pieces begin in which a file is read", 
       assert.deepEqual([items.map(({ n }) => n), next_cursor], [[3, 2], `2026-01.jsonl:${first}`]);
       assert.deepEqual((await all(folder, {}, 1)).numbers, [3, 2, 1], `${first} and ${last}`);
     }
+  writeFileSync(path.join(folder, "2026-01.jsonl"), `\n${lineOf(1, 100)}`);
+  const { items } = await readAudit(folder, {}, 2);
+  assert.deepEqual(items, [parseAuditLine(Buffer.from(lineOf(1, 100).trimEnd()))], "behind an empty line");
   const unfinished = `${lineOf(2, 100).trimEnd()}x`;
   writeFileSync(path.join(folder, "2026-01.jsonl"), lineOf(1, 100) + unfinished);
   assert.deepEqual((await all(folder, {}, 1)).numbers, [1]);

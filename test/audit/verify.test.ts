@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { parseAuditLine } from "../../lib/audit/line.ts";
+import { auditLine, parseAuditLine } from "../../lib/audit/line.ts";
 import { verifyAudit } from "../../lib/audit/verify.ts";
+import { signingKey } from "../../lib/core/signing-key.ts";
 import { auditBelow, chainFiles, entryOf, writeMonths } from "../helpers/audit-log.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
@@ -137,6 +138,14 @@ test("what is missing, cut off or put in is told with its place, and with where 
   writeFileSync(two, whole.slice(0, -1));
   const cut = "the line has no end: it was cut off, or copied while it was written";
   assert.deepEqual(await verify(), { fault: "changed", file: "2026-02.jsonl", line: 4, n: 8, why: cut });
+  writeFileSync(two, `${whole}x`);
+  assert.deepEqual(await verify(), {
+    fault: "added",
+    file: "2026-02.jsonl",
+    line: 5,
+    n: 9,
+    why: `${cut}; line 9 follows in 2026-03.jsonl:1`,
+  });
   writeFileSync(two, `${whole}\n`);
   const put = "this is no line of an audit; line 9 follows in 2026-03.jsonl:1";
   assert.deepEqual(await verify(), { fault: "added", file: "2026-02.jsonl", line: 5, n: 9, why: put });
@@ -148,12 +157,23 @@ test("what is missing, cut off or put in is told with its place, and with where 
   assert.deepEqual(finding, { fault: "cut off", file: null, line: null, n: 13, why: missing });
 });
 
+test("a line that the key has signed, with the right number behind another line, is told as changed", async (t) => {
+  const { root, publicKey, files } = await written(t);
+  const key = await signingKey(path.join(root, "audit.key"));
+  const { text } = auditLine({ what: "alive" }, { n: 4, at: "", hash: "f".repeat(64) }, "2026-01-31T00:00:00.000Z", key);
+  writeFileSync(files[0], `${text}\n`, { flag: "a" });
+  const why = "the line continues another line than the one before it";
+  const { finding } = await verifyAudit(files, { publicKey });
+  assert.deepEqual(finding, { fault: "changed", file: "2026-01.jsonl", line: 5, n: 5, why });
+});
+
 test("the head may be the line that the first one continues, and of nothing at all it is the line before the first", async (t) => {
   const { publicKey, files, hashAt } = await written(t);
   const from = hashAt(files[0], 3);
   assert.equal((await verifyAudit(files.slice(1), { publicKey, from, head: from })).ok, true);
   assert.equal((await verifyAudit(files, { publicKey, head: "0".repeat(64) })).ok, true);
-  assert.deepEqual((await verifyAudit([], { publicKey, head: from })).finding?.n, 1);
+  for (const proof of [{ head: from }, { head: from, from: hashAt(files[0], 2) }])
+    assert.equal((await verifyAudit([], { publicKey, ...proof })).finding?.n, 1);
 });
 
 test("a line of 1 MiB may be one, and what goes on for longer without an end is no audit", async (t) => {
