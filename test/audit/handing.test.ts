@@ -35,6 +35,7 @@ function sinking(t: TestContext, now?: () => number, more: { pauseMs?: number } 
   const told: string[] = [];
   const given: unknown[] = [];
   const lives: Life[] = [];
+  const far = { isDeaf: false };
   const start = async (...args: unknown[]) => {
     given.push(args);
     const { promise: ended, resolve } = Promise.withResolvers<Exit>();
@@ -44,7 +45,8 @@ function sinking(t: TestContext, now?: () => number, more: { pauseMs?: number } 
     const life: Life = { pieces, numbers, exit, graces: [], isInputEnded: false, isStubborn: false };
     lives.push(life);
     const stdin = {
-      write: (piece: Buffer, done: () => void) => {
+      write: (piece: Buffer, done: (error?: Error) => void) => {
+        if (far.isDeaf) return done(new Error("EPIPE"));
         pieces.push(piece.toString());
         done();
       },
@@ -68,7 +70,7 @@ function sinking(t: TestContext, now?: () => number, more: { pauseMs?: number } 
     await closed;
   };
   t.after(close);
-  return { root, log, sink, close, told, given, lives };
+  return { root, log, sink, close, told, given, lives, far };
 }
 
 /** Writes lines of so many characters, one after the other, and answers where each of them ends. */
@@ -294,4 +296,50 @@ test("the end of the sink waits two seconds for a command that goes on, and then
   await closed;
   // Once to end it, once more as after each life.
   assert.deepEqual([life.graces, lives.length], [[0, 0], 1]);
+});
+
+test("a command that cannot be started, or takes nothing, is tried again after longer and longer pauses", async (t) => {
+  const pass = ownTime(t);
+  for (const isStarted of [true, false]) {
+    const { log } = auditBelow(path.join(temporaryFolder(t), "root"));
+    let starts = 0;
+    const start = async () => {
+      starts++;
+      if (!isStarted) throw new Failure("failed", "no memory");
+      return { stdin: { end() {} }, ended: Promise.resolve({ exitCode: 0, signal: null }), end: async () => {} };
+    };
+    const launcher = { start } as unknown as Launcher;
+    const sink = new AuditSink({ command: "keep", audit: log, launcher, tell() {} });
+    sink.start(BEGIN);
+    for (const [count, pause] of [1, 2, 4, 8].entries()) {
+      await come(log, () => starts > count);
+      await come(log, undefined, 20);
+      pass(pause * 1_000 - 1);
+      await come(log, undefined, 20);
+      assert.equal(starts, count + 1, `a pause of ${pause} s`);
+      pass(1);
+    }
+    await sink.close();
+  }
+});
+
+test("a command that takes no more has two seconds to end by itself; then it has closed its standard input", async (t) => {
+  const pass = ownTime(t);
+  for (const isEnding of [true, false]) {
+    const { log, sink, close, lives, told, far } = sinking(t);
+    await writeLines(log, 1, 10);
+    far.isDeaf = true;
+    sink.start(BEGIN);
+    await come(log, () => lives.length === 1);
+    await come(log, undefined, 20);
+    pass(1_999);
+    await come(log, undefined, 20);
+    assert.deepEqual([told, lives[0]?.graces], [[], []]);
+    if (isEnding) lives[0]?.exit({ exitCode: 3 });
+    else pass(1);
+    await come(log, () => told.length === 1 && lives[0]?.graces.length === 1);
+    assert.deepEqual(told, [warning(isEnding ? "it ended with exit code 3" : "it has closed its standard input")]);
+    assert.deepEqual(lives[0]?.graces, [0]);
+    await close();
+  }
 });
