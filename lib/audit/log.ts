@@ -235,13 +235,12 @@ export class AuditLog {
   async #store(file: string, size: number, bytes: Buffer): Promise<void> {
     const isNew = (await sizeOf(file)) === undefined;
     await using handle = await open(file, CHAIN_FILE, PRIVATE_FILE);
-    const found = await handle.stat();
-    if (!found.isFile()) throw new Failure("failed", `${file} is not a regular file`);
+    if (!(await handle.stat()).isFile()) throw new Failure("failed", `${file} is not a regular file`);
     faultPoint("audit: opened");
     try {
       for (let at = 0; at < bytes.length; ) at += (await handle.write(bytes, at, bytes.length - at, size + at)).bytesWritten;
       faultPoint("audit: written");
-      if (found.size > size + bytes.length) await handle.truncate(size + bytes.length);
+      await handle.truncate(size + bytes.length);
       await handle.sync();
       if (isNew) await flushFolder(this.#place.folder);
     } catch (error) {

@@ -132,7 +132,11 @@ export class AuditSink {
       const piece = await readSpan(handle, spot.size, Math.min(limit, spot.size + bytes));
       const length = piece.lastIndexOf(0x0a) + 1;
       if (length > 0) return piece.subarray(0, length);
-      if (spot.size + bytes >= limit) return undefined;
+      if (spot.size + bytes >= limit) {
+        // What was put behind the last line of an earlier month is no line.
+        this.#spot = { file: spot.file, size: limit };
+        return await this.#next();
+      }
     }
   }
 

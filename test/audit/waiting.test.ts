@@ -53,6 +53,8 @@ test("a line that comes right behind one that was confirmed or refused is writte
   assert.equal((await auditLines(root)).at(-1)?.count, 2);
   await log.append(entryOf(2));
   assert.equal((await log.append(entryOf(3))).n, 5);
+  const happened = (await auditLines(root)).map((line) => line.happened);
+  assert.deepEqual(happened, [undefined, undefined, timeAt(0), undefined, undefined], "only what came in trouble says when");
 });
 
 test("while others keep the turn for ten seconds nothing is written, and the reason is told once", async (t) => {
