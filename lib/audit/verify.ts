@@ -110,8 +110,8 @@ async function brokenOrder(found: AuditLine, expected: Expected, files: readonly
   const { n, before, from } = expected;
   if (!before)
     return { fault: "removed", why: `the first line is ${found.n}, and does not continue the line with the hash ${from}` };
-  if (found.n === n) return { fault: "changed", why: "the line continues another line than the one before it" };
   if (found.n < n) return { fault: "added", why: `line ${found.n} stands here again, or was put here from another place` };
+  if (found.n === n) return { fault: "changed", why: "the line continues another line than the one before it" };
   const place = await whereContinued(expected, files, publicKey);
   if (place !== undefined) return { fault: "reordered", why: `line ${found.n} stands here, and line ${n} in ${place}` };
   const gone = found.n - 1 === n ? `line ${n} is` : `the lines ${n} to ${found.n - 1} are`;

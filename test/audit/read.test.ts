@@ -94,11 +94,13 @@ test("lines are found whole wherever the pieces begin in which a file is read", 
       writeFileSync(path.join(folder, "2026-01.jsonl"), lineOf(1, first) + lineOf(2, 100) + lineOf(3, last));
       const { items, next_cursor } = await readAudit(folder, {}, 2);
       assert.deepEqual([items.map(({ n }) => n), next_cursor], [[3, 2], `2026-01.jsonl:${first}`]);
-      assert.deepEqual((await all(folder, {}, 1)).numbers, [3, 2, 1], `${first} and ${last}`);
+      for (const limit of [1, 10]) assert.deepEqual((await all(folder, {}, limit)).numbers, [3, 2, 1], `${first} and ${last}`);
     }
-  writeFileSync(path.join(folder, "2026-01.jsonl"), `\n${lineOf(1, 100)}`);
-  const { items } = await readAudit(folder, {}, 2);
-  assert.deepEqual(items, [parseAuditLine(Buffer.from(lineOf(1, 100).trimEnd()))], "behind an empty line");
+  for (const text of [`\n${lineOf(1, 100)}`, `${lineOf(1, 100)}\n`]) {
+    writeFileSync(path.join(folder, "2026-01.jsonl"), text);
+    const { items } = await readAudit(folder, {}, 2);
+    assert.deepEqual(items, [parseAuditLine(Buffer.from(lineOf(1, 100).trimEnd()))], "beside an empty line");
+  }
   const unfinished = `${lineOf(2, 100).trimEnd()}x`;
   writeFileSync(path.join(folder, "2026-01.jsonl"), lineOf(1, 100) + unfinished);
   assert.deepEqual((await all(folder, {}, 1)).numbers, [1]);
