@@ -71,8 +71,7 @@ export async function auditTail(file: string): Promise<AuditTail> {
 export async function readSpan(handle: FileHandle, start: number, end: number): Promise<Buffer> {
   const bytes = Buffer.allocUnsafe(end - start);
   let length = 0;
-  // Nothing is read where nothing is left to read.
-  for (let read: number | undefined; read !== 0; length += read)
+  for (let read = -1; read !== 0 && length < bytes.length; length += read)
     read = (await handle.read(bytes, length, bytes.length - length, start + length)).bytesRead;
   return bytes.subarray(0, length);
 }

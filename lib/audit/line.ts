@@ -95,8 +95,7 @@ export function auditLine(entry: AuditEntry, before: AuditHead, at: string, key:
   return { text, head: { n, at, hash: hash("sha256", text, "hex") } };
 }
 
-/** It fills the last {@link SIGNATURE_LENGTH} bytes of a line. */
-const SIGNATURE = /,"sig":"([A-Za-z0-9+/]{86}==)"\}/;
+const SIGNATURE = /^,"sig":"([A-Za-z0-9+/]{86}==)"\}$/;
 const SIGNATURE_LENGTH = ',"sig":""}'.length + 88;
 
 /** The line in these bytes; undefined where they are no line, whoever has signed it. */
@@ -111,6 +110,7 @@ export function parseAuditLine(bytes: Uint8Array): AuditLine | undefined {
 /** True where the bytes are a line that the owner of this public key has signed, letter by letter. */
 export function isSignedLine(bytes: Uint8Array, publicKey: string): boolean {
   const at = bytes.length - SIGNATURE_LENGTH;
+  if (at <= 0) return false;
   const [, signature] = SIGNATURE.exec(Buffer.from(bytes.subarray(at)).toString("latin1")) ?? [];
   return signature !== undefined && isSigned(publicKey, AUDIT_PURPOSE, bytes.subarray(0, at), signature);
 }

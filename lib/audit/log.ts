@@ -160,7 +160,7 @@ export class AuditLog {
         const gap: AuditEntry[] =
           lost === 0 ? [] : [{ what: "outcome", outcome: "failed", error: "audit_unavailable", count: lost }];
         const entries = [...late, ...gap, ...wanted.map(({ entry }) => entry)];
-        const heads = await this.#inTurn(entries);
+        const heads = entries.length === 0 ? [] : await this.#inTurn(entries);
         this.#lost -= lost;
         const first = late.length + gap.length;
         for (const [index, { done }] of wanted.entries()) done(heads[first + index] as AuditHead);
@@ -235,12 +235,13 @@ export class AuditLog {
   async #store(file: string, size: number, bytes: Buffer): Promise<void> {
     const isNew = (await sizeOf(file)) === undefined;
     await using handle = await open(file, CHAIN_FILE, PRIVATE_FILE);
-    if (!(await handle.stat()).isFile()) throw new Failure("failed", `${file} is not a regular file`);
+    const found = await handle.stat();
+    if (!found.isFile()) throw new Failure("failed", `${file} is not a regular file`);
     faultPoint("audit: opened");
     try {
       for (let at = 0; at < bytes.length; ) at += (await handle.write(bytes, at, bytes.length - at, size + at)).bytesWritten;
       faultPoint("audit: written");
-      await handle.truncate(size + bytes.length);
+      if (found.size > size + bytes.length) await handle.truncate(size + bytes.length);
       await handle.sync();
       if (isNew) await flushFolder(this.#place.folder);
     } catch (error) {

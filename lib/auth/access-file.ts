@@ -67,7 +67,7 @@ export const TOKEN_FIELDS = {
 
 const KEPT_TOKEN = object({
   ...TOKEN_FIELDS,
-  sha256: string({ pattern: /[0-9a-f]{64}/, means: "a SHA-256" }),
+  sha256: string({ pattern: /^[0-9a-f]{64}$/, means: "a SHA-256" }),
   /** Base32; with `own` alone. */
   totp_secret: nullable(string()),
 });

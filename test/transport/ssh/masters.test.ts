@@ -128,7 +128,7 @@ function setUp(t: TestContext, more: Partial<SshSettings> = {}) {
 test("the folder of connections has both configurations and links to the keys, for its user alone, named by its owner", async (t) => {
   const { setup, settings, made, bucket } = setUp(t);
   const folder = await made(SELF, "own");
-  assert.match(folder, new RegExp(`^/dev/shm/ops-ssh-${SELF.pid}-${SELF.start_time}-\\w{6}$`));
+  assert.match(folder, new RegExp(`^(?:${SSH_PLACES.join("|")})/ops-ssh-${SELF.pid}-${SELF.start_time}-\\w{6}$`));
   assert.deepEqual(readdirSync(folder).sort(), ["config", "key", "known_hosts", "masters"]);
   assert.equal(statSync(folder).mode & 0o777, 0o700);
   for (const file of ["config", "masters"] as const) {
