@@ -163,14 +163,14 @@ test("a command that is spooled leaves both outputs and its code, for its owner 
   const { code, stdout, stderr, channel } = await ran(t, spooledLines(MARK, asked, "in\nput", SPOOL));
   assert.deepEqual([code, stdout, stderr], [4, "in\nput", "err"]);
   const files = ["code", "err", "out"].map((end) => `${SPOOL.name}.${end}`);
-  await until(
-    "the files",
-    () => readdirSync(folder).length === 3 && readFileSync(path.join(folder, files[1] as string)).length > 80,
-  );
+  const kept = () => files.map((file) => readFileSync(path.join(folder, file), "latin1"));
+  const ends = ["4\n", "end\n", "end 4\n"];
+  const areWhole = () => readdirSync(folder).length === 3 && kept().every((text, at) => text.endsWith(ends[at] as string));
+  await until("the files", areWhole);
   assert.deepEqual(readdirSync(folder).sort(), files);
   for (const file of files) assert.equal(statSync(path.join(folder, file)).mode & 0o777, 0o600);
-  const [kept, err, out] = files.map((file) => readFileSync(path.join(folder, file), "latin1"));
-  assert.equal(kept, "4\n");
+  const [exit, err, out] = kept();
+  assert.equal(exit, "4\n");
   assert.match(out ?? "", new RegExp(`^${MARK} start \\d+ [0-9a-f-]{36} \\d+ a label\nin\nput${MARK} end 4\n$`));
   assert.equal(err, `${MARK} start\nerr${MARK} end\n`);
   channel.stdin.write("done\n");
@@ -183,7 +183,8 @@ test("a spool has an end, behind which its command goes on; one that is there al
   const { code, stdout, channel } = await ran(t, spooledLines(MARK, asked, "", { ...SPOOL, bytes: 1_025 }));
   assert.deepEqual([code, stdout.length], [0, 5_000]);
   const file = path.join(folder, `${SPOOL.name}.out`);
-  assert.equal(statSync(file).size, 1_536, "in blocks of 512 bytes");
+  // In blocks of 512 bytes.
+  await until("the end of the spool", () => statSync(file).size === 1_536);
   const again = await localChannel(t, spooledLines(MARK, script("touch ran", { folder }), "", SPOOL));
   await again.exited;
   assert.deepEqual([again.output.group, existsSync(path.join(folder, "ran"))], [undefined, false]);
