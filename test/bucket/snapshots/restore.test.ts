@@ -331,6 +331,13 @@ test("a snapshot of another bucket is refused in a bucket", async (t) => {
   });
 });
 
+test("a restore that is cancelled while it unpacks leaves nothing", async (t) => {
+  const layout = await markedBucket(t);
+  const opening = { ...BELIEVING, signal: AbortSignal.abort() };
+  await assert.rejects(prepareRestore(layout, BUCKET, await snapshotFile(layout), opening), { code: "cancelled" });
+  assert.ok(!existsSync(layout.restores));
+});
+
 test("recovery after a kill at each step of a restore leaves wholly the old or wholly the new state", async (t) => {
   const layout = await markedBucket(t);
   const file = await snapshotFile(layout);
