@@ -101,7 +101,6 @@ async function givenAuthority([certificateFile = "", keyFile]: readonly string[]
 async function givenFile(file: string): Promise<Buffer> {
   const bytes = await readBounded(realPlace(file), AUTHORITY_BYTES);
   if (!bytes) throw new Failure("usage", `there is no file ${file}`);
-  if (bytes.length > AUTHORITY_BYTES) throw new Failure("usage", `${file} has more than 64 KiB`);
   return bytes;
 }
 

@@ -127,12 +127,8 @@ function placeOf(bucket: RemoteBucket, key: string, signal: AbortSignal): { leav
     // The request that asks for the place may arrive after the one that gives the place up.
     while (!over.signal.aborted && !(await leave())) await sleep(IDLE_MS, over.signal).catch(() => {});
   };
-  signal.addEventListener("abort", leaveSoon, { once: true });
-  const end = () => {
-    over.abort();
-    signal.removeEventListener("abort", leaveSoon);
-  };
-  return { leave, [Symbol.dispose]: end };
+  signal.addEventListener("abort", leaveSoon, { once: true, signal: over.signal });
+  return { leave, [Symbol.dispose]: () => over.abort() };
 }
 
 /**
