@@ -128,6 +128,21 @@ test("CP-560 what no key opens stays as it is, is named, and keeps nothing from 
   assert.equal(existsSync(bucket.layout.kvKeyOld), false);
 });
 
+test("CP-560 the key before stays while something is there that it alone opens", async (t) => {
+  const bucket = await filledBucket(t);
+  const late = new KvStore(bucket.db, readFileSync(bucket.layout.kvKey));
+  onFaultPoint((reached) => {
+    if (reached !== "rekey: contents sealed") return;
+    late.put("secrets/job/other", "late", "sealed with the key before");
+    late.flush();
+  });
+  const { error } = await carryOut(bucket, "kv_rekey", rekey).finally(() => onFaultPoint(() => {}));
+  assert.equal(error?.message, "Cannot drop the kv.key before: not everything opens with the new one; run it again");
+  assert.ok(existsSync(bucket.layout.kvKeyOld));
+  assert.equal((await carryOut(bucket, "kv_rekey", rekey)).error, undefined);
+  assert.equal(existsSync(bucket.layout.kvKeyOld), false);
+});
+
 test("CP-560 a build after a rekey issues no certificate anew; before it, rows of an earlier version want a build", async (t) => {
   const bucket = await makeBucket(t);
   makeWorkspace(bucket.dir, { workers: ["10.0.0.1"], jobs: { web: { selectors: ["worker"], certs: { server: {} } } } });
