@@ -92,10 +92,9 @@ export class Messenger {
   /** Looks at all buckets once, and begins to send what is due. */
   async round(): Promise<void> {
     const { root, labels } = this.#own;
-    const ids = await bucketIds(root, labels).catch((error: unknown): string[] => {
-      this.#tell("", error);
-      return [];
-    });
+    const ids = await bucketIds(root, labels).catch((error: unknown) => this.#tell("", error));
+    if (!ids) return;
+    this.#told.delete("");
     for (const id of this.#books.keys()) if (!ids.includes(id)) this.#books.delete(id);
     for (const id of ids) {
       try {
