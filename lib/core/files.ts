@@ -151,7 +151,8 @@ export async function makePrivateFolder(folder: string): Promise<void> {
 
 /**
  * The text of a file that an operator named, for example with a flag. Throws `usage` where the file's mode has one of
- * the bits `refused`, by default those of everybody but the owner. Mode and text come from one descriptor, so both are those of the same file.
+ * the bits `refused`, by default those of everybody but the owner. Mode and text come from one descriptor, so both are
+ * those of the same file.
  */
 export async function readGuarded(file: string, refused: number = OF_OTHERS): Promise<string> {
   await using handle = await open(file, constants.O_RDONLY);

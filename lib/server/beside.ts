@@ -48,7 +48,10 @@ export class ReadThread {
     return readyJson(await this.ask(...order));
   }
 
-  /** Ends the thread, which lets go of its databases; waits at most 2 seconds for a read that is under way. What waits fails with `shutting_down`. */
+  /**
+   * Ends the thread, which lets go of its databases; waits at most 2 seconds for a read that is under way. What waits fails
+   * with `shutting_down`.
+   */
   async close(): Promise<void> {
     this.#closed = true;
     if (this.#thread)

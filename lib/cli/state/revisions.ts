@@ -26,7 +26,7 @@ export const REVISION_COLUMNS: Columns<Listed> = {
   revision: ({ id }) => id,
   pushed: ({ created_at }) => created_at,
   build: ({ build_status }) => build_status,
-  commit: ({ commit }) => commit?.replace(/(.{8})[^-]*/, "$1") ?? null,
+  commit: ({ commit }) => commit?.replace(/^(.{8})[^-]*/, "$1") ?? null,
   is: (one) => marksOf(one) || null,
   note: ({ note }) => note ?? null,
 };
