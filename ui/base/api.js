@@ -183,11 +183,9 @@ export function address() {
 
 /** Changes the query of the address; the view stays. */
 export function keepQuery(changes) {
-  const { bucketId, view, rest, query } = address();
-  const given = { ...Object.fromEntries(query), ...changes };
-  const place = bucketId ? link(bucketId, view, rest) : `#/${[view, ...rest].filter(Boolean).join("/")}`;
-  const search = queryOf(given);
-  history.replaceState(history.state, "", search.size > 0 || !bucketId ? `${place}?${search}` : place);
+  const { path, query } = address();
+  const search = queryOf({ ...Object.fromEntries(query), ...changes });
+  history.replaceState(history.state, "", `#/${path}${search.size > 0 ? `?${search}` : ""}`);
 }
 
 function decode(part) {

@@ -65,11 +65,8 @@ export function patch(parent, ...children) {
     else parent.insertBefore(kept, place);
     if (kept !== node) renew(kept, node);
   }
-  while (place) {
-    const next = place.nextSibling;
-    place.remove();
-    place = next;
-  }
+  while (place?.nextSibling) place.nextSibling.remove();
+  place?.remove();
 }
 
 function isSame(old, now) {

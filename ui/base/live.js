@@ -48,11 +48,8 @@ function showConnection({ heard, isLive }, tryNow) {
   const [badge, banner] = ["live", "banner"].map((id) => document.getElementById(id));
   const silentMs = Date.now() - heard;
   const isStale = silentMs > STALE_MS;
-  const [kind, text] = isStale
-    ? ["soon", `no answer for ${Math.floor(silentMs / 1000)} s`]
-    : isLive
-      ? ["live", "live"]
-      : ["late", "catching up"];
+  const silence = `no answer for ${Math.floor(silentMs / 1000)} s`;
+  const [kind, text] = isStale ? ["soon", silence] : isLive ? ["live", "live"] : ["late", "catching up"];
   if (badge.textContent !== text) patch(badge, el(`span.live.${kind}`, text));
   document.documentElement.classList.toggle("stale", isStale);
   banner.hidden = !isStale;

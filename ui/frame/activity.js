@@ -1,6 +1,6 @@
 // Activity: the log of one run at a time, as a line in the status bar, as the panel that opens from it, in the whole
 // window, or in the page of its run (control-plane.md, UI).
-import { address, bucketPath, get } from "../base/api.js";
+import { address, bucketPath, get, pageAt } from "../base/api.js";
 import { button, el, patch } from "../base/dom.js";
 import { prefer, preference } from "../base/preferences.js";
 import { count, nameOf, said } from "../base/text.js";
@@ -267,7 +267,6 @@ function statusBar() {
   const line = trouble || (matters ? said(matters.text) : "Nothing was written yet.");
   const what = [mark(run.status, { label: run.status }), el("b", nameOf(run)), el("span.code", `…${run.id.slice(-8)}`)];
   if (isHosted()) return el("span.what", { key: "what" }, what, "is shown on this page");
-  const page = { bucketId: source.bucketId, path: (rest = "") => bucketPath(source.bucketId, rest) };
   const about = { class: "bar-line", key: "line", "aria-expanded": String(isOpen), "aria-controls": "activity" };
   const parts = [
     el("span.what", what),
@@ -276,7 +275,7 @@ function statusBar() {
     el("span.open", isOpen ? "Close" : "Log", el("kbd", "L")),
     icon("wide"),
   ];
-  const cancel = run.status === "running" && cancelButton(page, run, { class: "small", key: "cancel" });
+  const cancel = run.status === "running" && cancelButton(pageAt(source), run, { class: "small", key: "cancel" });
   return [button(parts, () => activity.toggle(), about), cancel];
 }
 

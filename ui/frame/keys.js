@@ -29,13 +29,7 @@ const PLAIN = [
 ];
 const VIEWS = [
   { label: "Buckets", key: "b", act: () => (location.hash = "#/") },
-  ...SECTIONS.map(({ name, rest, label, key }) => {
-    const act = () => {
-      const { bucketId } = address();
-      if (bucketId) location.hash = link(bucketId, name, rest);
-    };
-    return { label, key, act };
-  }),
+  ...SECTIONS.map(({ name, rest, label, key }) => ({ label, key, act: () => goToView(name, rest) })),
 ];
 const FIXED = [
   ["Ctrl K", "Go to anything, start anything"],
@@ -69,6 +63,11 @@ function act({ key }) {
   const one = (isChord ? VIEWS : PLAIN).find((known) => keyFor(known) === key);
   if (!one || !(isOn() || one.act === showKeys)) return false;
   return /** @type {any} */ (one.act()) !== false;
+}
+
+function goToView(name, rest) {
+  const { bucketId } = address();
+  if (bucketId) location.hash = link(bucketId, name, rest);
 }
 
 function focusSearch() {
