@@ -3,6 +3,7 @@ import { bucketPath, get, link, listOf, pageAt } from "../base/api.js";
 import { el, patch } from "../base/dom.js";
 import { has, lackedRole } from "../base/person.js";
 import { nameOf, plain } from "../base/text.js";
+import { openDialog } from "../parts/dialog.js";
 import { give } from "../parts/order.js";
 import { mark, tag } from "../parts/state.js";
 import { SECTIONS } from "../routes.js";
@@ -40,19 +41,9 @@ function openPalette(shown) {
   if (!shown.session) return;
   const look = { entries: fixedEntries(shown), found: [], at: 0 };
   const list = el("ul", { role: "listbox", id: "palette-list", "aria-label": "Where to" });
-  const input = el("input", {
-    type: "search",
-    role: "combobox",
-    placeholder: "Bucket, view, job, worker, end of a run's id, :line, or what to start",
-    "aria-label": "Go to",
-    "aria-controls": "palette-list",
-    "aria-expanded": "true",
-    autocomplete: "off",
-    spellcheck: "false",
-  });
-  const dialog = /** @type {HTMLDialogElement} */ (el("dialog.palette.wide", { "aria-label": "Go to" }, input, list));
-  dialog.onclose = () => dialog.remove();
-  dialog.onclick = ({ target }) => target === dialog && dialog.close();
+  const placeholder = "Bucket, view, job, worker, end of a run's id, :line, or what to start";
+  const about = { role: "combobox", "aria-label": "Go to", "aria-controls": "palette-list", "aria-expanded": "true" };
+  const input = el("input", { type: "search", placeholder, autocomplete: "off", spellcheck: "false", ...about });
   input.oninput = () => draw(0);
   input.onkeydown = (event) => {
     const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
@@ -77,8 +68,8 @@ function openPalette(shown) {
     dialog.close();
     entry.act();
   }
-  document.body.append(dialog);
-  dialog.showModal();
+  const dialog = openDialog({ class: "palette wide", "aria-label": "Go to" }, [input, list]);
+  dialog.onclick = ({ target }) => target === dialog && dialog.close();
   draw(0);
   readEntries(shown).then((more) => {
     look.entries.push(...more);

@@ -4,7 +4,7 @@ import { call, request, session } from "../base/api.js";
 import { alertPlace, button, el, patch } from "../base/dom.js";
 import { has, isAdmin, person } from "../base/person.js";
 import { ago, said, tell } from "../base/text.js";
-import { item, popupButton, toast } from "../parts/dialog.js";
+import { item, openDialog, popupButton, toast } from "../parts/dialog.js";
 import { colours } from "../parts/form.js";
 import { icon } from "../parts/state.js";
 
@@ -113,14 +113,7 @@ function ended() {
 
 /** A dialog over the page, without a question. */
 function over(form, onClose) {
-  const dialog = /** @type {HTMLDialogElement} */ (el("dialog.over", { "aria-label": "Sign in" }, form));
-  dialog.onclose = () => {
-    dialog.remove();
-    onClose();
-  };
-  document.body.append(dialog);
-  dialog.showModal();
-  return dialog;
+  return openDialog({ class: "over", "aria-label": "Sign in" }, form, onClose);
 }
 
 /** Token first, then the code in the same place, where the server wants one. */

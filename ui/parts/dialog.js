@@ -4,6 +4,18 @@ import { icon } from "./state.js";
 
 let dialogs = 0;
 
+/** Opens a dialog over the page. Once it is closed it is gone, and `onclose` hears of it. */
+export function openDialog(attributes, content, onclose = () => {}) {
+  const dialog = /** @type {HTMLDialogElement} */ (el("dialog", attributes, content));
+  dialog.onclose = () => {
+    dialog.remove();
+    onclose();
+  };
+  document.body.append(dialog);
+  dialog.showModal();
+  return dialog;
+}
+
 /**
  * Asks a question, then does `submit`. A failure keeps the question open and says why. Answers whether it was done.
  * @param {{ title: string, says?: any[], fields?: any, word?: string | false, action: string, leave?: string, danger?: boolean,
@@ -45,14 +57,11 @@ export function ask({ title, says = [], fields, word, action, leave = "Cancel", 
   match();
   const id = `dialog-${++dialogs}`;
   const before = document.activeElement;
-  const dialog = el("dialog", { "aria-labelledby": id, class: wide && "wide" }, el("h2", { id }, title), form);
-  dialog.onclose = () => {
-    dialog.remove();
+  const about = { "aria-labelledby": id, class: wide && "wide" };
+  const dialog = openDialog(about, [el("h2", { id }, title), form], () => {
     if (before instanceof HTMLElement && before.isConnected) before.focus({ preventScroll: true });
     resolve(false);
-  };
-  document.body.append(dialog);
-  dialog.showModal();
+  });
   // The focus may be at the end of a long one.
   dialog.scrollTop = 0;
   return promise;
