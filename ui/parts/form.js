@@ -6,6 +6,15 @@ export function tickBox(label, { hint, ...attributes } = /** @type {any} */ ({})
   return el("label.tick", el("input", { type: "checkbox", ...attributes }), el("span", label, hint && el("small", hint)));
 }
 
+/** What hears of a box that stands for a value of a set. @param {Set<string>} chosen */
+export function ticking(chosen, value, changed) {
+  return ({ target }) => {
+    if (target.checked) chosen.add(value);
+    else chosen.delete(value);
+    changed();
+  };
+}
+
 /** A choice of one. */
 export function choice(label, options, chosen, onchange) {
   // An empty value is one too, which el would leave out.

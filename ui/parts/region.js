@@ -55,13 +55,32 @@ export function head({ title, line, mark, controls }) {
   return el("header.head", el("div", el("h1", mark, title), line && el("p", line)), el("div.controls", controls));
 }
 
-/** Tabs: `[name, label, count]` each has an address of its own. */
-export function tabs(names, chosen, linkTo) {
-  const links = names.map(([name, label, total]) => {
+/**
+ * Tabs, each with an address of its own.
+ * @param {Record<string, any>} labels by their names; `[label, count]` where something is counted, and false where there is no
+ *   such tab
+ */
+export function tabs(labels, chosen, linkTo) {
+  const shown = Object.entries(labels).filter(([, label]) => label);
+  const links = shown.map(([name, label]) => {
+    const [text, total] = [label].flat();
     const attributes = { href: linkTo(name), "aria-current": name === chosen && "page" };
-    return el("a", attributes, label, total !== undefined && el("small", ` ${total}`));
+    return el("a", attributes, text, total !== undefined && el("small", ` ${total}`));
   });
   return el("nav.tabs", { "aria-label": "Tabs" }, links);
+}
+
+/**
+ * The tabs of a view, and the function that makes what stands below the chosen one: the first, where the address has none.
+ * @param {any} page
+ * @param {Record<string, [string, (...about: any[]) => any]>} table by their parts of the address, each with its label
+ * @returns {[HTMLElement, (...about: any[]) => any]}
+ */
+export function tabbed(page, table) {
+  const [first] = Object.keys(table);
+  const chosen = table[page.rest[0]] ? page.rest[0] : first;
+  const labels = Object.fromEntries(Object.entries(table).map(([name, [label]]) => [name, label]));
+  return [tabs(labels, chosen, (name) => page.link(page.view, [name])), table[chosen][1]];
 }
 
 /**

@@ -1,7 +1,7 @@
 import { listOf } from "../base/api.js";
 import { button, el, patch, scroller } from "../base/dom.js";
 import { count, number, said } from "../base/text.js";
-import { tickBox } from "./form.js";
+import { tickBox, ticking } from "./form.js";
 import { mark } from "./state.js";
 
 /**
@@ -71,14 +71,9 @@ export function workerChoice(page, { chosen = null, troubled = () => new Map(), 
   }
 
   function tickOf({ worker, hostname }, outcome) {
-    const onchange = ({ target }) => {
-      if (target.checked) look.chosen.add(worker);
-      else look.chosen.delete(worker);
-      changed();
-    };
     const sign = outcome && [" ", mark(outcome, { label: `${outcome} last` })];
     const label = [said(worker), hostname && el("small", " ", said(hostname)), sign];
-    const box = tickBox(label, { value: worker, onchange });
+    const box = tickBox(label, { value: worker, onchange: ticking(look.chosen, worker, changed) });
     box.key = `${worker} ${look.chosen.has(worker)}`;
     /** @type {any} */ (box).control.checked = look.chosen.has(worker);
     return box;

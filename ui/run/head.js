@@ -12,14 +12,14 @@ import { byOf, outcomesOf, repeatsOf, wavesOf } from "./words.js";
 
 const CANCEL_WAIT_MS = 10_000;
 
-/** @param {import("../views/run.js").RunPage} view @param {any[]} names of tabs @param {string} chosen */
-export function runHead(view, names, chosen) {
+/** @param {import("../views/run.js").RunPage} view @param {Record<string, any>} labels of tabs @param {string} chosen */
+export function runHead(view, labels, chosen) {
   const { page, run } = view;
   const isActive = run.status === "running";
   const counts = countsOf(run);
   const waves = wavesOf(run);
   const [word, title, after] = titleOf(view);
-  const tabsHere = tabs(names, chosen, (tab) => page.link("runs", [run.id], { tab }));
+  const tabsHere = tabs(labels, chosen, (tab) => page.link("runs", [run.id], { tab }));
   const titleHere = el("div.title", el("h1", word && mark(word, { large: true }), title), el("span.phase", after));
   return el(
     isActive ? "header.head.run-head" : "header.head.run-head.ended",

@@ -54,7 +54,7 @@ function auditRows(lines, subject) {
   const outcomes = new Map(lines.filter(({ what }) => what === "outcome").map((line) => [line.of, line]));
   const shown = subject === "all" ? lines : lines.filter(({ what }) => what !== "outcome");
   return shown.map(({ n, at, who = "", what, via = "", from = "", action, params, facts: known, reason, count, ...line }) => {
-    const { outcome, error, run } = { ...outcomes.get(n), ...definedOf(line) };
+    const { outcome, error, run } = { ...outcomes.get(n), ...line };
     const times = count > 1 ? ` × ${number(count)}` : "";
     const place = [from, via && `(${via})`].filter(Boolean).join(" ");
     const asked = { action, params, facts: known, reason, error };
@@ -62,15 +62,10 @@ function auditRows(lines, subject) {
   });
 }
 
-function definedOf(line) {
-  return Object.fromEntries(Object.entries(line).filter(([, value]) => value !== undefined));
-}
-
 function askedFor({ asked: { action = "", ...more } }) {
-  const told = definedOf(more);
-  if (Object.keys(told).length === 0) return el("code", said(action));
-  const text = el("pre.scroll", said(JSON.stringify(told, null, 2)));
-  return el("details", el("summary", el("code", said(action || "facts"))), text);
+  const told = JSON.stringify(more, null, 2);
+  if (told === "{}") return el("code", said(action));
+  return el("details", el("summary", el("code", said(action || "facts"))), el("pre.scroll", said(told)));
 }
 
 /** Where the audit ends: noted elsewhere, the hash shows later that nothing was cut off. */

@@ -31,11 +31,8 @@ export function catalogView(page) {
   });
   const controls = name === "kv" && [secretButton(page, "Set a secret …", SET), secretButton(page, "Remove a secret …", REMOVE)];
   const top = head({ title, line: "What the last build made.", controls });
-  const choices = tabs(
-    CATALOG_LISTS.map((one) => [one, catalogTitle(one)]),
-    name,
-    (one) => page.link("catalog", [one]),
-  );
+  const labels = Object.fromEntries(CATALOG_LISTS.map((one) => [one, catalogTitle(one)]));
+  const choices = tabs(labels, name, (one) => page.link("catalog", [one]));
   return viewOf(title, [top, !TITLES[name] && choices], list);
 }
 

@@ -1,11 +1,11 @@
 import { runsOf, unless } from "../base/api.js";
 import { a, el } from "../base/dom.js";
 import { ago, count, elapsed, nameOf, number, prose, said } from "../base/text.js";
-import { fieldsOf } from "../parts/form.js";
+import { fieldsOf, ticking } from "../parts/form.js";
 import { freezeLine } from "../parts/freeze.js";
 import { pushCommand } from "../parts/guide.js";
 import { orderButton } from "../parts/order.js";
-import { empty, head, region, tabs, viewOf } from "../parts/region.js";
+import { empty, head, region, tabbed, viewOf } from "../parts/region.js";
 import { mark, progressBar } from "../parts/state.js";
 import { dataTable, listing } from "../parts/table.js";
 import { readAllocations } from "../run/allocations.js";
@@ -25,10 +25,8 @@ const DEPLOY_OPTIONS = [
 
 /** What is to be deployed, and how far each allocation is. @param {import("../routes.js").Page} page */
 export function deploymentsView(page) {
-  const isRollout = page.rest[0] === "rollout";
-  const names = Object.entries({ jobs: "Jobs", rollout: "Rollout" });
-  const choices = tabs(names, isRollout ? "rollout" : "jobs", (name) => page.link("deployments", [name]));
-  return isRollout ? rolloutTab(page, choices) : jobsTab(page, choices);
+  const [choices, viewOfTab] = tabbed(page, { jobs: ["Jobs", jobsTab], rollout: ["Rollout", rolloutTab] });
+  return viewOfTab(page, choices);
 }
 
 function jobsTab(page, choices) {
@@ -39,17 +37,15 @@ function jobsTab(page, choices) {
     columns: ["tick", "state", "job", "version", "deployment_seq", "due", "allocations"],
     labels: { tick: "", due: "To be deployed" },
     cells: {
-      tick: ({ job }) =>
-        el("input", { type: "checkbox", "aria-label": job, onchange: ({ target }) => tick(job, target.checked) }),
+      tick: ({ job }) => {
+        const onchange = ticking(ticked, job, () => about.draw());
+        return el("input", { type: "checkbox", "aria-label": job, onchange });
+      },
     },
     keyOf: ({ job }) => job,
     none: empty("Nothing is built yet: push a workspace.", pushCommand(page)),
   });
 
-  function tick(job, isOn) {
-    ticked[isOn ? "add" : "delete"](job);
-    about.draw();
-  }
   function body() {
     const { with_hooks: _, ...given } = options.values();
     return { ...given, ...(ticked.size > 0 && { jobs: [...ticked] }) };

@@ -3,6 +3,7 @@ import { a, el, facts } from "../base/dom.js";
 import { count, listed, number, plain, said, words } from "../base/text.js";
 import { attentionPanel, attentionRows } from "../parts/attention.js";
 import { fileParts } from "../parts/files.js";
+import { ticking } from "../parts/form.js";
 import { reasonsOf } from "../parts/map/reason.js";
 import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
 import { head, notThere, region, tabs, viewOf } from "../parts/region.js";
@@ -144,15 +145,11 @@ function topOfJob(page, look, tab, trouble) {
   const [state] = [trouble, stateOfJob(counts)].filter(Boolean).sort(byTrouble);
   const { version, deployment_seq: wave } = counts;
   const line = [said(version), ` · wave ${number(wave)} · `, countsInWords(counts)];
-  const names = [
-    ["", "Allocations", number(counts.allocations)],
-    ["health", "Health"],
-    ["files", "Files"],
-    ["definition", "Definition"],
-  ];
+  const first = ["Allocations", number(counts.allocations)];
+  const labels = { "": first, health: "Health", files: "Files", definition: "Definition" };
   return [
     head({ title: said(job), mark: mark(state, { large: true, label: state }), line, controls: jobControls(page, look) }),
-    tabs(names, tab, (name) => page.link("jobs", [job, name])),
+    tabs(labels, tab, (name) => page.link("jobs", [job, name])),
     tab === "" &&
       chosen.size > 0 &&
       el("p.meta", { role: "status" }, `Orders are for ${count(chosen.size, "ticked worker")} of ${number(rows.length)}.`),
@@ -217,15 +214,11 @@ function targetOrder(look) {
 }
 
 function allocationsTable(page, look, changed) {
-  const tick = (row) => {
-    const onchange = ({ target }) => {
-      if (target.checked) look.chosen.add(row.worker);
-      else look.chosen.delete(row.worker);
-      changed();
-    };
-    const label = `Orders are for ${plain(row.worker)}`;
-    const box = el("input", { type: "checkbox", "aria-label": label, checked: look.chosen.has(row.worker), onchange });
-    return el("span.ticked", box, " ", said(row.worker));
+  const { chosen } = look;
+  const tick = ({ worker }) => {
+    const label = `Orders are for ${plain(worker)}`;
+    const about = { "aria-label": label, checked: chosen.has(worker), onchange: ticking(chosen, worker, changed) };
+    return el("span.ticked", el("input", { type: "checkbox", ...about }), " ", said(worker));
   };
   return dataTable({
     caption: "Allocations",

@@ -16,8 +16,8 @@ const WAYS = ["common", "own", "none"];
 /** Who may use the server: the tokens of people and programs, and the browsers that are signed in. */
 export function peopleView(page) {
   const isTokens = page.rest[0] === undefined && isAdmin();
-  const names = [isAdmin() && ["", "Tokens"], ["sessions", "Sessions"]].filter(Boolean);
-  const links = tabs(names, isTokens ? "" : "sessions", (name) => `#/people${name && `/${name}`}`);
+  const labels = { "": isAdmin() && "Tokens", sessions: "Sessions" };
+  const links = tabs(labels, isTokens ? "" : "sessions", (name) => `#/people${name && `/${name}`}`);
   const line = `You are ${person.name}, with the role ${person.role}${person.buckets ? " in some buckets" : ""}.`;
   const list = isTokens ? tokenList(page) : sessionList(page);
   const controls = isTokens && newToken(page, () => list.data?.names ?? {});

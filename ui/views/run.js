@@ -75,9 +75,9 @@ export function runView(page) {
   function draw() {
     const { run } = view;
     if (!run) return;
-    const names = tabsOfRun(run);
+    const labels = tabsOfRun(run);
     const wanted = address().query.get("tab");
-    const chosen = [wanted, preference("tab", "")].find((name) => names.some(([one]) => one === name)) ?? "summary";
+    const chosen = [wanted, preference("tab", "")].find((name) => labels[name]) ?? "summary";
     if (wanted === chosen && chosen !== "compare") prefer("tab", chosen);
     shown.title = isPlan(run) ? planTitle(run) : nameOf(run);
     // The map wants the whole width: the log is in the bar then.
@@ -86,7 +86,7 @@ export function runView(page) {
     content.dataset.tab = chosen;
     patch(content, DRAWN[chosen](view));
     beside.className = isBeside ? `run-body beside ${chosen}` : "run-body";
-    patch(body, runHead(view, names, chosen), beside);
+    patch(body, runHead(view, labels, chosen), beside);
     placeLog(isBeside);
   }
 
@@ -124,16 +124,12 @@ const DRAWN = {
   audit: auditTab,
 };
 
-/** Tabs with their labels, and how many workers there are. @returns {any[]} */
+/** The tabs with their labels, and how many workers there are. @returns {Record<string, any>} */
 function tabsOfRun(run) {
   const isActive = run.status === "running";
   const workers = new Set(outcomesOf(run).flatMap(({ worker }) => worker || [])).size;
-  return [
-    ["summary", isActive ? "Progress" : isPlan(run) ? "Plan" : "Summary"],
-    (isActive || workers > 0) && ["workers", "Workers", workers > 0 ? number(workers) : undefined],
-    !isActive && ["log", "Log"],
-    ["definition", "Definition"],
-    !isActive && ["compare", "Compare"],
-    ["audit", "Audit"],
-  ].filter(Boolean);
+  const ofWorkers = workers > 0 ? ["Workers", number(workers)] : isActive && "Workers";
+  const summary = isActive ? "Progress" : isPlan(run) ? "Plan" : "Summary";
+  const [log, compare] = isActive ? [] : ["Log", "Compare"];
+  return { summary, workers: ofWorkers, log, definition: "Definition", compare, audit: "Audit" };
 }

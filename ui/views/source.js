@@ -6,7 +6,7 @@ import { fileParts } from "../parts/files.js";
 import { choice } from "../parts/form.js";
 import { deleteItem, pushCommand, renameOrder } from "../parts/guide.js";
 import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
-import { empty, head, region, tabs, viewOf } from "../parts/region.js";
+import { empty, head, region, tabbed, viewOf } from "../parts/region.js";
 import { badge, state, tag } from "../parts/state.js";
 import { dataOf, listing } from "../parts/table.js";
 import { fileFold } from "../run/files.js";
@@ -18,22 +18,20 @@ const FEW_FILES = 10;
 /** A snapshot is unpacked for its check. */
 const CHECK_MS = 90_000;
 const JOB_SETTINGS = /^workspace\/bucket\.jobs(?:\.(.+))?\.conf$/;
-/** The tabs: name, label, and the function that makes their parts. */
-const TABS = /** @type {[string, string, (page: any) => any][]} */ ([
-  ["revisions", "Revisions", revisions],
-  ["files", "Files", sourceFiles],
-  ["settings", "Settings", settings],
-  ["keys", "Keys", keysTab],
-  ["snapshots", "Snapshots", snapshots],
-  ["schema", "Schema and bucket", schema],
-]);
+/** @type {Parameters<typeof tabbed>[1]} */
+const SOURCE_TABS = {
+  revisions: ["Revisions", revisions],
+  files: ["Files", sourceFiles],
+  settings: ["Settings", settings],
+  keys: ["Keys", keysTab],
+  snapshots: ["Snapshots", snapshots],
+  schema: ["Schema and bucket", schema],
+};
 
 /** The source, for reading, and what the server keeps of its own: keys, snapshots, schema (control-plane.md, UI). */
 export function sourceView(page) {
-  const [name, , partsOf] = TABS.find(([one]) => one === page.rest[0]) ?? TABS[0];
+  const [choices, partsOf] = tabbed(page, SOURCE_TABS);
   const line = prose("Read only: the source changes with `ops push` and with a rollback.");
-  const names = TABS.map(([one, label]) => [one, label]);
-  const choices = tabs(names, name, (one) => page.link("source", [one]));
   return viewOf("Source", [head({ title: "Source", line }), choices], partsOf({ ...page, rest: page.rest.slice(1) }));
 }
 

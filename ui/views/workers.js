@@ -209,11 +209,7 @@ function headOfWorker(page, { worker_ip: worker, hostname, labels, allocations: 
     orderButton(page, "Check for drift", { path: "/drift", body: one }),
     moreMenu(() => askItems(page, worker)),
   ];
-  const names = [
-    ["", "Jobs", number(jobs)],
-    ["health", "Health"],
-    ["known", "Facts and definition"],
-  ];
+  const names = { "": ["Jobs", number(jobs)], health: "Health", known: "Facts and definition" };
   return [
     head({ title: said(worker), mark: mark(word, { large: true, label: word.replaceAll("_", " ") }), line, controls }),
     tabs(names, tab, (name) => page.link("workers", [worker, name])),

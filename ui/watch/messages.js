@@ -3,21 +3,19 @@ import { a, el } from "../base/dom.js";
 import { ago, listed, number, said } from "../base/text.js";
 import { toast } from "../parts/dialog.js";
 import { orderButton } from "../parts/order.js";
-import { head, tabs, viewOf } from "../parts/region.js";
+import { head, tabbed, viewOf } from "../parts/region.js";
 import { state } from "../parts/state.js";
 import { listing, reasonLine } from "../parts/table.js";
 
 const MOST_LISTED = 1_000;
-/** The tabs, by their part of the address. */
+/** @type {Parameters<typeof tabbed>[1]} */
 const MESSAGE_TABS = { "": ["Incidents", incidentList], messages: ["Messages", messageList], targets: ["Targets", targetList] };
 
 /** Incidents, the messages that tell of them, and the targets that get these. @param {import("../routes.js").Page} page */
 export function incidentsView(page) {
-  const chosen = MESSAGE_TABS[page.rest[0]] ? page.rest[0] : "";
-  const names = Object.entries(MESSAGE_TABS).map(([name, [label]]) => [name, label]);
+  const [choices, listOfTab] = tabbed(page, MESSAGE_TABS);
   const line = "What was found wrong, and who was told of it, by workspace/notify.json.";
-  const choices = tabs(names, chosen, (name) => page.link("incidents", [name]));
-  return viewOf("Incidents", [head({ title: "Incidents", line }), choices], MESSAGE_TABS[chosen][1](page));
+  return viewOf("Incidents", [head({ title: "Incidents", line }), choices], listOfTab(page));
 }
 
 function incidentList(page) {
