@@ -1,7 +1,7 @@
 import { link } from "../base/api.js";
 import { el, patch } from "../base/dom.js";
 import { number, plain } from "../base/text.js";
-import { item, popupButton } from "../parts/dialog.js";
+import { popupButton, wayItem } from "../parts/dialog.js";
 import { freezeIn, freezeText } from "../parts/freeze.js";
 import { icon, mark } from "../parts/state.js";
 import { troublesOf } from "../parts/trouble.js";
@@ -15,7 +15,7 @@ const [where, sections] = ["where", "sections"].map((id) => document.getElementB
 /** Draws where the page is, and the views of the bucket with what is counted beside them. */
 export function drawNavigation({ place, bucket, buckets }) {
   sections.hidden = !place.bucketId;
-  patch(where, wayTo(place, bucket, buckets));
+  patch(where, placeOnTop(place, bucket, buckets));
   if (!place.bucketId) return;
   const current = sectionAt(place);
   const groups = Object.entries(GROUPS).map(([name, own]) => [
@@ -31,10 +31,8 @@ export function drawNavigation({ place, bucket, buckets }) {
 
 /** A phone has places for a few views, the log, and a menu of all others. */
 function onPhone(bucketId) {
-  const others = () =>
-    SECTIONS.filter(({ icon: sign }) => !sign).map(({ name, rest, label }) =>
-      item(label, () => (location.hash = link(bucketId, name, rest))),
-    );
+  const wayTo = (/** @type {any} */ { name, rest, label }) => wayItem(label, link(bucketId, name, rest));
+  const others = () => SECTIONS.filter(({ icon: sign }) => !sign).map(wayTo);
   const more = popupButton([icon("menu"), "More"], others, { menu: true, class: "place", key: `more ${bucketId}` });
   return [el("button.place", { type: "button", key: "log", onclick: activity.toggle }, icon("log"), "Log"), more];
 }
@@ -66,13 +64,11 @@ function troubleIn(summary, trouble) {
   return trouble === "failed" ? new Set(own.map(({ job }) => job)).size : own.length;
 }
 
-function wayTo({ bucketId, view, rest }, bucket, buckets) {
+function placeOnTop({ bucketId, view, rest }, bucket, buckets) {
   if (!bucketId) return [el("a", { href: "#/", "aria-current": view === "" && "page" }, "Buckets")];
   const { name = "…", project = "…" } = bucket ?? buckets.find(({ id }) => id === bucketId) ?? {};
-  const others = () =>
-    buckets.map((one) =>
-      item(`${one.project} / ${one.name}`, () => (location.hash = link(one.id, one.id === bucketId ? "" : view))),
-    );
+  const wayOf = (one) => wayItem(`${one.project} / ${one.name}`, link(one.id, one.id === bucketId ? "" : view));
+  const others = () => buckets.map(wayOf);
   const about = { menu: true, class: "quiet", "aria-label": `Bucket ${name}, switch` };
   const switcher = popupButton([el("b", name), " ▾"], others, about);
   switcher.own = true;

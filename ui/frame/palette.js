@@ -2,7 +2,7 @@
 import { bucketPath, get, link, listOf, pageAt } from "../base/api.js";
 import { el, patch } from "../base/dom.js";
 import { has, lackedRole } from "../base/person.js";
-import { nameOf, plain } from "../base/text.js";
+import { fits, nameOf, plain } from "../base/text.js";
 import { openDialog } from "../parts/dialog.js";
 import { give } from "../parts/order.js";
 import { mark, tag } from "../parts/state.js";
@@ -80,9 +80,8 @@ function openPalette(shown) {
 function matching(entries, typed) {
   const line = /^:(\d+)$/.exec(typed);
   if (line) return [{ label: `Line ${line[1]} of the log`, kind: "line", act: () => activity.goTo(Number(line[1])) }];
-  const wanted = typed.split(/\s+/);
-  const found = entries.filter(({ label, more = "" }) => wanted.every((word) => `${label} ${more}`.toLowerCase().includes(word)));
-  const begins = ({ label }) => (label.toLowerCase().startsWith(wanted[0]) ? 0 : 1);
+  const found = entries.filter(({ label, more = "" }) => fits(`${label} ${more}`, typed));
+  const begins = ({ label }) => (label.toLowerCase().startsWith(typed.split(/\s/, 1)[0]) ? 0 : 1);
   return found.sort((one, other) => begins(one) - begins(other)).slice(0, MOST_MATCHES);
 }
 
@@ -99,14 +98,11 @@ function fixedEntries({ place: { bucketId }, buckets, bucket }) {
   const all = [paletteEntry("view", "All buckets", "#/"), ...bucketEntries(buckets)];
   if (!bucketId) return all;
   const page = { ...pageAt({ bucketId }), nameOfBucket: () => bucket?.name };
+  const startOf = ({ label, ...order }) => ({ kind: "start", label, act: () => give(page, label, order) });
   const forms = Object.entries(FORM_VIEWS).map(([label, view]) => paletteEntry("start", label, link(bucketId, view)));
   return [
     ...SECTIONS.map(({ name, rest, label }) => paletteEntry("view", label, link(bucketId, name, rest))),
-    ...STARTS.filter((order) => !lackedRole(order)).map(({ label, ...order }) => ({
-      kind: "start",
-      label,
-      act: () => give(page, label, order),
-    })),
+    ...STARTS.filter((order) => !lackedRole(order)).map(startOf),
     ...(has("deploy") ? forms : []),
     ...all,
   ];

@@ -4,7 +4,7 @@ import { call, request, session } from "../base/api.js";
 import { alertPlace, button, el, patch } from "../base/dom.js";
 import { has, isAdmin, person } from "../base/person.js";
 import { ago, said, tell } from "../base/text.js";
-import { item, openDialog, popupButton, toast } from "../parts/dialog.js";
+import { item, openDialog, popupButton, toast, wayItem } from "../parts/dialog.js";
 import { colours } from "../parts/form.js";
 import { icon } from "../parts/state.js";
 
@@ -20,14 +20,12 @@ const signing = {
   renewal: 0,
   /** When the session and the last code end. */
   ends: { session: null, code: null },
-  onSignIn() {},
-  onSignOut() {},
-  onEnd() {},
+  hears: { onSignIn() {}, onSignOut() {}, onEnd() {} },
 };
 
-/** Starts the session: by the cookie of an earlier one, else with the card. */
-export async function startSession({ onSignIn, onSignOut, onEnd }) {
-  Object.assign(signing, { onSignIn, onSignOut, onEnd });
+/** Starts the session: by the cookie of an earlier one, else with the card. @param {typeof signing.hears} hears */
+export async function startSession(hears) {
+  signing.hears = hears;
   startCodes();
   session.end = ended;
   const start = async () => begin(await request("GET", SESSION));
@@ -62,7 +60,7 @@ function begin({ expires_at: ends, totp, totp_expires_at: codeEnds, name, role, 
   signing.ends.session = ends;
   if (codeEnds) verified(codeEnds);
   drawMenu(totp.enabled);
-  signing.onSignIn();
+  signing.hears.onSignIn();
 }
 
 function drawMenu(withCodes) {
@@ -76,8 +74,8 @@ function drawMenu(withCodes) {
       colours(),
     ),
     el("hr"),
-    item(isAdmin() ? "People and sessions" : "Sessions", () => (location.hash = "#/people")),
-    item("Audit", () => (location.hash = "#/audit")),
+    wayItem(isAdmin() ? "People and sessions" : "Sessions", "#/people"),
+    wayItem("Audit", "#/audit"),
     item("API reference", () => openGuarded("/docs/")),
     item("Sign out", signOut),
   ];
@@ -87,7 +85,7 @@ function drawMenu(withCodes) {
 }
 
 function showCard(message = "") {
-  signing.onSignOut();
+  signing.hears.onSignOut();
   const place = document.getElementById("view");
   const image = el("img", { src: "/icon.svg", role: "presentation", width: 20, height: 20 });
   const brand = el("p.brand-line", image, el("b", "ops"), el("span.small", location.host));
@@ -102,7 +100,7 @@ function showCard(message = "") {
 function ended() {
   if (!signing.signedIn || signing.wanted) return;
   signing.signedIn = false;
-  signing.onEnd();
+  signing.hears.onEnd();
   document.getElementById("live").replaceChildren(el("span.live.failed", "signed out"));
   const form = signInForm((answer) => {
     dialog.close();

@@ -116,6 +116,11 @@ export function item(label, onclick, { dangerous = false } = {}) {
   return el("button.item", { type: "button", role: "menuitem", onclick, class: dangerous && "dangerous" }, label);
 }
 
+/** An entry of a menu that leads to another view. */
+export function wayItem(label, href) {
+  return item(label, () => (location.hash = href));
+}
+
 const STAYS_MS = 8_000;
 
 /** A short notice at the corner; one with something to press, or an error, stays until it is closed. */

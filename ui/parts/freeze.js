@@ -33,8 +33,7 @@ export function freezeLine(bucket) {
 
 /** All freezes that are known of, as a list. */
 export function freezeList(freezes) {
-  const items = freezes.map((one) => el("li.freeze", { key: one.from }, toldOf(one)));
-  return el("ul", items);
+  return el("ul", ...freezes.map((one) => el("li.freeze", { key: one.from }, toldOf(one))));
 }
 
 function toldOf(one) {

@@ -18,7 +18,9 @@ import { icon } from "./state.js";
  * @property {any[]} [asks] fields to fill in (see fieldsOf)
  * @property {any[]} [says] sentences of the question; without any the order is carried out at once
  * @property {any} [fields] more of the question: what changes and on how many
- * @property {boolean | string} [danger] the bucket's name, or this name, has to be typed
+ * @property {boolean | string} [danger] the bucket's name, or this name, has to be typed, unless `word` is false
+ * @property {false} [word]
+ * @property {string} [leave] the word on the button that leaves the question
  * @property {string} [title] the question
  * @property {string} [action] the word on its button
  * @property {any} [example] the body for curl, where the body holds a secret
@@ -244,12 +246,11 @@ async function startNow(label, start) {
 
 function questionOf(page, label, given) {
   const { action = withoutDots(label), title = `${action}?`, danger, after, path, body } = given;
+  const { word = danger === true ? page.nameOfBucket() : danger } = given;
   const freeze = isHeldBack({ path: valueFor(path), body: valueFor(body) }) && freezeLine(page.bucket?.());
-  return {
-    ...{ ...given, fields: [freeze, given.fields], title, action: after ? "Queue after it" : action, danger: Boolean(danger) },
-    foot: copying("Copy as curl", () => commandOf(page, given), { class: "quiet" }),
-    word: danger === true ? page.nameOfBucket() : danger,
-  };
+  const asked = { title, action: after ? "Queue after it" : action, danger: Boolean(danger), word };
+  const foot = copying("Copy as curl", () => commandOf(page, given), { class: "quiet" });
+  return { ...given, ...asked, fields: [freeze, given.fields], foot };
 }
 
 /** The order with its fields. */
@@ -272,20 +273,14 @@ function commandOf(page, { method = "POST", path, body = {}, example = body, hea
 }
 
 /** The button that cancels a run; null for one that the person may not cancel. */
-export function cancelButton(page, run, attributes = {}) {
-  const isOwn = run.audit?.[0]?.actor.name === person.name;
+export function cancelButton(page, { id, kind, audit }, attributes = {}) {
+  const isOwn = audit[0]?.actor.name === person.name;
   if (!has(isOwn ? "operate" : "deploy")) return null;
-  return button("Cancel …", () => cancelRun(page, run), attributes);
-}
-
-/** Asks, then cancels a run. */
-function cancelRun(page, { id, kind }) {
   const order = {
     path: `/runs/${id}/cancel`,
     title: `Cancel this ${kind.replaceAll("_", " ")}?`,
     says: ["It stops what runs now, after 10 seconds by force. What is done stays done."],
-    action: "Cancel the run",
+    ...{ danger: true, word: false, action: "Cancel the run", leave: "Keep it running" },
   };
-  const question = questionOf(page, "", { ...order, submit: starter(page, order) });
-  return ask({ ...question, danger: true, leave: "Keep it running" });
+  return button("Cancel …", () => give(page, "Cancel …", order), attributes);
 }

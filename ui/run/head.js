@@ -39,9 +39,8 @@ function titleOf(view) {
   const { run } = view;
   const { status, duration_ms: ms, params, kind, result } = run;
   const name = nameOf(run);
-  if (status === "running") {
+  if (status === "running")
     return isCancelling(run) ? ["running", `${name}, cancelling`, cancelling(run)] : ["running", name, phaseOf(run)];
-  }
   if (isPlan(run)) return [null, planTitle(run), planBadge(view)];
   const after = `after ${duration(ms)}`;
   const drifted = kind === "drift" ? (result?.workers ?? []).filter(({ outcome }) => outcome === "drifted").length : 0;
