@@ -39,6 +39,12 @@ export function tell(place, sentence = "", ...more) {
   place.hidden = place.textContent === "";
 }
 
+/** Whether a text fits what was typed to find it: it has every word. */
+export function fits(text, typed) {
+  const wanted = typed.toLowerCase().split(/\s+/);
+  return wanted.every((word) => text.toLowerCase().includes(word));
+}
+
 /** The first line of what was said, for one row. */
 export function firstLine(text) {
   return String(text ?? "").split("\n", 1)[0];
@@ -128,7 +134,7 @@ export function about(ms) {
 }
 
 /** How many allocations wait for a deploy. */
-export function waitText(many) {
+export function dueText(many) {
   return `${count(many, "allocation")} ${many === 1 ? "waits" : "wait"} for a deploy`;
 }
 

@@ -1,6 +1,6 @@
 import { call, curlOf, encoded } from "../base/api.js";
 import { alertPlace, el, scroller } from "../base/dom.js";
-import { prose, tell } from "../base/text.js";
+import { fits, prose, tell } from "../base/text.js";
 import { startCodes } from "../frame/session.js";
 import { copying } from "../parts/dialog.js";
 import { fieldsOf } from "../parts/form.js";
@@ -52,13 +52,11 @@ function operationEntry(path, method, operation) {
   const element = unfolding(title, () => operationParts({ ...operation, path, method: verb }));
   Object.assign(element, { id, className: "operation panel" });
   title.addEventListener("click", () => history.replaceState(null, "", `#${id}`));
-  const text = JSON.stringify([verb, path, summary, asked]);
-  return { id, element, group: tags[0], text: text.toLowerCase() };
+  return { id, element, group: tags[0], text: JSON.stringify([verb, path, summary, asked]) };
 }
 
 function filter() {
-  const words = searchField.value.toLowerCase().split(/\s+/);
-  const found = entries.filter(({ text }) => words.every((word) => text.includes(word)));
+  const found = entries.filter(({ text }) => fits(text, searchField.value));
   for (const entry of entries) entry.element.hidden = !found.includes(entry);
   for (const section of document.querySelectorAll("section")) section.hidden = !section.querySelector(".operation:not([hidden])");
   countPlace.textContent = `${found.length} of ${entries.length} operations`;

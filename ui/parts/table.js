@@ -1,6 +1,6 @@
 import { address, keepQuery, link } from "../base/api.js";
 import { button, el, facts, patch } from "../base/dom.js";
-import { ago, count, duration, number, plain, said, size, words } from "../base/text.js";
+import { ago, count, duration, fits, number, plain, said, size, words } from "../base/text.js";
 import { shortId } from "./dialog.js";
 import { tellingLine } from "./map/reason.js";
 import { region } from "./region.js";
@@ -243,11 +243,7 @@ function statesIn(rows, column) {
 function matches(row, keys, { typed, chosen }, stateColumn) {
   if (chosen.size > 0 && !chosen.has(String(row[stateColumn] ?? ""))) return false;
   if (typed === "") return true;
-  const text = keys.map((key) => textOf(row[key]).toLowerCase()).join(" ");
-  return typed
-    .toLowerCase()
-    .split(/\s+/)
-    .every((word) => text.includes(word));
+  return fits(keys.map((key) => textOf(row[key])).join(" "), typed);
 }
 
 function textOf(value) {

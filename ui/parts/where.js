@@ -1,6 +1,6 @@
 import { listOf } from "../base/api.js";
 import { button, el, patch, scroller } from "../base/dom.js";
-import { count, number, said } from "../base/text.js";
+import { count, fits, number, said } from "../base/text.js";
 import { tickBox, ticking } from "./form.js";
 import { mark } from "./state.js";
 
@@ -42,8 +42,7 @@ export function workerChoice(page, { chosen = null, troubled = () => new Map(), 
     const last = troubled();
     const failed = names().filter((worker) => last.has(worker));
     look.failed = [...last].join();
-    const wanted = look.typed.toLowerCase();
-    const shown = look.workers.filter(({ worker, hostname }) => `${worker} ${hostname}`.toLowerCase().includes(wanted));
+    const shown = look.workers.filter(({ worker, hostname }) => fits(`${worker} ${hostname}`, look.typed));
     const ticks = shown.map((one) => tickOf(one, last.get(one.worker)));
     const all = count(look.workers.length, "worker");
     const search = el("input", { type: "search", placeholder: `Filter ${all}`, "aria-label": "Filter workers", oninput: filter });

@@ -1,6 +1,6 @@
 import { address, bucketPath, get, keepQuery, link, pageAt } from "../base/api.js";
 import { button, el } from "../base/dom.js";
-import { about, ago, count, duration, elapsed, listed, nameOf, number, plain, said, since, waitText } from "../base/text.js";
+import { about, ago, count, dueText, duration, elapsed, fits, listed, nameOf, number, plain, said, since } from "../base/text.js";
 import { guide, newBucketButton } from "../parts/guide.js";
 import { tellingLine } from "../parts/map/reason.js";
 import { orderButton } from "../parts/order.js";
@@ -115,10 +115,8 @@ function filtersOf(all, look, changed) {
 }
 
 function tableOf(page, all, look, changed) {
-  const words = look.typed.toLowerCase().split(/\s+/);
   const isShown = ({ project, name, state }) =>
-    words.every((word) => `${project}/${name}`.toLowerCase().includes(word)) &&
-    (look.chosen.size === 0 || look.chosen.has(state));
+    fits(`${project}/${name}`, look.typed) && (look.chosen.size === 0 || look.chosen.has(state));
   const byGroup = Map.groupBy(all.filter(isShown), ({ state }) => STATES_OF_BUCKETS[state][1]);
   const groups = [...new Set(Object.values(STATES_OF_BUCKETS).map(([, name]) => name))].filter((name) => byGroup.has(name));
   const rows = groups.flatMap((name) => {
@@ -180,7 +178,7 @@ function healthOf(bucket) {
       active && runningLine(bucket),
     ];
   }
-  const cutOff = wasCutOff(bucket) && el("b.failed", `The last deploy failed: ${waitText(bucket.counts.waiting)}`);
+  const cutOff = wasCutOff(bucket) && el("b.failed", `The last deploy failed: ${dueText(bucket.counts.waiting)}`);
   const unwell = many > 0 && el("b.soon", `${number(many)} found not well when last looked at`);
   const open = bucket.incident_count > 0 && el("b.soon", count(bucket.incident_count, "open incident"));
   if (active || cutOff || unwell || open) return [cutOff, unwell, open, active && runningLine(bucket)];
@@ -205,7 +203,7 @@ function runningLine({ active_run: active, mean_deploy_ms: mean, run }) {
 }
 
 function nextOf({ certs_soon: certs, next_cert: next, drifted, counts }) {
-  if (counts.waiting > 0) return el("span", mark("waiting"), ` ${waitText(counts.waiting)}`);
+  if (counts.waiting > 0) return el("span", mark("waiting"), ` ${dueText(counts.waiting)}`);
   if (certs > 0)
     return el("span", mark("soon"), ` ${count(certs, "certificate")} ${certs === 1 ? "ends" : "end"} `, ago(next?.not_after));
   if (drifted > 0) return el("span", mark("hand"), ` Files were changed by hand on ${count(drifted, "allocation")}`);
