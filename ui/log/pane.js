@@ -140,7 +140,7 @@ export class LogPane {
   /** Follows the end, or stays here. */
   follow(isOn) {
     if (isOn) this.view.go(Infinity);
-    else this.view.stay();
+    else this.view.follow(false);
   }
 
   /** The names of jobs or workers that were seen. @param {"job" | "worker"} name */

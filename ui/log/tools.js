@@ -12,12 +12,7 @@ import { icon, mark } from "../parts/state.js";
 const TYPING_MS = 300;
 /** What is shown of a line, and how: kept by the browser. */
 const LOG_LOOKS = { times: "local", fold: true, places: false, wrap: false, place: true, tint: true, escapes: false };
-const TIMES = [
-  ["", "Off"],
-  ["local", "Local"],
-  ["UTC", "UTC"],
-  ["run", "Since start"],
-];
+const TIMES = Object.entries({ "": "Off", local: "Local", UTC: "UTC", run: "Since start" });
 const NARROWING = { follow: "Follow", only: "Only lines that are found", errors: "Only errors" };
 const TICKS = {
   wrap: "Wrap lines",

@@ -73,13 +73,13 @@ export class LogView {
     this.#turn++;
     [this.#source, this.#wanted, this.chosen] = [null, null, []];
     this.#set([], 1, 1);
-    this.#follow(true);
+    this.follow(true);
   }
 
   /** To a line, to lines that are then chosen, or for Infinity to the end. */
   async go(line, { last = line, choose = true, anew = false } = {}) {
     const toEnd = line === Infinity;
-    this.#follow(toEnd);
+    this.follow(toEnd);
     if (choose) this.chosen = toEnd ? [] : [line, last];
     if (!toEnd) this.#opened.push([line, line]);
     const isThere = !anew && this.#wanted === null && this.#rows.some((row) => row.line === line && !row.fold);
@@ -89,11 +89,6 @@ export class LogView {
     if (!toEnd) this.#bringIn(line);
     this.options.onChange();
     await this.#settle();
-  }
-
-  /** Follows no more. */
-  stay() {
-    this.#follow(false);
   }
 
   /** The line from which the log is to be shown again: Infinity for its end. */
@@ -137,7 +132,8 @@ export class LogView {
     this.#settle();
   }
 
-  #follow(now) {
+  /** Follows the end, or not any more. */
+  follow(now) {
     if (this.following === now) return;
     [this.following, this.leftAt] = [now, this.#source?.total ?? 0];
     this.options.onChange();
@@ -150,8 +146,8 @@ export class LogView {
     if (moved === 0 || clientHeight !== this.#height) return;
     this.#scrolledTo = scrollTop;
     const isEnd = this.#source && this.#next > this.#source.total && scrollHeight - scrollTop - clientHeight < NEAR_PX;
-    if (moved < 0) this.#follow(false);
-    else if (isEnd) this.#follow(true);
+    if (moved < 0) this.follow(false);
+    else if (isEnd) this.follow(true);
     this.options.onChange();
     this.#settle();
   }
@@ -178,7 +174,7 @@ export class LogView {
     const isMeant = (row) => row.fold !== undefined && row.line === line;
     const fold = this.#rows.find(isMeant);
     if (!fold) return;
-    this.#follow(false);
+    this.follow(false);
     const turn = ++this.#turn;
     const { lines } = await this.#source.after(line, Math.min(fold.count, KEPT - 100), this.#filter);
     const own = lines.filter((one) => one.line <= fold.last);
@@ -253,9 +249,8 @@ export class LogView {
   /** Reads more lines below or above; what is too much goes at the other end, but never the end that is followed. */
   async #extend(turn, isDown) {
     const [source, filter] = [this.#source, this.#filter];
-    const { lines, ...end } = isDown
-      ? await source.after(this.#next, STEP, filter)
-      : await source.before(this.#first, STEP, filter);
+    const reading = isDown ? source.after(this.#next, STEP, filter) : source.before(this.#first, STEP, filter);
+    const { lines, ...end } = await reading;
     this.#scrolled();
     if (turn !== this.#turn) return;
     const own = rowsOf(lines);
@@ -279,10 +274,8 @@ export class LogView {
     [this.#rows, this.#first, this.#next] = [folded(rows, this.#how()), first, next];
     const look = this.options.look();
     const before = new Map([...this.#elements()].map((element) => [element.look, element]));
-    arrange(
-      this.#list,
-      this.#rows.map((row) => this.#elementOf(row, look, before)),
-    );
+    const elements = this.#rows.map((row) => this.#elementOf(row, look, before));
+    arrange(this.#list, elements);
     this.#space();
     this.options.onChange();
     if (this.following) return this.#scrollTo(this.element.scrollHeight);

@@ -2,7 +2,7 @@
 import { a, button, el } from "../base/dom.js";
 import { prefer, preference } from "../base/preferences.js";
 import { count, listed, number, plain, said, since } from "../base/text.js";
-import { item } from "./dialog.js";
+import { item, wayItem } from "./dialog.js";
 import { showReason } from "./map/reason.js";
 import { curlItem, moreMenu, orderButton } from "./order.js";
 import { mark } from "./state.js";
@@ -82,8 +82,8 @@ function dismiss(bucketId, one) {
  * The panel with the rows.
  * @param {any} page
  * @param {ReturnType<typeof attentionRows>} attention
- * @param {{ isOpen: boolean, onOpen: () => void, onDismiss: () => void, retryOrder: (job: string) => any, reasonOf: (problem: any) => string, waitingOf: (job: string) => number,
- *   whereOf?: (workers: string[]) => string }} options
+ * @param {{ isOpen: boolean, onOpen?: () => void, onDismiss: () => void, retryOrder: (job: string) => any,
+ *   reasonOf: (problem: any) => string, places: { countsOf: (job: string) => any, whereOf?: (workers: string[]) => string } }} options
  */
 export function attentionPanel(page, { rows, cut }, options) {
   if (rows.length === 0) return null;
@@ -97,9 +97,9 @@ export function attentionPanel(page, { rows, cut }, options) {
 }
 
 /** @param {any} page @param {any} one @param {any} options */
-function problemRow(page, one, { onDismiss, retryOrder, reasonOf, waitingOf, whereOf }) {
+function problemRow(page, one, { onDismiss, retryOrder, reasonOf, places }) {
   const { kind, job, workers, worker_count: workerCount, allocation_count: many } = one;
-  const where = workerCount > EACH && workers.length === workerCount && whereOf?.(workers);
+  const where = workerCount > EACH && workers.length === workerCount && places.whereOf?.(workers);
   const reason = reasonOf(one);
   const says = el("span.says", sentenceOf(page, one), where && [", ", said(where)]);
   says.title = says.textContent;
@@ -108,9 +108,8 @@ function problemRow(page, one, { onDismiss, retryOrder, reasonOf, waitingOf, whe
     onDismiss();
   };
   const [again, order] = wayOut(one, retryOrder);
-  const way = (label, href) => item(label, () => (location.hash = href));
-  const command = () => way("Run a command there", page.link("command", [], { workers: workers.join() }));
-  const more = () => (order ? [command(), curlItem(page, order)] : way("Show the incidents", page.link("incidents")));
+  const command = () => wayItem("Run a command there", page.link("command", [], { workers: workers.join() }));
+  const more = () => (order ? [command(), curlItem(page, order)] : wayItem("Show the incidents", page.link("incidents")));
   const menu = () => [item("Dismiss", hide), more()];
   const onAll = many > 1 && job && el("small", ` · on all ${number(many)}`);
   return el(
@@ -119,7 +118,7 @@ function problemRow(page, one, { onDismiss, retryOrder, reasonOf, waitingOf, whe
     mark(kind, { label: kind }),
     el(
       "div.what",
-      el("p", says, " ", el("span.meta", since(one.since)), " ", el("span.meta", thenOf(one, waitingOf))),
+      el("p", says, " ", el("span.meta", since(one.since)), " ", el("span.meta", thenOf(one, places))),
       reason && el("code.reason", { tabindex: 0 }, said(reason), onAll),
     ),
     el(
@@ -162,9 +161,9 @@ function namesOf(page, workers, many) {
 }
 
 /** What follows from it. */
-function thenOf({ kind, job, job_count: jobs, aspect, incident }, waitingOf) {
+function thenOf({ kind, job, job_count: jobs, aspect, incident }, places) {
   if (aspect || incident) return "";
   if (kind === "unreachable") return jobs > 0 ? `${count(jobs, "job")} went on regardless` : "";
-  const waiting = waitingOf(job);
+  const { w: waiting = 0 } = places.countsOf(job);
   return waiting > 0 ? `${number(waiting)} more wait for a deploy` : "";
 }

@@ -204,9 +204,8 @@ function modelOf(page, look, acts) {
   const isWhole = look.jobs.length <= limit;
   const { well = [], others = [] } = Object.groupBy(look.jobs, (one) => (!isWhole && isWell(one) ? "well" : "others"));
   const wanted = look.isUnfolded ? look.jobs : others;
-  const rows = wanted
-    .slice(0, Math.floor(MOST_CELLS / Math.max(1, columns.length)))
-    .map((job) => jobRowOf(page, job, columns, acts));
+  const room = Math.floor(MOST_CELLS / Math.max(1, columns.length));
+  const rows = wanted.slice(0, room).map((job) => jobRowOf(page, job, columns, acts));
   const left = wanted.length - rows.length;
   if (well.length > 0) rows.push(groupFold(look, well, columns, acts));
   if (left > 0) rows.push(moreOf(page, left, columns));
@@ -273,11 +272,8 @@ function panelOf(page, look, { retry }, { openOne, close }) {
   const { job, worker, of, name, one, problem } = look.opened;
   const { workers } = look.map;
   const row = look.jobs.find((found) => found.job === job);
-  const parts = (state) => ({
-    onOpen: (chosen) => openOne(job, chosen),
-    onClose: close,
-    controls: state === "failed" && retry(job),
-  });
+  const onOpen = (chosen) => openOne(job, chosen);
+  const parts = (state) => ({ onOpen, onClose: close, controls: state === "failed" && retry(job) });
   if (problem || !row)
     return el("p.pad.error", problem ?? "This job is no longer in the map.", " ", button("Close", close, { class: "small" }));
   if (worker) {

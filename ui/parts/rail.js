@@ -11,12 +11,8 @@ const CHANGING = /^(deploy|job_(?!status)|run_command|hooks|gc)/;
 /** @param {any} page @param {{ runs: any[], summary: any }} data */
 export function railOf(page, { runs, summary }) {
   if (!summary) return null;
-  return [
-    lastRuns(page, runs, summary),
-    driftOfBucket(page, summary.drift),
-    certsOf(page, summary.certs),
-    sourceOf(page, summary),
-  ];
+  const { drift, certs } = summary;
+  return [lastRuns(page, runs, summary), driftOfBucket(page, drift), certsOf(page, certs), sourceOf(page, summary)];
 }
 
 function section(title, end, ...content) {
@@ -32,7 +28,7 @@ function row(href, sign, name, ...ends) {
   return el("li", a(href, sign, el("span.name", name)), ...ends.map((end) => el("span.meta.small", end)));
 }
 
-function lastRuns(page, runs, { recent = [], totals }) {
+function lastRuns(page, runs, { recent, totals }) {
   const rows = runs.map(({ id, kind, status, params, created_at, duration_ms }) => {
     const isDry = params?.dry_run === true;
     const word = status === "succeeded" ? (CHANGING.test(kind) && !isDry ? "changed" : "ok") : status;
@@ -40,29 +36,29 @@ function lastRuns(page, runs, { recent = [], totals }) {
     const took = duration(duration_ms).replace(" min ", " m ");
     return row(page.link("runs", [id]), mark(word, { label: word }), name, ago(created_at), took);
   });
-  const all = a(page.link("runs"), totals ? `All ${number(totals.runs)}` : "All");
+  const all = a(page.link("runs"), `All ${number(totals.runs)}`);
   if (rows.length === 0) return section("Last runs", all, el("p.meta", "No run yet."));
   return section("Last runs", all, recent.length > 0 && runStrip(recent), el("ul.runs", rows));
 }
 
 function driftOfBucket(page, drift) {
   if (!drift) return section("Drift", "", el("p.meta", "Not checked yet."));
-  const found = drift.allocations ?? [];
-  const href = page.link("runs", [drift.id]);
-  const rows = found.slice(0, MOST_IN_RAIL).map(({ job, worker, files }) => {
-    const many = Array.isArray(files) ? files.length : Number(files);
-    return row(href, mark("hand", { label: "changed by hand" }), said(`${job} on ${worker}`), count(many, "file"));
+  const { id, allocations, total } = drift;
+  const href = page.link("runs", [id]);
+  const rows = allocations.slice(0, MOST_IN_RAIL).map(({ job, worker, files }) => {
+    const sign = mark("hand", { label: "changed by hand" });
+    return row(href, sign, said(`${job} on ${worker}`), count(files, "file"));
   });
-  const { in_sync: same = 0, drifted = 0, ...others } = drift.workers ?? {};
-  const unknown = Object.values(others).reduce((sum, one) => sum + Number(one), 0);
-  const end = drift.status === "running" ? "checking" : ["checked ", ago(drift.finished_at ?? drift.created_at)];
+  const { in_sync: same = 0, drifted = 0, ...others } = drift.workers;
+  const unknown = Object.values(others).reduce((sum, one) => sum + one, 0);
+  const end = ["checked ", ago(drift.finished_at ?? drift.created_at)];
   const changed = el("p", mark("hand"), " ", a(href, `Files were changed on ${count(drifted, "worker")}`));
   const inAll = drifted > 0 ? changed : same > 0 && el("p.meta", mark("ok"), " No file was changed by hand");
   return section(
     "Drift",
     end,
     el("ul", rows),
-    found.length > 0 ? moreThan(rows.length, found.length, href) : inAll,
+    total > 0 ? moreThan(rows.length, total, href) : inAll,
     unknown > 0 && el("p.meta", mark("unreachable"), ` ${count(unknown, "worker")} gave no answer`),
   );
 }

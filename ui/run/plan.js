@@ -97,9 +97,8 @@ export function planChips(run) {
   const { jobs, reconcile, unreachable } = planOf(run);
   const changing = jobs.flatMap((job) => job.changing);
   const { roll = [], skipped = [] } = Object.groupBy(jobs, (job) => (job.changing.length > 0 ? "roll" : "skipped"));
-  const actions = Object.entries(ACTIONS).map(([word, text]) => {
-    return { word, text, sign: false, of: changing.filter(({ action }) => action === word) };
-  });
+  const withAction = (word) => changing.filter(({ action }) => action === word);
+  const actions = Object.entries(ACTIONS).map(([word, text]) => ({ word, text, sign: false, of: withAction(word) }));
   const items = [
     { word: "changed", text: "jobs roll out", of: roll },
     ...actions,

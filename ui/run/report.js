@@ -32,12 +32,10 @@ function groupOf(view, outcome, jobs) {
   if (others.length === 0) return rows;
   const lost = [...new Set(others.flatMap(({ allocations }) => workersOf(withOutcome(allocations, "unreachable"))))];
   const slowest = Math.max(...others.map((one) => one.duration_ms));
-  const summary = rowAbout(
-    outcome,
-    `${count(others.length, "job")} ${outcome.replaceAll("_", " ")}`,
-    [listed(namesOfJobs(others), 6), lost.length > 0 && `; ${inShort(lost)} unreachable, which their manifests tolerate`],
-    slowest > 0 && el("span.end", duration(slowest)),
-  );
+  const name = `${count(others.length, "job")} ${outcome.replaceAll("_", " ")}`;
+  const tolerated = lost.length > 0 && `; ${inShort(lost)} unreachable, which their manifests tolerate`;
+  const took = slowest > 0 && el("span.end", duration(slowest));
+  const summary = rowAbout(outcome, name, [listed(namesOfJobs(others), 6), tolerated], took);
   const draw = ({ job, reason }) => el("li", job, outcome === "not_started" && el("span.meta", " ", said(reason)));
   return [...rows, rest(view, { key: outcome, summary }, others, draw)];
 }
@@ -49,9 +47,8 @@ function resultFold(view, one, open) {
   const failed = withOutcome(allocations, "failed");
   const isWhole = outcome === "not_started" || allocations.length === 0;
   const { batch, batches } = one.stopped_in ?? {};
-  const why = isWhole
-    ? reason
-    : joined(failed.length > 0 && `failed ${onWorkers(failed)}`, batches > 1 && `stopped at batch ${batch} of ${batches}`);
+  const stop = batches > 1 && `stopped at batch ${batch} of ${batches}`;
+  const why = isWhole ? reason : joined(failed.length > 0 && `failed ${onWorkers(failed)}`, stop);
   const summary = [
     mark(outcome, { label: outcome.replaceAll("_", " ") }),
     el("b", job),
@@ -105,16 +102,13 @@ function nowOf(view, { job, reason, allocations }) {
   const rows = found?.items.filter((row) => row.rollout !== "removed") ?? [];
   const down = (view.run.result.left_down ?? []).filter((text) => text.startsWith(`${job}@`));
   const versions = [...Map.groupBy(rows, (row) => (row.previous_hash ? row.current_version : "nothing promoted"))];
+  const running = versions.map(([version, own], index) => [index > 0 && ", ", said(version), ` on ${own.length}`]);
   const back = reason.split("; ").filter((text) => /put back|promoted there before/.test(text));
   const isGate = allocations.some(({ evidence }) => evidence);
   const why = isGate ? "`on_failure` is `stop`" : "only a failed gate does that";
   return [
     el("h2", "What runs now"),
-    el(
-      "p",
-      versions.map(([version, own], index) => [index > 0 && ", ", said(version), ` on ${own.length}`]),
-      down.length > 0 && [", ", el("b.error", `may be down on ${down.length}`)],
-    ),
+    el("p", running, down.length > 0 && [", ", el("b.error", `may be down on ${down.length}`)]),
     el("p.meta", back.length > 0 ? said(back.join("; ")) : prose(`Nothing was put back: ${why}.`)),
   ];
 }

@@ -51,12 +51,10 @@ function cancelledOf(cancelled) {
 /** Answers of a command, equal ones as one: failed first, then the rarest. */
 export function answersOf(view) {
   const { workers, health_checks: checks = [] } = view.run.result;
-  const groups = Map.groupBy(workers, ({ outcome, exit_code, output_sha256, output, error }) =>
-    JSON.stringify([outcome, exit_code, output_sha256 ?? output, error]),
-  );
-  const sorted = [...groups].sort(([, one], [, other]) => {
-    return byTrouble(one[0].outcome, other[0].outcome) || one.length - other.length;
-  });
+  const answerIn = ({ outcome, exit_code, output_sha256: sum, output, error }) =>
+    JSON.stringify([outcome, exit_code, sum ?? output, error]);
+  const byRarity = ([, one], [, other]) => byTrouble(one[0].outcome, other[0].outcome) || one.length - other.length;
+  const sorted = [...Map.groupBy(workers, answerIn)].sort(byRarity);
   const bad = checks.filter(({ error }) => error);
   return [
     el("section.panel.answers", { key: "answers" }, ...sorted.map(([key, own], index) => answerFold(view, key, own, index))),

@@ -150,9 +150,6 @@ function rolloutTab(page, choices) {
   // A table of many is read when somebody wants to see it.
   const readTable = () => each.open && list.refresh();
   const each = el("details.panel.fold", { ontoggle: readTable }, el("summary", el("b", "As a table")), list.element);
-  const parts = [
-    { element: map.element, refresh: readMap },
-    { element: each, refresh: readTable },
-  ];
-  return viewOf("Deployments", [about, choices], parts);
+  const ofMap = { element: map.element, refresh: readMap };
+  return viewOf("Deployments", [about, choices], ofMap, { element: each, refresh: readTable });
 }

@@ -74,10 +74,8 @@ export function jobsView(page) {
     none: "No job is in the catalog. Add one to workspace/jobs, then push.",
   });
   const draw = (rows) => [headOfJobs(page, rows), table.with(rows)];
-  return viewOf(
-    "Jobs",
-    region(() => readJobs(page), draw, { name: "div" }),
-  );
+  const list = region(() => readJobs(page), draw, { name: "div" });
+  return viewOf("Jobs", list);
 }
 
 function headOfJobs(page, rows) {
@@ -124,15 +122,8 @@ export function jobView(page) {
     table.show(rows);
     if (!counts) return notThere(job, `No job ${plain(job)} is in the catalog.`, a(page.link("jobs"), "All jobs"));
     const places = placesOfRows(rows);
-    const redraw = () => top.draw();
-    const options = {
-      isOpen: true,
-      onOpen: redraw,
-      onDismiss: redraw,
-      retryOrder: () => () => redeployOrder([job], places),
-      reasonOf,
-      waitingOf: () => places.countsOf().w ?? 0,
-    };
+    const retryOrder = () => () => redeployOrder([job], places);
+    const options = { isOpen: true, onDismiss: () => top.draw(), retryOrder, reasonOf, places };
     const attention = attentionRows(page.bucketId, { items, cut: 0 });
     return [topOfJob(page, look, tab, items[0]?.kind), tab === "" && attentionPanel(page, attention, options)];
   }

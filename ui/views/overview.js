@@ -1,6 +1,6 @@
 import { runsOf } from "../base/api.js";
 import { a, alertPlace, button, el, patch } from "../base/dom.js";
-import { ago, clockTime, count, duration, elapsed, listed, nameOf, number, tell, waitText } from "../base/text.js";
+import { ago, clockTime, count, dueText, duration, elapsed, listed, nameOf, number, tell } from "../base/text.js";
 import { activity } from "../frame/activity.js";
 import { attentionPanel, attentionRows } from "../parts/attention.js";
 import { shortId } from "../parts/dialog.js";
@@ -24,11 +24,8 @@ export function overviewView(page) {
   const look = { isOpen: false, withDismissed: false, mapOf: "", readAt: 0 };
   const map = deployedMap(page, sinceOf);
   const [top, needs, problem] = [el("div.headed"), el("div"), alertPlace()];
-  const rail = region(
-    async () => ({ runs: await runsOf(page.bucketId, { limit: RUNS }), summary: page.bucket()?.summary }),
-    (data) => railOf(page, data),
-    { name: "aside.rail" },
-  );
+  const readRail = async () => ({ runs: await runsOf(page.bucketId, { limit: RUNS }), summary: page.bucket()?.summary });
+  const rail = region(readRail, (data) => railOf(page, data), { name: "aside.rail" });
   const log = el("div.log-here");
   log.own = true;
   const columns = el("div.columns", el("div.stack", needs, problem, map.element), rail.element, log);
@@ -39,9 +36,8 @@ export function overviewView(page) {
   const reasonOf = reasonsOf(page, draw);
 
   function sinceOf(job, worker) {
-    const one = troublesOf(page.bucket()?.summary).items.find(
-      (known) => known.workers.includes(worker) && (known.job === job || known.jobs?.includes(job)),
-    );
+    const isOf = ({ workers, jobs }) => workers.includes(worker) && jobs.includes(job);
+    const one = troublesOf(page.bucket()?.summary).items.find(isOf);
     return one ? clockTime(one.since) : "";
   }
 
@@ -61,15 +57,9 @@ export function overviewView(page) {
     const attention = attentionRows(page.bucketId, troublesOf(summary, summary.incidents.items), withDismissed);
     const show = () => change({ withDismissed: !withDismissed });
     patch(top, topOfBucket(page, bucket, attention, { map, show, isShown: withDismissed }));
-    const options = {
-      isOpen: look.isOpen,
-      onOpen: () => change({ isOpen: true }),
-      onDismiss: draw,
-      retryOrder: (job) => () => redeployOrder([job], map),
-      reasonOf,
-      waitingOf: (job) => map.countsOf(job).w ?? 0,
-      whereOf: map.whereOf,
-    };
+    const onOpen = () => change({ isOpen: true });
+    const retryOrder = (job) => () => redeployOrder([job], map);
+    const options = { isOpen: look.isOpen, onOpen, onDismiss: draw, retryOrder, reasonOf, places: map };
     patch(needs, attentionPanel(page, attention, options));
     map.element.style.setProperty("--above", `${needs.offsetHeight}px`);
   }
@@ -89,10 +79,8 @@ export function overviewView(page) {
   async function refresh() {
     draw();
     if (!page.bucket()?.summary?.built_at) return;
-    const reading = readMap().then(
-      () => tell(problem),
-      (error) => tell(problem, `The map: ${error.message}`),
-    );
+    const failed = (error) => tell(problem, `The map: ${error.message}`);
+    const reading = readMap().then(() => tell(problem), failed);
     await Promise.all([reading, rail.refresh()]);
     draw();
   }
@@ -132,7 +120,7 @@ function overviewTitle(bucket, { rows, total, dismissed }) {
   if (dismissed > 0) return ["waiting", `${count(dismissed, "problem")} dismissed`];
   if (counts.allocations === 0) return ["waiting", "No job is on any worker"];
   if (counts.promoted === 0 && waiting > 0) return ["waiting", "Not deployed yet"];
-  if (waiting > 0) return ["waiting", waitText(waiting)];
+  if (waiting > 0) return ["waiting", dueText(waiting)];
   return ["ok", "All well"];
 }
 

@@ -36,17 +36,9 @@ export function runView(page) {
   // One element for as long as the page: a log that leaves the document loses its scroll position.
   const beside = Object.assign(el("div.run-body", { key: "body" }, content), { own: true });
   const shown = { title: "Run", element: el("article.run", problem, body), fast: true, refresh };
+  const read = readerOf(page, draw);
   /** @type {RunPage} */
-  const view = {
-    page,
-    run: null,
-    folds: new Map(),
-    chosen: new Set(),
-    tables: {},
-    read: readerOf(page, draw),
-    validity: null,
-    draw,
-  };
+  const view = { page, run: null, folds: new Map(), chosen: new Set(), tables: {}, read, validity: null, draw };
   addEventListener("hashchange", draw, { signal: page.signal });
   page.showRun(runId);
 

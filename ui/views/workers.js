@@ -1,7 +1,7 @@
 import { queryOf, runsOf, unless } from "../base/api.js";
 import { a, el } from "../base/dom.js";
 import { count, duration, listed, number, plain, said, since } from "../base/text.js";
-import { item, popupButton } from "../parts/dialog.js";
+import { popupButton, wayItem } from "../parts/dialog.js";
 import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
 import { head, notThere, region, tabs, viewOf } from "../parts/region.js";
 import { mark, state, tag } from "../parts/state.js";
@@ -70,11 +70,7 @@ function cellsOf(page) {
       load !== undefined && [load.toFixed(2), el("small.meta", `, up ${duration(uptime * 1000)}`)],
     cpu: ({ cpu }) => chartOf(cpu),
     memory: ({ memory }) => chartOf(memory),
-    labels: ({ labels }) =>
-      el(
-        "span.whole",
-        labels.map((label) => [tag(label), " "]),
-      ),
+    labels: ({ labels }) => el("span.whole", ...labels.map((label) => [tag(label), " "])),
     actions: ({ worker }) => moreMenu(() => askItems(page, worker), `Orders for ${worker}`),
   };
 }
@@ -86,9 +82,8 @@ function hostKeyOf({ trust }) {
   if (trust.outcome === "changed")
     return el("span.failed-text", mark("failed"), ` changed! It was ${keys(trust.previous)}, now ${keys(trust.fingerprints)}`);
   const [first] = trust.fingerprints ?? [];
-  return first
-    ? el("code", { title: keys(trust.fingerprints) }, `…${String(first.fingerprint).slice(-8)}`)
-    : state(trust.outcome);
+  if (!first) return state(trust.outcome);
+  return el("code", { title: keys(trust.fingerprints) }, `…${String(first.fingerprint).slice(-8)}`);
 }
 
 /** What can be asked of one worker. */
@@ -99,7 +94,7 @@ function askItems(page, worker) {
     orderItem(page, "Read facts", { path: "/workers/facts", body: one }),
     orderItem(page, "Read load", { path: "/workers/sysstat", body: one }),
     orderItem(page, "Check for drift", { path: "/drift", body: one }),
-    item("Run a command there", () => (location.hash = page.link("command", [], { workers: worker }))),
+    wayItem("Run a command there", page.link("command", [], { workers: worker })),
     curlItem(page, { path: "/workers/uptime", body: one }),
   ];
 }

@@ -63,19 +63,14 @@ function keyPanel(page, { title, about, path, word, says }, begun, part) {
     orderButton(page, `${action} …`, order, { done }),
     part && moreMenu(part.items, `More orders of the ${title}`),
   ];
-  const goesOn = begun && [
-    mark("soon"),
-    el("b", "A change goes on"),
-    since(begun.since),
-    el("span", said(begun.left)),
-    el("code", said(begun.next)),
-  ];
+  const { since: from, left, next } = begun ?? {};
+  const goesOn = [mark("soon"), el("b", "A change goes on"), since(from), el("span", said(left)), el("code", said(next))];
   return el(
     "section.panel.pad.stack",
     { key: title, "aria-label": title },
     el("div.spread", el("h2", title), el("div.controls", controls)),
     el("p.meta", about),
-    goesOn && el("p.freeze", goesOn),
+    begun && el("p.freeze", goesOn),
     part?.content,
   );
 }

@@ -3,10 +3,7 @@ import { listed } from "../base/text.js";
 
 const UNITS = { day: 86_400, hour: 3_600, minute: 60 };
 const DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
-const MONTHS = [
-  ...["January", "February", "March", "April", "May", "June", "July"],
-  ...["August", "September", "October", "November", "December"],
-];
+const MONTHS = "January February March April May June July August September October November December".split(" ");
 
 /**
  * When a schedule is due: `every 15 minutes`, `Monday to Friday at 07:00 (Europe/Berlin)`. What has no plain words is shown as
@@ -42,10 +39,8 @@ function cronText(cron) {
 /** `07:00`, `05:30 and 17:30`. */
 function timesText(minute, hour) {
   if (!/^\d+$/.test(minute) || !/^\d+(,\d+)*$/.test(hour)) return null;
-  return listed(
-    hour.split(",").map((one) => `${one.padStart(2, "0")}:${minute.padStart(2, "0")}`),
-    4,
-  );
+  const times = hour.split(",").map((one) => `${one.padStart(2, "0")}:${minute.padStart(2, "0")}`);
+  return listed(times, 4);
 }
 
 function daysText(day, month, weekday) {

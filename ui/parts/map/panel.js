@@ -12,10 +12,8 @@ const LINES = 4;
 export async function readAllocation(page, job, worker) {
   const one = await get(page.path(placeOf(job, worker)));
   const { lines, reason_line: line } = await readEvidence(page, one);
-  const told = one.reason
-    .split("\n")
-    .slice(1)
-    .map((text) => ({ text }));
+  const [, ...own] = one.reason.split("\n");
+  const told = own.map((text) => ({ text }));
   return { ...one, line: one.reason && line, lines: (lines.length > 0 ? lines : told).slice(-LINES) };
 }
 

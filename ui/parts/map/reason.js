@@ -7,9 +7,8 @@ const MOST_KNOWN = 200;
 
 /** The line of a reason that says most: the first line is what ops says of it, make only repeats it. */
 export function tellingLine(reason) {
-  const [first, ...lines] = String(reason ?? "")
-    .trim()
-    .split("\n");
+  const whole = String(reason ?? "").trim();
+  const [first, ...lines] = whole.split("\n");
   const own = lines.filter((line) => line.trim() !== "" && !OF_MAKE.test(line));
   return own.findLast((line) => TELLING.test(line)) ?? own.at(-1) ?? first;
 }
