@@ -1,4 +1,4 @@
-import { el } from "./base/dom.js";
+import { a, el } from "./base/dom.js";
 import { approvalsView } from "./views/approvals.js";
 import { auditView } from "./views/audit.js";
 import { bucketsView } from "./views/buckets.js";
@@ -107,7 +107,7 @@ export function viewAt(place) {
   if (ofServer) return ofServer;
   const section = place.known && sectionAt(place);
   if (section) return (place.rest.length > 0 && section.one) || section.make;
-  const way = el("p", el("a", { href: "#/" }, "Go to the buckets"));
+  const way = el("p", a("#/", "Go to the buckets"));
   const what = !place.known && place.bucketId ? "bucket" : "page";
   return () => ({ title: `No such ${what}`, element: el("div", el("h1", `There is no such ${what}`), way) });
 }

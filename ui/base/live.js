@@ -13,9 +13,7 @@ const STALE_MS = 10_000;
 /** Follows the changes of all runs, calls `onChange` after each, and shows how the connection is. Ends with the signal. */
 export async function followServer({ onChange, signal }) {
   const state = { heard: Date.now(), isLive: false };
-  session.heard = () => {
-    state.heard = Date.now();
-  };
+  session.heard = () => (state.heard = Date.now());
   let tryNow = () => {};
   const draw = () => showConnection(state, () => tryNow());
   const clock = setInterval(draw, 500);

@@ -5,8 +5,7 @@ import { startCodes } from "../frame/session.js";
 import { copying } from "../parts/dialog.js";
 import { fieldsOf } from "../parts/form.js";
 
-/** A box to tick, and a text that scrolls. */
-const TICK = { type: "checkbox" };
+/** A text that scrolls. */
 const textBox = (label, text) => scroller(label, text || "(empty)", "pre.scroll");
 
 const LIMITS = /^(format|default|(min|max)(imum|Length|Items))$/;
@@ -153,7 +152,7 @@ function tryForm(operation) {
   const { method, parameters = [], requestBody } = operation;
   const table = parameters.map(fieldOf);
   if (requestBody) table.push(bodyOf(requestBody.content));
-  if (method !== "GET") table.push({ name: "sure", label: "Really do this on this server", ...TICK, required: true });
+  if (method !== "GET") table.push({ name: "sure", label: "Really do this on this server", type: "checkbox", required: true });
   const { labels, values } = fieldsOf(table);
   const problem = alertPlace();
   const result = el("div.result", { "aria-live": "polite" });

@@ -1,5 +1,5 @@
 import { link } from "../base/api.js";
-import { el, patch } from "../base/dom.js";
+import { a, el, patch } from "../base/dom.js";
 import { number, plain } from "../base/text.js";
 import { popupButton, wayItem } from "../parts/dialog.js";
 import { freezeIn, freezeText } from "../parts/freeze.js";
@@ -74,11 +74,11 @@ function placeOnTop({ bucketId, view, rest }, bucket, buckets) {
   switcher.own = true;
   switcher.key = `${bucketId} ${name} ${buckets.length} ${view}`;
   const deeper = view === "runs" &&
-    rest[0] && [slash(), el("a", { href: link(bucketId, "runs") }, "Runs"), slash(), el("span.code", `…${rest[0].slice(-8)}`)];
+    rest[0] && [slash(), a(link(bucketId, "runs"), "Runs"), slash(), el("span.code", `…${rest[0].slice(-8)}`)];
   const freeze = freezeIn(bucket);
   const ofFreeze = freeze && { href: link(bucketId, "schedules"), title: plain(freeze.reason), key: "freeze" };
   const cold = freeze && el("a.badge.soon", ofFreeze, mark("soon"), freezeText(freeze));
-  return [el("a", { href: "#/" }, "Buckets"), slash(), el("span", project), slash(), switcher, deeper, cold];
+  return [a("#/", "Buckets"), slash(), el("span", project), slash(), switcher, deeper, cold];
 }
 
 function slash() {

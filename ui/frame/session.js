@@ -47,9 +47,7 @@ export function startCodes() {
       dialog.close();
     };
     const dialog = over(codeForm({ verified: done }), () => signing.wanted?.reject(new Error("No code was entered")));
-    return signing.wanted.promise.finally(() => {
-      signing.wanted = null;
-    });
+    return signing.wanted.promise.finally(() => (signing.wanted = null));
   };
 }
 

@@ -62,8 +62,8 @@ export class LogView {
   }
 
   /** Shows the log from a line on; from its end for Infinity. */
-  show(source, { filter = {}, fold = this.#fold }, line) {
-    Object.assign(this, { chosen: line === Infinity ? [] : this.chosen });
+  show(source, { filter, fold }, line) {
+    if (line === Infinity) this.chosen = [];
     [this.#source, this.#filter, this.#fold, this.#opened] = [source, filter, fold, []];
     return this.go(line, { choose: false, anew: true });
   }
@@ -194,9 +194,7 @@ export class LogView {
 
   #settle() {
     this.#isUnsettled = true;
-    this.#work ??= this.#improveAll().finally(() => {
-      this.#work = null;
-    });
+    this.#work ??= this.#improveAll().finally(() => (this.#work = null));
     return this.#work;
   }
 

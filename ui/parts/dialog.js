@@ -27,9 +27,7 @@ export function ask({ title, says = [], fields, word, action, leave = "Cancel", 
   const typed = el("input", { autocomplete: "off", spellcheck: "false" });
   const confirm = el(danger ? "button.danger" : "button.primary", { autofocus: leave === "" }, action);
   const isRight = () => !word || typed.value.trim() === word;
-  const match = () => {
-    confirm.disabled = !isRight();
-  };
+  const match = () => (confirm.disabled = !isRight());
   const form = el(
     "form",
     { oninput: match, autocomplete: "off" },

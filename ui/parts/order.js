@@ -1,7 +1,7 @@
 // Orders: what is asked of the server. A button asks first where the order says something, shows the order as curl, and
 // waits where another run goes on in the bucket.
 import { bucketPath, call, curlOf, link, pause, request } from "../base/api.js";
-import { button, el } from "../base/dom.js";
+import { a, button, el } from "../base/dom.js";
 import { has, lackedRole, needsRole, person } from "../base/person.js";
 import { nameOf, since } from "../base/text.js";
 import { ask, closeDialogs, copying, copyText, item, popupButton, toast } from "./dialog.js";
@@ -149,7 +149,7 @@ export function startPathOf(kind) {
 /** The ways on from a start that needs approval: to propose it. A deploy is proposed as its plan. */
 function waysToApproval(page, label, { path, body = {} }) {
   const [kind, params] = [APPROVED_STARTS[valueFor(path)], valueFor(body)];
-  const show = el("a", { href: page.link("approvals") }, "Show the proposals");
+  const show = a(page.link("approvals"), "Show the proposals");
   if (kind === "deploy" && !params.plan) return [" Plan it first: a deploy is approved as its plan. ", show];
   if (!kind || params.proposal) return [" ", show];
   const order = { path: "/proposals", body: { kind, params } };
@@ -195,7 +195,7 @@ async function startOrOffer(page, label, given, start) {
       error.way = [error.way, breakingGlass(page, label, given)].flat();
     if (!runId) throw error;
     const later = wayOn("Queue after it", () => startAfter(bucketId, runId, label, start));
-    error.way = [" ", el("a", { href: link(bucketId, "runs", [runId]) }, "Show that run"), " ", later];
+    error.way = [" ", a(link(bucketId, "runs", [runId]), "Show that run"), " ", later];
     throw error;
   }
 }

@@ -47,7 +47,10 @@ export function mark(word, { label = "", large = false } = {}) {
   return svg(`svg.mark.${name}`, { class: large && "large", ...spoken }, svg("use", { href: `#m-${name}` }));
 }
 
-/** What a row says of a thing: the mark of its state, its name, what is told of it, and what else. */
+/**
+ * What a row says of a thing: the mark of its state, its name, what is told of it, and what else.
+ * @param {string} word @param {any} name @param {any} [told] @param {any[]} more
+ */
 export function rowAbout(word, name, told, ...more) {
   return [mark(word, { label: word.replaceAll("_", " ") }), el("b", name), told && el("span.meta", told), more];
 }

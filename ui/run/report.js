@@ -50,8 +50,7 @@ function resultFold(view, one, open) {
   const stop = batches > 1 && `stopped at batch ${batch} of ${batches}`;
   const why = isWhole ? reason : joined(failed.length > 0 && `failed ${onWorkers(failed)}`, stop);
   const summary = [
-    mark(outcome, { label: outcome.replaceAll("_", " ") }),
-    el("b", job),
+    rowAbout(outcome, job),
     actions.length > 0 && el("span", actions.join(", ")),
     wave !== undefined && tag(`wave ${wave}`),
     el("span.meta", why && said(why)),

@@ -1,4 +1,4 @@
-import { el } from "../base/dom.js";
+import { a, el } from "../base/dom.js";
 import { has, person } from "../base/person.js";
 import { ago, count, listed, said, words } from "../base/text.js";
 import { moreMenu, orderButton, orderItem, startPathOf } from "../parts/order.js";
@@ -53,7 +53,7 @@ function numberButton(page, required) {
 }
 
 function whatOf(page, { kind, params, reason }) {
-  const about = params.plan ? el("a", { href: page.link("runs", [params.plan]) }, "its plan") : said(aboutOf({ params }));
+  const about = params.plan ? a(page.link("runs", [params.plan]), "its plan") : said(aboutOf({ params }));
   return [el("b", words(kind)), " ", about, reason && el("p.small", said(reason))];
 }
 

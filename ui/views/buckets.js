@@ -1,5 +1,5 @@
 import { address, bucketPath, get, keepQuery, link, pageAt } from "../base/api.js";
-import { button, el } from "../base/dom.js";
+import { a, button, el } from "../base/dom.js";
 import { about, ago, count, dueText, duration, elapsed, fits, listed, nameOf, number, plain, said, since } from "../base/text.js";
 import { guide, newBucketButton } from "../parts/guide.js";
 import { tellingLine } from "../parts/map/reason.js";
@@ -41,9 +41,8 @@ export function bucketsView(page) {
 /** The buckets, and how far the runs are that go on in them. */
 async function readBuckets() {
   const summary = await get("/api/summary");
-  const readRun = async (bucket) => {
-    bucket.run = await get(bucketPath(bucket.id, `/runs/${bucket.active_run.id}`)).catch(() => null);
-  };
+  const runOf = ({ id, active_run: run }) => get(bucketPath(id, `/runs/${run.id}`)).catch(() => null);
+  const readRun = async (bucket) => (bucket.run = await runOf(bucket));
   const running = summary.items.filter(({ active_run: run }) => run);
   await Promise.all(running.slice(0, MOST_RUNNING).map(readRun));
   return summary;
@@ -151,7 +150,7 @@ function bucketRow(page, bucket) {
     "tr",
     { key: id },
     el("td", mark(state, { label: state })),
-    el("th", { scope: "row" }, el("a", { href: link(id) }, el("span.meta", said(project), "/"), said(name))),
+    el("th", { scope: "row" }, a(link(id), el("span.meta", said(project), "/"), said(name))),
     el("td.health", healthOf(bucket)),
     el("td.number", size),
     el("td.meta", ended ?? "never"),

@@ -194,14 +194,8 @@ function controlOrder(look, target, extra = /** @type {{ forget?: boolean }} */ 
 }
 
 function targetOrder(look) {
-  return {
-    path: pathOf(look.job, "run"),
-    body: (typed) => ({ ...allocationsIn(look), ...typed }),
-    says: [`Runs a target of the Makefile of ${meantBy(look)}`],
-    asks: [TARGET, HEALTH],
-    danger: look.job,
-    action: "Run target",
-  };
+  const says = [`Runs a target of the Makefile of ${meantBy(look)}`];
+  return { ...controlOrder(look, "run"), says, asks: [TARGET, HEALTH], action: "Run target", title: "Run target?" };
 }
 
 function allocationsTable(page, look, changed) {

@@ -80,7 +80,7 @@ function hostKeyOf({ trust }) {
   if (!trust) return "";
   const keys = (list) => (list ?? []).map(({ fingerprint }) => fingerprint ?? "").join(", ");
   if (trust.outcome === "changed")
-    return el("span.failed-text", mark("failed"), ` changed! It was ${keys(trust.previous)}, now ${keys(trust.fingerprints)}`);
+    return el("span.error", mark("failed"), ` changed! It was ${keys(trust.previous)}, now ${keys(trust.fingerprints)}`);
   const [first] = trust.fingerprints ?? [];
   if (!first) return state(trust.outcome);
   return el("code", { title: keys(trust.fingerprints) }, `…${String(first.fingerprint).slice(-8)}`);

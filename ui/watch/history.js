@@ -28,10 +28,8 @@ export function segmentsOf(record, changes, now) {
   const isOwn = ({ job, worker, aspect }) => job === record.job && worker === record.worker && aspect === record.aspect;
   const own = changes.filter(isOwn).reverse();
   const all = own.length > 0 ? own : [record];
-  return all.map(({ at, state, reason, run_id: run }, index) => {
-    const to = index + 1 < all.length ? Date.parse(all[index + 1].at) : now;
-    return { from: Date.parse(at), to, state, reason, run };
-  });
+  const begins = [...all.map(({ at }) => Date.parse(at)), now];
+  return all.map(({ state }, index) => ({ from: begins[index], to: begins[index + 1], state }));
 }
 
 /**

@@ -78,9 +78,7 @@ function keyPanel(page, { title, about, path, word, says }, begun, part) {
 /** The ssh key itself: stored, replaced and removed by hand. */
 function sshKeyPart(page, key) {
   const path = "/secrets/ssh_key";
-  const fill = async ({ target }) => {
-    target.form.elements.private_key.value = await target.files[0].text();
-  };
+  const fill = async ({ target }) => (target.form.elements.private_key.value = await target.files[0].text());
   const upload = {
     method: "PUT",
     path,
