@@ -107,13 +107,16 @@ test("what a run has reached stands over what was read, until its job has left t
   const first = model.reached(new Map(), [
     { job: "a", hosts: hosts(["one", "running"], ["two", "not_started"], ["three", "changed"]) },
   ]);
-  const indexOf = new Map(["one", "two", "three"].map((name, index) => [name, index]));
-  assert.equal(model.merged("ooo", indexOf, first.get("a")), "rwc");
+  const workers = ["one", "two", "three"].map((worker) => ({ worker }));
+  const shown = (job: string, cells: string, letters: unknown, left: string[] = []): string =>
+    model.jobsNow({ workers, jobs: [{ job, cells }] }, letters, new Set(left))[0].cells;
+  assert.equal(shown("a", "ooo", first), "rwc");
   const next = model.reached(first, [{ job: "b", hosts: hosts(["one", "unreachable"]) }]);
-  assert.equal(model.merged("cow", indexOf, next.get("a")), "coc");
-  assert.equal(model.merged("o", new Map([["one", 0]]), next.get("b")), "u");
+  assert.equal(shown("a", "cow", next), "coc");
+  assert.equal(shown("b", "o", next), "u");
   const off = model.reached(new Map(), [{ job: "a", hosts: hosts(["one", "skipped"], ["two", "unreachable"]) }]);
-  assert.equal(model.merged("dd", indexOf, off.get("a")), "du", "what is disabled and skipped stays disabled");
+  assert.equal(shown("a", "dd", off), "du", "what is disabled and skipped stays disabled");
+  assert.equal(shown("a", "oCd", new Map(), ["a"]), "wWd", "what a forced deploy has not begun waits");
 });
 
 test("waits that are told as one count as many as they are", () => {

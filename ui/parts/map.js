@@ -1,32 +1,13 @@
 import { button, el, patch } from "../base/dom.js";
 import { prefer, preference } from "../base/preferences.js";
-import { count, joined, number, plain, said } from "../base/text.js";
+import { count, plain, said } from "../base/text.js";
 import { choice, choiceBar } from "./form.js";
-import { gridOf, rowHead } from "./map/grid.js";
-import {
-  bandsOf,
-  cornerOf,
-  cutNames,
-  groupings,
-  isWell,
-  labelled,
-  lettersIn,
-  merged,
-  ordered,
-  reached,
-  STATES,
-  tally,
-  total,
-  whereabouts,
-} from "./map/model.js";
+import { gridOf, modelOf } from "./map/grid.js";
+import { cutNames, groupings, jobsNow, labelled, lettersIn, ordered, reached, STATES, total, whereabouts } from "./map/model.js";
 import { allocationPanel, placesPanel, readAllocation } from "./map/panel.js";
 import { chips } from "./state.js";
 import { dataTable } from "./table.js";
 
-/** More workers stand in cells together; on a phone all do. */
-const [MOST_WORKERS, MOST_COLUMNS, ON_PHONE] = [60, 28, 6];
-/** More rows fold where nothing is the matter with them; more cells are never drawn. */
-const [MOST_ROWS, ROWS_ON_PHONE, MOST_CELLS] = [40, 8, 2_400];
 const phone = matchMedia("(width < 700px)");
 
 /**
@@ -97,7 +78,7 @@ export function jobMap(page, options) {
     grid.element.hidden = isTable;
     table.element.hidden = !isTable;
     if (isTable) table.show(chosenIn(look));
-    else grid.show(modelOf(page, look, { ...options, open, draw }));
+    else grid.show(modelOf(page, look, phone.matches, { ...options, open, draw }));
     panel.hidden = look.opened === null;
     if (!look.opened) return;
     patch(panel, panelOf(page, look, options, { openOne, close }));
@@ -141,16 +122,10 @@ export function jobMap(page, options) {
 /** Rows keep their places while a run goes on, and while somebody is in them. */
 function take(look) {
   if (!look.map) return;
-  const { workers, jobs } = look.map;
-  const indexOf = new Map(workers.map(({ worker }, index) => [worker, index]));
-  look.jobs = jobs.map((one) => {
-    const known = merged(one.cells, indexOf, look.reached.get(one.job));
-    const cells = look.left.has(one.job) ? known.replace(/[oc]/g, "w").replace(/[OC]/g, "W") : known;
-    return { ...one, cells, counts: tally(cells) };
-  });
+  look.jobs = jobsNow(look.map, look.reached, look.left);
   const isBusy = look.isLive || document.activeElement?.closest(".map") !== null;
   const known = new Set(look.order);
-  const isSame = known.size === jobs.length && jobs.every(({ job }) => known.has(job));
+  const isSame = known.size === look.jobs.length && look.jobs.every(({ job }) => known.has(job));
   if (!isBusy || !isSame) look.order = ordered(look.jobs).map(({ job }) => job);
   const byName = new Map(look.jobs.map((one) => [one.job, one]));
   look.jobs = look.order.map((job) => byName.get(job));
@@ -187,70 +162,6 @@ function groupingChoice(look, draw) {
   if (names.length === 1) return null;
   if (names.length > 4) return choice("by", options, look.by, choose);
   return el("span.by", "by ", choiceBar("Workers by", options, look.by, choose));
-}
-
-/** The rows and columns of the grid. @param {{ sinceOf: any, open: (what: any) => void, draw: () => void }} acts */
-function modelOf(page, look, acts) {
-  const { workers } = look.map;
-  const isMany = phone.matches || workers.length > MOST_WORKERS;
-  const [most, limit] = phone.matches ? [ON_PHONE, ROWS_ON_PHONE] : [MOST_COLUMNS, MOST_ROWS];
-  const bands = bandsOf(workers, look.by, isMany ? most : undefined);
-  const columns = bands.flatMap(({ label: band, columns }) =>
-    columns.map(({ label, of }) => {
-      const [worker] = of.length === 1 ? of.map((at) => workers[at].worker) : [];
-      return { of, worker, name: worker ?? [band, label].filter(Boolean).join(" ") };
-    }),
-  );
-  const isWhole = look.jobs.length <= limit;
-  const { well = [], others = [] } = Object.groupBy(look.jobs, (one) => (!isWhole && isWell(one) ? "well" : "others"));
-  const wanted = look.isUnfolded ? look.jobs : others;
-  const room = Math.floor(MOST_CELLS / Math.max(1, columns.length));
-  const rows = wanted.slice(0, room).map((job) => jobRowOf(page, job, columns, acts));
-  const left = wanted.length - rows.length;
-  if (well.length > 0) rows.push(groupFold(look, well, columns, acts));
-  if (left > 0) rows.push(moreOf(page, left, columns));
-  return { bands, corner: isMany ? "" : cornerOf(cutNames(workers.map(({ worker }) => worker))), rows, isMany };
-}
-
-function talliesOf(cells, columns) {
-  return columns.map(({ of }) => tally(of.map((at) => cells[at])));
-}
-
-function jobRowOf(page, { job, cells, counts }, columns, { sinceOf, open }) {
-  const tallies = talliesOf(cells, columns);
-  const spoken = (column) => {
-    const { worker, name } = columns[column];
-    const begun = worker && sinceOf(job, worker);
-    return joined(`${plain(job)} on ${plain(name)}`, wordsOf(tallies[column], worker), begun && `since ${begun}`);
-  };
-  const link = el("a", { href: page.link("jobs", [job]), tabindex: -1, title: plain(job) }, said(job));
-  return { key: job, head: rowHead(counts, link), cells: tallies, spoken, open: (column) => open({ job, ...columns[column] }) };
-}
-
-/** What a tally says; of one worker without numbers. */
-function wordsOf(counts, worker) {
-  const states = lettersIn(counts).map((letter) => (worker ? STATES[letter] : `${number(counts[letter])} ${STATES[letter]}`));
-  return joined(...states, counts.hand > 0 && "changed by hand") || "not here";
-}
-
-function groupFold(look, well, columns, { draw }) {
-  const open = () => {
-    look.isUnfolded = !look.isUnfolded;
-    draw();
-  };
-  const all = well.map(({ cells }) => talliesOf(cells, columns));
-  const cells = columns.map((_, column) => total(all.map((tallies) => tallies[column])));
-  const name = count(well.length, "job");
-  const attributes = { class: "plain", tabindex: -1, "aria-expanded": String(look.isUnfolded) };
-  const head = button(`${look.isUnfolded ? "▾" : "▸"} ${name} ok`, open, attributes);
-  return { key: "well", head, cells, spoken: (column) => `${name}, ${wordsOf(cells[column])}`, open };
-}
-
-function moreOf(page, left, columns) {
-  const href = page.link("jobs");
-  const head = el("a", { href, tabindex: -1 }, count(left, "more job"));
-  const open = () => (location.hash = href);
-  return { key: "more", head, cells: columns.map(() => ({ hand: 0 })), spoken: () => "in the list of jobs", open };
 }
 
 function chosenIn({ jobs, chosen, map }) {

@@ -1,9 +1,13 @@
-// The map as a grid of elements: built anew when its rows or columns change, else only painted.
-import { el, patch } from "../../base/dom.js";
-import { number, plain } from "../../base/text.js";
+// The map as a grid of elements: built anew when its rows or columns change, else only painted. And what its rows are.
+import { button, el, patch } from "../../base/dom.js";
+import { count, joined, number, plain, said } from "../../base/text.js";
 import { mark } from "../state.js";
-import { lettersIn, STATES, total } from "./model.js";
+import { bandsOf, cornerOf, cutNames, isWell, lettersIn, STATES, tally, total } from "./model.js";
 
+/** More workers stand in cells together; on a phone all do. */
+const [MOST_WORKERS, MOST_COLUMNS, ON_PHONE] = [60, 28, 6];
+/** More rows fold where nothing is the matter with them; more cells are never drawn. */
+const [MOST_ROWS, ROWS_ON_PHONE, MOST_CELLS] = [40, 8, 2_400];
 /** Cells with these say how many they are, and rows with these have a mark. */
 const [COUNTED, MARKED] = ["urx", "frwx"];
 /** Heads that are longer are turned, and cut there. */
@@ -178,7 +182,75 @@ function paint(cell, counts, spoken, isMany) {
 }
 
 /** The head of a row: its mark where it has one, and its link. */
-export function rowHead(counts, link) {
+function rowHead(counts, link) {
   const [letter] = lettersIn({ ...counts, u: 0 });
   return [MARKED.includes(letter) && mark(STATES[letter]), link];
+}
+
+/**
+ * The rows and columns of the grid.
+ * @param {any} page @param {any} look @param {boolean} isPhone
+ * @param {{ sinceOf: any, open: (what: any) => void, draw: () => void }} acts
+ */
+export function modelOf(page, look, isPhone, acts) {
+  const { workers } = look.map;
+  const isMany = isPhone || workers.length > MOST_WORKERS;
+  const [most, limit] = isPhone ? [ON_PHONE, ROWS_ON_PHONE] : [MOST_COLUMNS, MOST_ROWS];
+  const bands = bandsOf(workers, look.by, isMany ? most : undefined);
+  const columns = bands.flatMap(({ label: band, columns }) =>
+    columns.map(({ label, of }) => {
+      const [worker] = of.length === 1 ? of.map((at) => workers[at].worker) : [];
+      return { of, worker, name: worker ?? [band, label].filter(Boolean).join(" ") };
+    }),
+  );
+  const isWhole = look.jobs.length <= limit;
+  const { well = [], others = [] } = Object.groupBy(look.jobs, (one) => (!isWhole && isWell(one) ? "well" : "others"));
+  const wanted = look.isUnfolded ? look.jobs : others;
+  const room = Math.floor(MOST_CELLS / Math.max(1, columns.length));
+  const rows = wanted.slice(0, room).map((job) => jobRowOf(page, job, columns, acts));
+  const left = wanted.length - rows.length;
+  if (well.length > 0) rows.push(groupFold(look, well, columns, acts));
+  if (left > 0) rows.push(moreOf(page, left, columns));
+  return { bands, corner: isMany ? "" : cornerOf(cutNames(workers.map(({ worker }) => worker))), rows, isMany };
+}
+
+function talliesOf(cells, columns) {
+  return columns.map(({ of }) => tally(of.map((at) => cells[at])));
+}
+
+function jobRowOf(page, { job, cells, counts }, columns, { sinceOf, open }) {
+  const tallies = talliesOf(cells, columns);
+  const spoken = (column) => {
+    const { worker, name } = columns[column];
+    const begun = worker && sinceOf(job, worker);
+    return joined(`${plain(job)} on ${plain(name)}`, wordsOf(tallies[column], worker), begun && `since ${begun}`);
+  };
+  const link = el("a", { href: page.link("jobs", [job]), tabindex: -1, title: plain(job) }, said(job));
+  return { key: job, head: rowHead(counts, link), cells: tallies, spoken, open: (column) => open({ job, ...columns[column] }) };
+}
+
+/** What a tally says; of one worker without numbers. */
+function wordsOf(counts, worker) {
+  const states = lettersIn(counts).map((letter) => (worker ? STATES[letter] : `${number(counts[letter])} ${STATES[letter]}`));
+  return joined(...states, counts.hand > 0 && "changed by hand") || "not here";
+}
+
+function groupFold(look, well, columns, { draw }) {
+  const open = () => {
+    look.isUnfolded = !look.isUnfolded;
+    draw();
+  };
+  const all = well.map(({ cells }) => talliesOf(cells, columns));
+  const cells = columns.map((_, column) => total(all.map((tallies) => tallies[column])));
+  const name = count(well.length, "job");
+  const attributes = { class: "plain", tabindex: -1, "aria-expanded": String(look.isUnfolded) };
+  const head = button(`${look.isUnfolded ? "▾" : "▸"} ${name} ok`, open, attributes);
+  return { key: "well", head, cells, spoken: (column) => `${name}, ${wordsOf(cells[column])}`, open };
+}
+
+function moreOf(page, left, columns) {
+  const href = page.link("jobs");
+  const head = el("a", { href, tabindex: -1 }, count(left, "more job"));
+  const open = () => (location.hash = href);
+  return { key: "more", head, cells: columns.map(() => ({ hand: 0 })), spoken: () => "in the list of jobs", open };
 }

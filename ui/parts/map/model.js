@@ -80,7 +80,7 @@ export function letterOf(state) {
 }
 
 /** The cells of a job with what a run has reached since they were read. What is disabled and as it should be stays so. */
-export function merged(cells, indexOf, letters) {
+function merged(cells, indexOf, letters) {
   if (!letters) return cells;
   const all = [...cells];
   for (const [worker, letter] of letters) {
@@ -88,6 +88,16 @@ export function merged(cells, indexOf, letters) {
     if (all[at] !== undefined && `${all[at]}${letter}` !== "do") all[at] = letter;
   }
   return all.join("");
+}
+
+/** The jobs of a map with what a run has reached since it was read, and their tallies. What is `left` to the run waits for it. */
+export function jobsNow({ workers, jobs }, letters, left) {
+  const indexOf = new Map(workers.map(({ worker }, index) => [worker, index]));
+  return jobs.map((one) => {
+    const known = merged(one.cells, indexOf, letters.get(one.job));
+    const cells = left.has(one.job) ? known.replace(/[oc]/g, "w").replace(/[OC]/g, "W") : known;
+    return { ...one, cells, counts: tally(cells) };
+  });
 }
 
 /**
