@@ -33,6 +33,12 @@ test("CP-889 a key is changed as a run: its plan first, then the change by the b
   assert.deepEqual(planned, ["POST", "kv/rekey", { dry_run: true }]);
   await ui.heading("Dry run of kv rekey done").waitFor();
   await ui.page.getByRole("main").getByText("Values").waitFor();
+  const again = await ui.sent(server, bucket, async () => {
+    await ui.page.getByRole("button", { name: "More orders of this run" }).click();
+    await ui.page.getByRole("menuitem", { name: "Run again …" }).click();
+    await ui.confirm("Run again");
+  });
+  assert.deepEqual(again, ["POST", "kv/rekey", { dry_run: true }]);
   await ui.view(bucket, "source/keys");
   const changed = await ui.sent(server, bucket, async () => {
     await panel("kv.key").getByRole("button", { name: "Rekey …" }).click();

@@ -138,17 +138,26 @@ function starter(page, { method = "POST", path, body = {}, headers = undefined, 
   };
 }
 
-/** The runs that a bucket may want approved, by the paths that start them. */
-const APPROVED_STARTS = { "/deploy": "deploy", "/source/rollback": "rollback", "/hooks": "hooks", "/run_command": "run_command" };
+/** The kinds of runs that a bucket may want approved. */
+const APPROVED_KINDS = ["deploy", "rollback", "hooks", "run_command"];
 
-/** The path that starts a run of a kind that can be proposed. */
+/** The paths that start runs, where they are not called by the kind. */
+const START_PATHS = {
+  rollback: "/source/rollback",
+  snapshot_create: "/snapshots",
+  kv_rekey: "/kv/rekey",
+  ca_rotate: "/ca/rotate",
+  ssh_key_rotate: "/secrets/ssh_key/rotate",
+};
+
+/** The path that starts a run of a kind, but for those of one job. */
 export function startPathOf(kind) {
-  return Object.keys(APPROVED_STARTS).find((path) => APPROVED_STARTS[path] === kind);
+  return START_PATHS[kind] ?? `/${kind.replace("worker_", "workers/")}`;
 }
 
 /** The ways on from a start that needs approval: to propose it. A deploy is proposed as its plan. */
 function waysToApproval(page, label, { path, body = {} }) {
-  const [kind, params] = [APPROVED_STARTS[valueFor(path)], valueFor(body)];
+  const [kind, params] = [APPROVED_KINDS.find((one) => startPathOf(one) === valueFor(path)), valueFor(body)];
   const show = a(page.link("approvals"), "Show the proposals");
   if (kind === "deploy" && !params.plan) return [" Plan it first: a deploy is approved as its plan. ", show];
   if (!kind || params.proposal) return [" ", show];

@@ -3,7 +3,7 @@ import { el } from "../base/dom.js";
 import { count, listed, localTime, nameOf, number, plain, said } from "../base/text.js";
 import { letterOf, tally } from "../parts/map/model.js";
 import { jobMap } from "../parts/map.js";
-import { curlItem, orderButton, orderItem } from "../parts/order.js";
+import { curlItem, orderButton, orderItem, startPathOf } from "../parts/order.js";
 import { byTrouble } from "../parts/state.js";
 import { outcomesOf, tallied } from "./words.js";
 
@@ -21,7 +21,7 @@ export function againOrder(run) {
   const ofJob = kind.startsWith("job_");
   const { jobs: [job, ...more] = [] } = body;
   if (ELSEWHERE.test(kind) || (ofJob && more.length > 0)) return null;
-  const path = ofJob ? `/jobs/${encodeURIComponent(job)}/${kind.slice(4)}` : `/${kind.replace("worker_", "workers/")}`;
+  const path = ofJob ? `/jobs/${encodeURIComponent(job)}/${kind.slice(4)}` : startPathOf(kind);
   if (ofJob) delete body.jobs;
   const isHarmless = params.dry_run || (HARMLESS.test(kind) && !params.force);
   const danger = !isHarmless && (ofJob ? job : (params.job ?? true));

@@ -2,16 +2,15 @@
 import { el, facts } from "../base/dom.js";
 import { has, needsRole } from "../base/person.js";
 import { ago, said, since } from "../base/text.js";
-import { curlItem, moreMenu, orderButton, orderItem } from "../parts/order.js";
+import { curlItem, moreMenu, orderButton, orderItem, startPathOf } from "../parts/order.js";
 import { region } from "../parts/region.js";
 import { mark } from "../parts/state.js";
 
-/** The runs that change keys, by their kinds: what is changed, the path, the word, and what the run does. */
+/** The runs that change keys, by their kinds: what is changed, the word, and what the run does. */
 const KEY_RUNS = {
   kv_rekey: {
     title: "kv.key",
     about: "Seals secrets, private keys of certificates, and kept contents of files with secrets.",
-    path: "/kv/rekey",
     word: "Rekey",
     says: [
       "Makes a new kv.key and seals everything anew. Until the end both keys open; cut off, the next one goes on.",
@@ -21,7 +20,6 @@ const KEY_RUNS = {
   ca_rotate: {
     title: "Certificate authority",
     about: "Issues the certificates of jobs. A rotation has three steps; a deploy with a build comes after each.",
-    path: "/ca/rotate",
     word: "Rotate",
     says: [
       "Takes the next step: begin (the next CA is trusted too), issue (it signs), or drop (the one before goes).",
@@ -31,7 +29,6 @@ const KEY_RUNS = {
   ssh_key_rotate: {
     title: "SSH key",
     about: "Signs in on workers and jump hosts.",
-    path: "/secrets/ssh_key/rotate",
     word: "Rotate",
     says: [
       "Makes a new key, installs it by the present one, tries it everywhere, and removes the one before.",
@@ -47,7 +44,8 @@ export function keysTab(page) {
     !has("admin") && el("p.meta", needsRole("Changing a key", "admin")),
     Object.entries(KEY_RUNS).map(([kind, about]) => {
       const begun = changes.find((one) => one.kind === kind);
-      return keyPanel(page, about, begun, kind === "ssh_key_rotate" ? sshKeyPart(page, ssh) : null);
+      const part = kind === "ssh_key_rotate" ? sshKeyPart(page, ssh) : null;
+      return keyPanel(page, { ...about, path: startPathOf(kind) }, begun, part);
     }),
   ];
   return region(read, draw);

@@ -68,7 +68,7 @@ function nextDue(page, { next, paused, kind, parameters }) {
   if (!next) return el("span.meta", "never again");
   const isIn = ({ from, to }) => from <= next && next < to;
   const freeze = (page.bucket()?.summary?.freezes ?? []).find(isIn);
-  const isHeld = freeze && isHeldBack({ path: startPathOf(kind) ?? "", body: parameters });
+  const isHeld = freeze && isHeldBack({ path: startPathOf(kind), body: parameters });
   const held = isHeld && el("p.small", mark("soon"), " a freeze will be on: skipped");
   return [el("b", ago(next)), el("span.meta", ` ${clockTime(next)}`), held];
 }
@@ -96,8 +96,7 @@ function scheduleOrders(page, { name, kind, parameters, paused }) {
   const toggle = orderButton(page, label, order, { style: "small", free: true });
   if (!toggle) return null;
   // Some kinds need a greater role.
-  const startPath = `/${kind.replace("worker_", "workers/").replace("snapshot_create", "snapshots")}`;
-  const isAllowed = !lackedRole({ path: startPath, body: parameters });
+  const isAllowed = !lackedRole({ path: startPathOf(kind), body: parameters });
   const start = isAllowed && orderButton(page, isReal ? "Run now …" : "Run now", run, { style: "small" });
   const more = moreMenu(() => [curlItem(page, run)], `More orders of ${name}`);
   return el("span.controls", start, toggle, more);
