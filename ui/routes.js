@@ -24,7 +24,7 @@ import { schedulesView } from "./watch/schedules.js";
  */
 
 /**
- * The views of a bucket in the order of the navigation, by their groups.
+ * The views of a bucket in the order of the navigation, by their groups. Two lists of the catalog have places of their own.
  * @type {Record<string, Section[]>}
  */
 export const GROUPS = {
@@ -36,8 +36,8 @@ export const GROUPS = {
   Fleet: [
     { name: "jobs", make: jobsView, one: jobView, label: "Jobs", key: "j", total: "jobs", trouble: "failed" },
     { name: "workers", make: workersView, one: workerView, label: "Workers", key: "w", total: "workers", trouble: "unreachable" },
-    ofCatalog("certs", { label: "Certificates", key: "t", trouble: "soon" }),
-    ofCatalog("kv", { label: "Keys and values", key: "k" }),
+    { name: "catalog", rest: ["certs"], make: catalogView, label: "Certificates", key: "t", total: "certs", trouble: "soon" },
+    { name: "catalog", rest: ["kv"], make: catalogView, label: "Keys and values", key: "k", total: "kv" },
     { name: "catalog", make: catalogView, label: "Catalog", key: "l" },
   ],
   Act: [
@@ -57,11 +57,6 @@ export const SECTIONS = Object.values(GROUPS).flat();
 
 /** The views of the server, by their part of the address. @type {Record<string, MakeView>} */
 const SERVER_VIEWS = { "": bucketsView, people: peopleView, audit: auditView };
-
-/** Two lists of the catalog have a place of their own in the navigation. */
-function ofCatalog(list, about) {
-  return { name: "catalog", rest: [list], make: catalogView, total: list, ...about };
-}
 
 /** The section of an address; undefined for the buckets, and where there is none. */
 export function sectionAt({ bucketId, view, rest = [] }) {

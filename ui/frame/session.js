@@ -139,7 +139,7 @@ function signInForm(done, message) {
 }
 
 /** A field for six digits; a paste or the sixth digit sends. */
-function codeForm({ token, verified: done, foot, isSmall = false } = /** @type {any} */ ({})) {
+function codeForm(/** @type {any} */ { token, verified: done, foot, isSmall }) {
   const problem = alertPlace();
   const label = "Code of your authenticator app";
   const oninput = () => /^\s*\d{6}\s*$/.test(field.value) && form.requestSubmit();

@@ -110,8 +110,8 @@ export function popupButton(label, content, { menu = false, ...attributes } = {}
 }
 
 /** An entry of a menu. */
-export function item(label, onclick, { dangerous = false } = {}) {
-  return el("button.item", { type: "button", role: "menuitem", onclick, class: dangerous && "dangerous" }, label);
+export function item(label, onclick) {
+  return button(label, onclick, { class: "item", role: "menuitem" });
 }
 
 /** An entry of a menu that leads to another view. */

@@ -9,8 +9,8 @@ const NEAR_MS = 864e5;
 const HELD_BACK = /^\/(deploy|source\/rollback|hooks|run_command|jobs\/[^/]+\/run|snapshots\/[^/]+\/restore)$/;
 
 /** The freeze of a bucket that is on, or begins within a day; undefined where there is none. */
-export function freezeIn(bucket, now = Date.now()) {
-  const ahead = bucket?.summary?.freezes ?? [];
+export function freezeIn(bucket) {
+  const [now, ahead] = [Date.now(), bucket?.summary?.freezes ?? []];
   return ahead.find(({ from, to }) => Date.parse(to) > now && Date.parse(from) - now < NEAR_MS);
 }
 
@@ -20,8 +20,8 @@ export function isHeldBack({ path, body }) {
 }
 
 /** `Frozen until 06:00`, or in how long it begins. */
-export function freezeText({ from, to }, now = Date.now()) {
-  const begins = Date.parse(from) - now;
+export function freezeText({ from, to }) {
+  const begins = Date.parse(from) - Date.now();
   return begins > 0 ? `Freeze in ${about(begins)}` : `Frozen until ${clockTime(to)}`;
 }
 

@@ -78,7 +78,6 @@ function sourceOf(page, { revision, built_at: built, update_seq: sequence }) {
   const builtLine = el("p.meta", { title: built }, `Built, update sequence ${number(sequence)}`);
   if (!revision) return section("Source", "", builtLine);
   const { id, created_at: pushed, build_status: status } = revision;
-  const isBad = status && !["succeeded", "ok"].includes(status);
-  const about = el("p", shortId(id), isBad && [" ", mark(status), ` its build ${status}`]);
+  const about = el("p", shortId(id), status !== "succeeded" && [" ", mark(status), ` its build ${status}`]);
   return section("Source", a(page.link("source"), "pushed ", ago(pushed)), about, builtLine);
 }
