@@ -176,6 +176,12 @@ test("CP-179 answers of a command are one where they are equal, what failed firs
   await ui.checkBarriers("answers");
 });
 
+test("a command that has written nothing says so", async () => {
+  const { id } = await server.run(bucket, "run_command", { command: "true" });
+  await show(id);
+  assert.equal(await main().locator("pre.answer").textContent(), "nothing was written");
+});
+
 test("a long command leaves room for the columns beside it", async () => {
   await server.run(bucket, "run_command", { command: `echo ${"a long command ".repeat(20)}` });
   await ui.page.setViewportSize({ width: 1024, height: 768 });

@@ -1,6 +1,6 @@
 // How text, numbers and times are written. What a worker, a hook, a file or a person has said goes through `said` or `plain`
 // before a page shows it: nothing in it may hide, turn the direction of what follows, or pass for something else.
-import { el, patch } from "./dom.js";
+import { el, patch, scroller } from "./dom.js";
 
 /** What shows nothing or turns the direction: controls but tab and newline, formats, and marks without width but of emoji. */
 const HIDDEN = /(?![\t\n]|\ufe0e|\ufe0f)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
@@ -26,6 +26,11 @@ export function said(text) {
     at = index + mark.length;
   }
   return [...pieces, whole.slice(at)];
+}
+
+/** A text in a box that scrolls. */
+export function textBox(label, text) {
+  return scroller(label, said(text || "(empty)"), "pre.scroll");
 }
 
 /** A sentence in which two backticks mark code. */
@@ -130,7 +135,7 @@ export function about(ms) {
   if (ms < MINUTE) return `${Math.max(1, Math.floor(ms / SECOND))} s`;
   if (ms < HOUR) return `${Math.floor(ms / MINUTE)} min`;
   if (ms < DAY) return `${Math.floor(ms / HOUR)} h`;
-  return Math.floor(ms / DAY) === 1 ? "1 day" : `${Math.floor(ms / DAY)} days`;
+  return count(Math.floor(ms / DAY), "day");
 }
 
 /** How many allocations wait for a deploy. */

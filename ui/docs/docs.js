@@ -1,12 +1,9 @@
 import { call, curlOf, encoded } from "../base/api.js";
-import { alertPlace, el, scroller } from "../base/dom.js";
-import { fits, prose, tell } from "../base/text.js";
+import { alertPlace, el } from "../base/dom.js";
+import { fits, prose, tell, textBox } from "../base/text.js";
 import { startCodes } from "../frame/session.js";
 import { copying } from "../parts/dialog.js";
 import { fieldsOf } from "../parts/form.js";
-
-/** A text that scrolls. */
-const textBox = (label, text) => scroller(label, text || "(empty)", "pre.scroll");
 
 const LIMITS = /^(format|default|(min|max)(imum|Length|Items))$/;
 const ANSWER_CHARACTERS = 200_000;

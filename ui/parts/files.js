@@ -1,6 +1,6 @@
 import { call, encoded, listOf } from "../base/api.js";
-import { el, scroller } from "../base/dom.js";
-import { said, size } from "../base/text.js";
+import { el } from "../base/dom.js";
+import { said, size, textBox } from "../base/text.js";
 import { region } from "./region.js";
 import { listing } from "./table.js";
 
@@ -32,10 +32,9 @@ function filePart(path, url) {
     return { bytes: blob.size, text: text?.includes("\uFFFD") ? null : text };
   };
   const download = el("a.button.small", { href: url, download: path.split("/").at(-1) }, "Download");
-  const content = (text) => scroller(path, said(text) || "(empty)", "pre.scroll");
   const draw = ({ bytes, text }) => [
     el("div.spread", el("h2", el("code", said(path)), el("span.meta", ` ${size(bytes)}`)), download),
-    text === null ? el("p.meta", "The file is no text, or too long to be shown.") : content(text),
+    text === null ? el("p.meta", "The file is no text, or too long to be shown.") : textBox(path, text),
   ];
   return region(read, draw, { name: "section.panel.pad", rows: 3 });
 }

@@ -285,5 +285,5 @@ function tableRow(row, keys, { cells, labels, keyOf }) {
 export function diffOf(text) {
   const kindOf = (line) => (/^(\+\+\+|---|@@)/.test(line) ? "place" : { "+": "added", "-": "removed" }[line[0]]);
   const lines = text.replace(/\n$/, "").split("\n");
-  return el("pre.diff", { tabindex: 0 }, ...lines.map((line) => el("span", { class: kindOf(line) }, said(line) || " ")));
+  return el("pre.diff", { tabindex: 0 }, ...lines.map((line) => el("span", { class: kindOf(line) }, said(line || " "))));
 }

@@ -75,7 +75,7 @@ function answerFold(view, key, own, index) {
   ];
   const body = () => [
     names.length > 4 && el("p.small.all", names.join(", ")),
-    el("pre.answer", { tabindex: 0 }, said(text) || "nothing was written"),
+    el("pre.answer", { tabindex: 0 }, said(text || "nothing was written")),
   ];
   return fold(view, { key, summary, open: index === 0 && outcome !== "not_started" }, body);
 }

@@ -1,6 +1,6 @@
 // The other tabs of a run's page: workers, what was asked, what differs from another run, and who did what.
-import { button, el, scroller } from "../base/dom.js";
-import { count, duration, firstLine, number, said } from "../base/text.js";
+import { button, el } from "../base/dom.js";
+import { count, duration, firstLine, number, said, textBox } from "../base/text.js";
 import { choice } from "../parts/form.js";
 import { letterOf } from "../parts/map/model.js";
 import { fold } from "../parts/region.js";
@@ -72,7 +72,7 @@ export function definitionTab({ run }) {
   const { command, ...others } = params;
   return el(
     "section.panel.pad",
-    command && scroller("Command", said(command), "pre.scroll"),
+    command && textBox("Command", command),
     dataOf({ kind, ...others, revision_id: revision, origin, run: id, started_at, finished_at }),
   );
 }

@@ -1,6 +1,6 @@
 import { encoded, keepQuery, queryOf, unless } from "../base/api.js";
-import { a, el, facts, scroller } from "../base/dom.js";
-import { ago, count, joined, localTime, prose, said, size } from "../base/text.js";
+import { a, el, facts } from "../base/dom.js";
+import { ago, count, joined, localTime, prose, said, size, textBox } from "../base/text.js";
 import { shortId, toast } from "../parts/dialog.js";
 import { fileParts } from "../parts/files.js";
 import { choice } from "../parts/form.js";
@@ -111,7 +111,7 @@ function settingsOf({ path, content, values, problem }) {
   return el("section.panel.pad", { key: path }, [
     el("h2", el("code", path)),
     problem && el("p.error", said(problem)),
-    content === "" ? el("p.meta", "There is no such file: the defaults hold.") : scroller(path, said(content), "pre.scroll"),
+    content === "" ? el("p.meta", "There is no such file: the defaults hold.") : textBox(path, content),
     values && el("details", el("summary", "Values, with the defaults"), dataOf(values)),
   ]);
 }
