@@ -12,9 +12,9 @@ const CHORD_MS = 1_500;
 const PLAIN = [
   { label: "These keys", key: "?", act: showKeys },
   { label: "Search in this view", key: "/", act: focusSearch },
-  { label: "Find in the log", key: "f", act: () => activity.find() },
-  { label: "Log", key: "l", act: () => activity.toggle() },
-  { label: "Log in the whole window", key: "L", act: () => activity.fill() },
+  { label: "Find in the log", key: "f", act: activity.find },
+  { label: "Log", key: "l", act: activity.toggle },
+  { label: "Log in the whole window", key: "L", act: activity.fill },
   { label: "Next row", key: "j", act: () => step(1) },
   { label: "Row before", key: "k", act: () => step(-1) },
   { label: "Tick the row", key: "x", act: () => press(".current [type=checkbox]") },
@@ -24,7 +24,7 @@ const PLAIN = [
   { label: "Error before", key: "E", act: () => activity.error(-1) },
   { label: "Next match", key: "n", act: () => activity.match(1) },
   { label: "Match before", key: "N", act: () => activity.match(-1) },
-  { label: "Go to a line of the log", key: ":", act: () => activity.askForLine() },
+  { label: "Go to a line of the log", key: ":", act: activity.askForLine },
   { label: "Go to a view", key: "g", act: () => (chord.since = Date.now()) },
 ];
 const VIEWS = [

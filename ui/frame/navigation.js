@@ -1,5 +1,5 @@
 import { link } from "../base/api.js";
-import { a, el, patch } from "../base/dom.js";
+import { a, button, el, patch } from "../base/dom.js";
 import { number, plain } from "../base/text.js";
 import { popupButton, wayItem } from "../parts/dialog.js";
 import { freezeIn, freezeText } from "../parts/freeze.js";
@@ -24,7 +24,7 @@ export function drawNavigation({ place, bucket, buckets }) {
   ]);
   const end = [
     el("a.last", { href: "/docs/", key: "api", onclick: openDocs }, el("span", "API"), el("span.total.code", "/docs")),
-    el("button", { type: "button", key: "keys", onclick: showKeys }, el("span", "Keys"), el("kbd", "?")),
+    button([el("span", "Keys"), el("kbd", "?")], showKeys, { key: "keys" }),
   ];
   patch(sections, groups, end, onPhone(place.bucketId));
 }
@@ -34,7 +34,7 @@ function onPhone(bucketId) {
   const wayTo = (/** @type {any} */ { name, rest, label }) => wayItem(label, link(bucketId, name, rest));
   const others = () => SECTIONS.filter(({ icon: sign }) => !sign).map(wayTo);
   const more = popupButton([icon("menu"), "More"], others, { menu: true, class: "place", key: `more ${bucketId}` });
-  return [el("button.place", { type: "button", key: "log", onclick: activity.toggle }, icon("log"), "Log"), more];
+  return [button([icon("log"), "Log"], activity.toggle, { class: "place", key: "log" }), more];
 }
 
 function openDocs(event) {

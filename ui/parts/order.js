@@ -120,7 +120,7 @@ export async function give(page, label, order, { done, after } = {}) {
   try {
     await (given.says ? ask(questionOf(page, label, { ...given, submit, after })) : submit());
   } catch (error) {
-    toast(`${withoutDots(label)}: ${error.message}`, { error: true, controls: [error.way].flat().filter(Boolean) });
+    toast(`${withoutDots(label)}: ${error.message}`, { error: true, controls: error.way });
   }
 }
 
@@ -201,7 +201,7 @@ async function startOrOffer(page, label, given, start) {
     const { runId, code } = error;
     if (code === "approval_required") error.way = waysToApproval(page, label, given);
     if (["approval_required", "frozen"].includes(code) && has("admin"))
-      error.way = [error.way, breakingGlass(page, label, given)].flat();
+      error.way = [error.way, breakingGlass(page, label, given)];
     if (!runId) throw error;
     const later = wayOn("Queue after it", () => startAfter(bucketId, runId, label, start));
     error.way = [" ", a(link(bucketId, "runs", [runId]), "Show that run"), " ", later];
