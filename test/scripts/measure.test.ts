@@ -5,10 +5,10 @@ import { MOST, measure, scriptsOf, sentBytes } from "../../scripts/measure.ts";
 /** The bounds of lib and ui: one person can read all of it. README.md names them. */
 const PROMISED = {
   lib: { codeLines: 44_400, files: 380, linesOfFile: 350 },
-  ui: { codeLines: 8_100, files: 75, linesOfFile: 350 },
+  ui: { codeLines: 7_950, files: 74, linesOfFile: 350 },
 };
 /** Everything of the console as it is sent. */
-const SENT_BYTES = 97_000;
+const SENT_BYTES = 96_800;
 
 const lib = measure(scriptsOf("lib"));
 const ui = measure(scriptsOf("ui"));
