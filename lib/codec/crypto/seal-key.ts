@@ -195,7 +195,6 @@ export function recipientOf(identity: string): string {
 
 /** True for a recipient's public key; one with a slip in it is none, because its last bytes are a sum. */
 export function isRecipient(text: string): boolean {
-  if (!text.startsWith(RECIPIENT_PREFIX)) return false;
   const bytes = Buffer.from(text.slice(RECIPIENT_PREFIX.length), "base64url");
   const isWhole = bytes.length === POINT_BYTES + SUM_BYTES && text === RECIPIENT_PREFIX + bytes.toString("base64url");
   return isWhole && pointSum(bytes.subarray(0, POINT_BYTES)).equals(bytes.subarray(POINT_BYTES));

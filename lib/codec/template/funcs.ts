@@ -68,8 +68,7 @@ export function argumentFor(value: TemplateValue | undefined, parameter: Paramet
 }
 
 /** The name of a value's type, as Go names it. */
-export function goTypeName(value: TemplateValue | undefined): string {
-  if (value === null || value === undefined) return "nil";
+export function goTypeName(value: NonNullable<TemplateValue>): string {
   if (typeof value === "bigint") return "int";
   if (typeof value === "number") return "float64";
   if (typeof value === "boolean") return "bool";

@@ -158,7 +158,6 @@ class Lexer {
       if (start >= this.#text.length) return this.#stop("error", "unclosed action", open);
       if (!this.#token()) return false;
       depth += Number(this.#text[start] === "(") - Number(this.#text[start] === ")");
-      if (depth < 0) return this.#stop("error", "unexpected right paren U+0029 ')'", start);
     }
   }
 

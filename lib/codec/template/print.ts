@@ -133,7 +133,7 @@ class Printer {
     else this.write(`%!${verb}(<nil>)`);
   }
 
-  #wrongVerb(value: TemplateValue, verb: string): void {
+  #wrongVerb(value: NonNullable<TemplateValue>, verb: string): void {
     this.write(`%!${verb}(${goTypeName(value)}=`);
     this.value(value, "v");
     this.write(")");

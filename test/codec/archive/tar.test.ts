@@ -93,6 +93,19 @@ test("the same entries give the same bytes, without times and owners", async () 
   assert.equal(header.toString("latin1", 329, 345), "0000000\0".repeat(2), "where ustar has the device numbers");
 });
 
+test("only a path that a header cannot hold costs a second one", async () => {
+  for (const [name, headers] of [
+    ["short", 1],
+    ["n".repeat(100), 1],
+    [`${"d".repeat(60)}/${"e".repeat(60)}`, 1],
+    ["n".repeat(101), 2],
+    ["ä", 2],
+  ] as const) {
+    const bytes = await bytesOf(writeTar([{ path: name, mode: 0o644, size: 0, content: [] }]));
+    assert.equal(bytes.length, 512 * (headers === 1 ? 3 : 5), name);
+  }
+});
+
 for (const program of ["tar", "bsdtar"])
   test(`${program} extracts what is written`, async () => {
     const target = mkdtempSync(path.join(folder, "extract-"));
@@ -195,6 +208,11 @@ const accepted: [string, Buffer[], Partial<Simple>][] = [
   ["a pax name", [pax("10 path=b\n"), crafted({})], { path: "b" }],
   ["a pax size", [pax("10 size=3\n"), crafted({ size: size(3) }, Buffer.from("abc"))], { text: "abc" }],
   ["a global comment", [pax("13 comment=x\n", "g"), crafted({})], { path: "a" }],
+  [
+    "a GNU long target of a link",
+    [crafted({ name: "././@LongLink", type: "K" }, Buffer.from("t\0")), crafted({ type: "2" })],
+    { path: "a", type: "symbolic link" },
+  ],
   ["a GNU long name", [gnuName("long\0"), crafted({})], { path: "long" }],
   ["the type of old archives", [crafted({ type: "\0" })], { type: "file" }],
   ["a directory", [crafted({ type: "5", name: "d/" })], { type: "directory", path: "d" }],

@@ -10,6 +10,12 @@ test("a timezone has a name that is known, in any letter case; a fixed offset is
     assert.equal(isTimezone(name), false, name);
 });
 
+test("what reads the clocks of a timezone is made once, however its name is written", (t) => {
+  const made = t.mock.method(Intl, "DateTimeFormat").mock;
+  for (const name of ["Asia/Tokyo", "asia/tokyo", "Asia/Tokyo"]) new Zone(name).offsetAt(0);
+  assert.equal(made.callCount(), 1);
+});
+
 test("a clock shows what its offset says, at any part of a second", () => {
   const offsets: [zone: string, at: string, hours: number][] = [
     ["UTC", "2026-07-01T12:00:00.000Z", 0],

@@ -11,6 +11,7 @@ for (const [what, value, text] of [
   ["objects without a told field", { a: { b: undefined }, c: [{}, []] }, "a: {}\nc:\n  - {}\n  - []\n"],
   ["empty lists and objects", { a: [], b: {} }, "a: []\nb: {}\n"],
   ["nothing for undefined", { a: undefined, b: 1 }, "b: 1\n"],
+  ["null for what JSON has no value for", [undefined, Number.POSITIVE_INFINITY], "- null\n- null\n"],
   ["objects in objects", { a: { b: true }, c: null }, "a:\n  b: true\nc: null\n"],
   ["lists of objects", { a: [{ b: 1, c: [2, [3]] }] }, "a:\n  - b: 1\n    c:\n      - 2\n      - - 3\n"],
   ["keys like text", { "200": 1, "/a/{b}": 2, true: 3 }, '"200": 1\n/a/{b}: 2\n"true": 3\n'],

@@ -1,15 +1,17 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { renderTemplate } from "../../../lib/codec/template/exec.ts";
-import type { TemplateValue } from "../../../lib/codec/template/funcs.ts";
+import { type TemplateValue, typed } from "../../../lib/codec/template/funcs.ts";
 
-const DOT: TemplateValue = { N: null, L: [1n, 2n, 3n, 4n], S: "text" };
-const render = (text: string) => renderTemplate("t", text, DOT, {});
+const DOT: TemplateValue = { N: null, L: [1n, 2n, 3n, 4n], S: "text", P: [null] };
+const FUNCTIONS = { long: typed([], () => "x".repeat(16 * 1024 * 1024 + 1)) };
+const render = (text: string) => renderTemplate("t", text, DOT, FUNCTIONS);
 
 test("nil, lists and limits are refused by the functions as Go refuses them", () => {
   const refused: [action: string, why: RegExp][] = [
     ["len .N", /len of nil pointer/],
     ["index .N", /index of untyped nil/],
+    ["index .P 0 0", /index of untyped nil/],
     ["index .L .N", /cannot index slice\/array with nil/],
     ["slice .N", /slice of untyped nil/],
     ["slice", /wrong number of args for slice: want at least 1 got 0/],
@@ -22,6 +24,12 @@ test("nil, lists and limits are refused by the functions as Go refuses them", ()
     ['print "\\400"', /invalid syntax in "\\400"/],
     ['print "\\uDFFF"', /invalid syntax in "\\uDFFF"/],
     ['print "\\U00110000"', /invalid syntax in/],
+    ["len long", /error calling long: the result has more than 16777216 bytes/],
+    // So much that no text could hold it.
+    ['join (split (printf "%9999d" 1) "") (printf "%99999d" 1)', /error calling join: the result has more than 16777216 bytes/],
+    ["print €", /:1:8: unrecognized character in action: U\+20AC '€'/],
+    ["\u0001", /:1:2: unrecognized character in action: U\+0001$/],
+    ["print (1))", /unexpected "\)" in command/],
   ];
   for (const [action, why] of refused) assert.throws(() => render(`{{${action}}}`), { message: why }, action);
 });
@@ -32,6 +40,7 @@ test("what stands at a limit is taken", () => {
     ['lt "a" "a"', "false"],
     ['lt "a" "b"', "true"],
     ["print 'a'", "97"],
+    ["$x := .N}}{{$x.name", "<no value>"],
     ["add 'a' 1", "98"],
     ['print "\\U0010FFFF\\uD7FF\\uE000"', "\u{10ffff}\ud7ff\ue000"],
     ["mul 4611686018427387904 1", "4611686018427387904"],
