@@ -57,24 +57,20 @@ export class OwnMasters implements Masters {
     const path = `${this.#folder}/${socket}`;
     // A socket that a dead master left behind would keep the new master from listening.
     if (existsSync(path)) await remove(path);
-    try {
-      const made = this.#made(socket);
-      // A file, because a pipe for each connection would cost descriptors; one of its own, because the messages of the
-      // connection before may not have been read.
-      const file = `${path}.log${++this.#opened}`;
-      const log = openSync(file, "w", PRIVATE_FILE);
-      const start = { stderr: log, isMember: this.#isMember };
-      const child = await this.#launcher.start(masterArgv(this.#folder, socket, host), start).finally(() => closeSync(log));
-      const ended = child.ended.then(() => endOf(file));
-      const close = () => child.end(MASTER_GRACE_MS);
-      const first = await unlessCut(Promise.race([made, child.ended]), { signal, timeoutMs: OPEN_LIMIT_MS });
-      if (first === "made") return { ended, close, release: close, isOld: false };
-      if (first === "cancelled" || first === "timeout") await close();
-      if (first === "cancelled") throw cancelledFailure();
-      return first === "timeout" ? "the login timed out" : await ended;
-    } finally {
-      this.#awaited.delete(socket);
-    }
+    const made = this.#made(socket);
+    // A file, because a pipe for each connection would cost descriptors; one of its own, because the messages of the
+    // connection before may not have been read.
+    const file = `${path}.log${++this.#opened}`;
+    const log = openSync(file, "w", PRIVATE_FILE);
+    const start = { stderr: log, isMember: this.#isMember };
+    const child = await this.#launcher.start(masterArgv(this.#folder, socket, host), start).finally(() => closeSync(log));
+    const ended = child.ended.then(() => endOf(file));
+    const close = () => child.end(MASTER_GRACE_MS);
+    const first = await unlessCut(Promise.race([made, child.ended]), { signal, timeoutMs: OPEN_LIMIT_MS });
+    if (first === "made") return { ended, close, release: close, isOld: false };
+    if (first === "cancelled" || first === "timeout") await close();
+    if (first === "cancelled") throw cancelledFailure();
+    return first === "timeout" ? "the login timed out" : await ended;
   }
 
   /** Removes the folder; the connections have been closed. */

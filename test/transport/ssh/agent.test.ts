@@ -1,14 +1,17 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { chmodSync, chownSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { Launcher, type OtherUser } from "../../../lib/core/spawn.ts";
 import { openAgent } from "../../../lib/transport/ssh/agent.ts";
+import type { SshSettings } from "../../../lib/transport/ssh/openssh.ts";
 import { makeKey, publicPart } from "../../../scripts/private-sshd.ts";
 import { NEEDS_ROOT, NOBODY } from "../../helpers/other-user.ts";
 import { commandOf, SshFleet } from "../../helpers/ssh-fleet.ts";
 import { temporaryFolder, until } from "../../helpers/temporary.ts";
+import { programsFolder } from "../../helpers/worker.ts";
 
 const options = { skip: NEEDS_ROOT };
 const never = new AbortController().signal;
@@ -56,8 +59,14 @@ test(
       assert.equal(statSync(path.join(folder, name)).uid, 0);
       assert.doesNotMatch(readFileSync(path.join(folder, name), "utf8"), /PRIVATE KEY|ControlPath|IdentityFile (?!none)/);
     }
+    const client = connect(path.join(folder, "agent"));
+    await once(
+      client.on("error", () => {}),
+      "connect",
+    );
     await access.close();
     assert.deepEqual([agents(), existsSync(path.join(folder, "agent"))], [[], false]);
+    await until("the end of the client that was connected", () => client.destroyed || client.readableEnded);
   },
 );
 
@@ -126,3 +135,20 @@ test("without a key, or with one that ssh cannot use, there is no access, and no
     false,
   );
 });
+
+test(
+  "the key before may be gone, and where no agent can be started the sentence says what may be missing",
+  options,
+  async (t) => {
+    const key = makeKey(temporaryFolder(t), "key", "-t", "ed25519");
+    const { them } = await setUp(t, { keyFile: key, oldKeyFile: path.join(temporaryFolder(t), "none") });
+    assert.equal((await them("ssh-add", "-L")).stdout.trim().split("\n").length, 1);
+    const knownHostsFile = path.join(temporaryFolder(t), "known_hosts");
+    const setup = { settings: { keyFile: key, knownHostsFile, user: "a", port: 22, options: {} } as SshSettings, workers: [] };
+    const launcher = new Launcher({ PATH: await programsFolder(t, "setpriv") });
+    await assert.rejects(openAgent(path.join(temporaryFolder(t), "ssh"), setup, NOBODY, { launcher, signal: never }), {
+      code: "failed",
+      message: /^Cannot start ssh-agent, or setpriv before it: /,
+    });
+  },
+);

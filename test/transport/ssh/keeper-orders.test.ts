@@ -55,7 +55,7 @@ async function setUp(t: TestContext, { seconds = 60, server = null as ProcessIde
       if (argv[0] === "ssh") {
         writeSync(stderr as number, `said by ${host}`);
         if (host === "bad") resolve();
-        else setImmediate(() => writeFileSync(argv[4] as string, ""));
+        else if (host !== "slow") setImmediate(() => writeFileSync(argv[4] as string, ""));
       }
       const end = async () => {
         noted.push(`end ${host}`);
@@ -184,6 +184,33 @@ for (const [what, end] of [
     await keeper.over;
     assert.equal(keeper.noted.at(-1), "end w1");
   });
+
+test("a run that goes without a farewell leaves nothing", async (t) => {
+  const { first, folder, over } = await setUp(t);
+  first.channel.destroy();
+  await over;
+  assert.ok(!existsSync(folder));
+});
+
+test("each connection is ended once, however many reasons to end come together", async (t) => {
+  const { first, noted, exits, over, stop } = await setUp(t);
+  for (const [id, host] of ["w1", "slow"].entries()) first.ask({ type: "open", id, socket: `s${id}`, host });
+  await first.heard();
+  await until("both connections", () => noted.length === 3);
+  exits[0]?.();
+  stop.abort();
+  await over;
+  assert.deepEqual(noted.slice(3).sort(), ["end slow", "end w1"]);
+});
+
+test("a connection on its way is given up where nobody wants it any more", async (t) => {
+  const { first, noted } = await setUp(t);
+  first.ask({ type: "open", id: 0, socket: "s0", host: "slow" });
+  await until("the ssh", () => noted.includes("ssh slow"));
+  first.ask({ type: "close", socket: "s0" });
+  assert.equal((await first.heard()).type, "ended");
+  assert.equal(noted.at(-1), "end slow");
+});
 
 test("a keeper ends where its server is gone, or a file that its connections were opened with has changed", async (t) => {
   const alone = await setUp(t, { server: { pid: process.pid, start_time: "1" } });

@@ -50,6 +50,12 @@ test("CP-133 who stops waiting for a place does not get one, and leaves no liste
   assert.deepEqual(inside, ["a", "c"]);
   assert.equal(getEventListeners(stop.signal, "abort").length, 0);
   await assert.rejects(ask("d", stop.signal), { code: "cancelled" });
+  const other = new AbortController();
+  void ask("e", other.signal);
+  leave.get("c")?.();
+  await nextRound();
+  assert.deepEqual(inside, ["a", "c", "e"]);
+  assert.equal(getEventListeners(other.signal, "abort").length, 0, "who got a place waits for nothing");
 });
 
 test("a limit that turns out too wide keeps what is in use; the last place cannot be lost", async () => {
@@ -138,6 +144,30 @@ test("hosts that give no answer keep no place from others for longer than a hand
   assert.equal(entered.length, 13);
 });
 
+test("a handshake that is cancelled while others compute gives its places back, and one that is over keeps no timer", async (t) => {
+  const timers = () => process.getActiveResourcesInfo().filter((name) => name === "Timeout").length;
+  const before = timers();
+  (await handshakeLimit(1)({ host: "10.0.0.1", port: 22 }))("failed");
+  assert.equal(timers(), before);
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const enter = handshakeLimit(1);
+  await enter({ host: "10.0.0.1", port: 22 });
+  for (let round = 0; round < 3; round++) {
+    const stop = new AbortController();
+    const waiting = enter({ host: "10.0.0.2", port: 22 }, stop.signal);
+    await nextRound();
+    stop.abort();
+    await assert.rejects(waiting, { code: "cancelled" });
+  }
+  let isIn = false;
+  void enter({ host: "10.0.0.3", port: 22 }).then(() => {
+    isIn = true;
+  });
+  t.mock.timers.tick(1_000);
+  await nextRound();
+  assert.ok(isIn, "of four places one is taken");
+});
+
 test("pauses grow to at most 5 s and are never the same for all", () => {
   for (const [attempt, longest] of [
     [1, 300],
@@ -176,6 +206,11 @@ test("a pool closes what has been idle longest where one more is needed, and not
   await named("four").enter();
   assert.deepEqual(closed, ["two", "three", "two"], "all others are in use");
   leave();
+  const again: string[] = [];
+  const other = new Pool(2);
+  const [a, b, c] = ["a", "b", "c"].map((name) => other.placeOf({ close: async () => void again.push(name) }));
+  for (const place of [a, b, c, c]) (await place?.enter())?.();
+  assert.deepEqual(again, ["a"], "what was closed counts no more");
 });
 
 test("who waits for a worker waits longer where other workers were slow, and not for ever", async () => {

@@ -71,8 +71,12 @@ test("a connection is there once its socket is; its messages are told when it en
   const members = new OwnMasters(folder, launcher, true);
   assert.ok(typeof (await members.open("s1", "w1", never)) !== "string");
   assert.deepEqual(noted.at(-1), [masterArgv(folder, "s1", "w1"), true]);
+  const gone = await members.open("s2", "w1", never);
+  assert.ok(typeof gone !== "string");
   await members.close();
   assert.ok(!existsSync(folder));
+  exit();
+  assert.equal(await gone.ended, "", "the messages went with the folder");
 });
 
 test("an ssh that ends first tells why; one that is cancelled, or takes over 40 s, is ended", async (t) => {

@@ -62,6 +62,7 @@ for (const [what, answers, end] of ENDS)
     session.stdin.write("x");
     for (const answer of answers) answer === "close" ? socket.destroy() : socket.write(answer);
     assert.equal(await session.ended, end);
+    assert.equal(session.stdin.destroyed, true, "nobody waits to write on");
   });
 
 test("a control socket where nobody listens ends a session as unconnected", async (t) => {
@@ -114,6 +115,16 @@ test("a session that is given up while it opens keeps its socket until it is ope
   const closed = once(socket, "close");
   socket.write(OPENED);
   await closed;
+});
+
+test("a session that is given up closes its socket", async (t) => {
+  const { session, socket, heard } = await master(t);
+  socket.write(Buffer.concat([GREETING, OPENED]));
+  await heard(OPEN, EXEC);
+  const closed = once(socket, "close");
+  session.close();
+  await closed;
+  assert.equal(await session.ended, "lost");
 });
 
 test("a message of 256 KiB is taken, and a longer one ends the session", async (t) => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { once } from "node:events";
+import { getEventListeners, once } from "node:events";
 import { type TestContext, test } from "node:test";
 import { setImmediate as nextRound } from "node:timers/promises";
 import { bootId } from "../../../lib/core/process.ts";
@@ -140,6 +140,17 @@ test("the outcome of an execution has its reason, its code, its receipt and its 
   assert.deepEqual(rest, { reason: "timeout", receipt: "killed", exitCode: null, signal: null, stderr: "", durationMs: 500 });
   assert.ok(!("receipt" in execution.outcome("exit", 3)));
   execution.close();
+});
+
+test("an execution that is over keeps no timer and no listener, and a shell that is closed no process", async (t) => {
+  const { shell, opened } = localShell(t);
+  const { signal } = new AbortController();
+  const timers = () => process.getActiveResourcesInfo().filter((name) => name === "Timeout").length;
+  const before = timers();
+  await shell.ask(script("true"), { signal, timeoutMs: 600_000 }, [], () => {});
+  assert.deepEqual([getEventListeners(signal, "abort").length, timers()], [0, before]);
+  await shell.close();
+  await opened[0]?.exited;
 });
 
 test("of endless output only a part is taken once the script was cut off", async () => {
