@@ -51,7 +51,10 @@ export async function keptMasters(setup: Setup, living: readonly KeptFolder[]) {
   if (setup.keeping.seconds === 0) return undefined;
   const { pid, channel } = await setup.launcher.detach(selfArguments("keep"));
   const owner = identify(pid);
-  if (!owner) return undefined;
+  if (!owner) {
+    channel.destroy();
+    return undefined;
+  }
   const folder = await makeSshFolder(owner, setup, "kept");
   const masters = await attached(channel, { folder, owner }, setup);
   if (masters) return { folder, masters };

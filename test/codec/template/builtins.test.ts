@@ -4,7 +4,8 @@ import { renderTemplate } from "../../../lib/codec/template/exec.ts";
 import { type TemplateValue, typed } from "../../../lib/codec/template/funcs.ts";
 
 const DOT: TemplateValue = { N: null, L: [1n, 2n, 3n, 4n], S: "text", P: [null] };
-const FUNCTIONS = { long: typed([], () => "x".repeat(16 * 1024 * 1024 + 1)) };
+const MOST = 16 * 1024 * 1024;
+const FUNCTIONS = { fits: typed([], () => "x".repeat(MOST)), long: typed([], () => "x".repeat(MOST + 1)) };
 const render = (text: string) => renderTemplate("t", text, DOT, FUNCTIONS);
 
 test("nil, lists and limits are refused by the functions as Go refuses them", () => {
@@ -26,6 +27,7 @@ test("nil, lists and limits are refused by the functions as Go refuses them", ()
     ['print "\\U00110000"', /invalid syntax in/],
     ["len long", /error calling long: the result has more than 16777216 bytes/],
     // So much that no text could hold it.
+    [`$x := fits}}{{print ${"$x ".repeat(33)}`, /error calling print: the result has more than 16777216 bytes/],
     ['join (split (printf "%9999d" 1) "") (printf "%99999d" 1)', /error calling join: the result has more than 16777216 bytes/],
     ["print €", /:1:8: unrecognized character in action: U\+20AC '€'/],
     ["\u0001", /:1:2: unrecognized character in action: U\+0001$/],
