@@ -152,7 +152,8 @@ export function answeringWorker(outcome: Partial<CommandOutcome> = {}) {
     async script(_text, options = {}) {
       asked.push(options);
       const answer = { reason: "exit", exitCode: 0, signal: null, stdout: "", stderr: "", durationMs: 1, ...outcome } as const;
-      for (const line of answer.stdout.split("\n").slice(0, -1)) options.onLine?.(line, "stdout");
+      for (const stream of ["stdout", "stderr"] as const)
+        for (const line of answer[stream].split("\n").slice(0, -1)) options.onLine?.(line, stream);
       return answer;
     },
     async close() {},

@@ -111,18 +111,14 @@ async function httpQuestion({ scheme, host, port, path, expectStatus, ca = "" }:
 }
 
 async function httpAnswer(call: ClientRequest, expectStatus: number): Promise<ProbeAnswer> {
-  try {
-    const answer = await new Promise<IncomingMessage>((resolve, reject) => {
-      // After a switch of protocols (101) there is neither a response nor an error.
-      const closed = () => reject(new Error("the connection was closed without an answer"));
-      call.once("response", resolve).once("error", reject).once("close", closed).end();
-    });
-    const ok = answer.statusCode === expectStatus;
-    const expected = ok ? "" : ` instead of ${expectStatus}`;
-    return { ok, evidence: `status ${answer.statusCode}${expected}: ${await beginningOf(answer)}` };
-  } finally {
-    call.on("error", () => {}).destroy();
-  }
+  const answer = await new Promise<IncomingMessage>((resolve, reject) => {
+    // After a switch of protocols (101) there is neither a response nor an error.
+    const closed = () => reject(new Error("the connection was closed without an answer"));
+    call.once("response", resolve).once("error", reject).once("close", closed).end();
+  });
+  const ok = answer.statusCode === expectStatus;
+  const expected = ok ? "" : ` instead of ${expectStatus}`;
+  return { ok, evidence: `status ${answer.statusCode}${expected}: ${await beginningOf(answer)}` };
 }
 
 const contexts = new Map<string, SecureContext>();

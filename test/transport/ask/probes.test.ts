@@ -9,8 +9,8 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { type ProbeTarget, probe } from "../../../lib/transport/ask/probes.ts";
 import { patience } from "../../../scripts/patience.ts";
-import { temporaryFolder } from "../../helpers/temporary.ts";
-import { contentOf, processesIn, temporaryWorker } from "../../helpers/worker.ts";
+import { temporaryFolder, until } from "../../helpers/temporary.ts";
+import { answeringWorker, contentOf, processesIn, temporaryWorker } from "../../helpers/worker.ts";
 
 async function listening(t: TestContext, server: Server, host = "127.0.0.1"): Promise<number> {
   const sockets = new Set<Socket>();
@@ -72,6 +72,32 @@ test("HR-062 an http probe passes by the expected status alone", async (t) => {
     ["GET /", "GET /teapot", "GET /teapot?x=1"],
   );
   assert.ok(asked[0]?.endsWith(`127.0.0.1:${port}`));
+});
+
+test("a probe that is over leaves no connection, whatever was answered", async (t) => {
+  const sockets: Socket[] = [];
+  const serve = async (answer: (socket: Socket) => void) => {
+    const server = createServer({ allowHalfOpen: true }, (socket) => {
+      sockets.push(socket.on("error", () => {}));
+      answer(socket);
+    });
+    return await listening(t, server);
+  };
+  const says = (text: string) => serve((socket) => void socket.once("data", () => socket.write(text)));
+  const found = [
+    await probe(tcp(await serve((socket) => void socket.resume()))),
+    await probe(http(await says("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))),
+    await probe(http(await says("HTTP/1.1 204 No Content\r\n\r\n"), { expectStatus: 204 })),
+    await probe(http(await says(`HTTP/1.1 200 OK\r\n\r\n${"x".repeat(5_000)}`))),
+    await probe(http(await says("HTTP/1.1 200 OK\r\n\r\nhalf"), { timeoutMs: 50 })),
+    await probe(http(await says("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno length\r\n"))),
+    await probe(http(await says("nonsense\r\n\r\n"))),
+  ];
+  assert.deepEqual(
+    found.map(({ ok }) => ok),
+    [true, true, true, true, true, true, false],
+  );
+  await until("all connections to end", () => sockets.every((socket) => socket.readableEnded || socket.destroyed));
 });
 
 test("an http probe follows no redirect", async (t) => {
@@ -223,4 +249,8 @@ test("a cancel ends every kind of probe and is no verdict", async (t) => {
   }
   assert.deepEqual(processesIn(folder), []);
   await assert.rejects(probe(tcp(silent), AbortSignal.abort()), { code: "cancelled" });
+  const { transport: worker, asked } = answeringWorker();
+  const command: ProbeTarget = { type: "ssh", transport: worker, command: "true", timeoutMs: 1 };
+  await assert.rejects(probe(command, AbortSignal.abort()), { code: "cancelled" });
+  assert.deepEqual(asked, []);
 });

@@ -73,7 +73,10 @@ test("a folder that cannot be made is a failure that names the worker", async (t
   const { transport, folder } = await temporaryWorker(t);
   await rm(folder, { recursive: true });
   await symlink("/dev/null", folder);
-  await assert.rejects(transport.script("true"), { code: "failed", message: /worker 127\.0\.0\.1/ });
+  await assert.rejects(transport.script("true"), {
+    code: "failed",
+    message: /^Cannot make the folder of worker 127\.0\.0\.1: Error: /,
+  });
 });
 
 test("where the folder is optional, none is made: the script runs at home; where there is one, in it", async (t) => {

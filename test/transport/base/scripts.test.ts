@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { CommandOutcome } from "../../../lib/core/spawn.ts";
 import { leadingNumbers, runScriptOn, ScriptAnswer } from "../../../lib/transport/base/scripts.ts";
 import { answeringWorker } from "../../helpers/worker.ts";
 
@@ -70,4 +71,18 @@ test("a script that succeeded is told whole, with what it said beside", async ()
   const options = { args: ["a"], timeoutMs: 5 };
   const { stdout, stderr } = await runScriptOn(transport, "uptime", "Cannot ask", options);
   assert.deepEqual([stdout, stderr, asked], ["out", "warned", [options]]);
+});
+
+test("a script that did not succeed is a failure with what the worker said, or how it ended", async () => {
+  for (const [outcome, code, message] of [
+    [{ reason: "cancelled", exitCode: null }, "cancelled", /./],
+    [{ reason: "timeout", exitCode: null }, "timeout", /^Cannot ask: the script still ran after 0\.005 s$/],
+    [{ exitCode: 3, stderr: " one\ntwo\n" }, "failed", /^Cannot ask: one; two$/],
+    [{ exitCode: 3, stderr: "x".repeat(1_001) }, "failed", /^Cannot ask: x{1000}$/],
+    [{ exitCode: 3 }, "failed", /^Cannot ask: exit code 3$/],
+    [{ exitCode: null, signal: "SIGKILL" }, "failed", /^Cannot ask: ended by SIGKILL$/],
+  ] as [Partial<CommandOutcome>, string, RegExp][]) {
+    const { transport } = answeringWorker(outcome);
+    await assert.rejects(runScriptOn(transport, "uptime", "Cannot ask", { timeoutMs: 5 }), { code, message });
+  }
 });
