@@ -1,9 +1,11 @@
 // What is said on the control socket of an ssh connection in proxy mode (OpenSSH, PROTOCOL.mux; RFC 4254).
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { rmSync } from "node:fs";
+import { rmSync, writeSync } from "node:fs";
 import { createServer, type Socket } from "node:net";
+import path from "node:path";
 import type { TestContext } from "node:test";
+import type { Launcher } from "../../lib/core/spawn.ts";
 
 export function uint32(value: number): Buffer {
   const bytes = Buffer.alloc(4);
@@ -44,23 +46,68 @@ export const CLOSE = message(97, uint32(0));
 export type Fate = "runs" | "refused" | "silent" | "mute" | "unconnected" | "lost" | { says: string; code: number };
 
 /** Plays the master at a control socket, without any ssh. Answers how many sessions, and commands in them, were asked for. */
-export async function playMaster(t: Pick<TestContext, "after">, file: string, fate: (session: number) => Fate, path?: string) {
+export async function playMaster(
+  t: Pick<TestContext, "after">,
+  file: string,
+  fate: (session: number) => Fate,
+  env: NodeJS.ProcessEnv = {},
+) {
   const state = { sessions: 0, commands: 0 };
   rmSync(file, { force: true });
-  const sockets = new Set<Socket>();
+  const sockets = new Map<Socket, Fate>();
   const server = createServer((socket) => {
-    sockets.add(socket.on("error", () => {}));
-    playSession(socket, fate(++state.sessions), () => state.commands++, path);
+    const its = fate(++state.sessions);
+    sockets.set(
+      socket.on("error", () => {}),
+      its,
+    );
+    playSession(socket, its, () => state.commands++, { PATH: process.env.PATH, ...env });
   }).listen(file);
   await once(server, "listening");
-  t.after(() => {
-    for (const socket of sockets) socket.destroy();
+  const close = () => {
+    for (const socket of sockets.keys()) socket.destroy();
     server.close();
-  });
-  return state;
+  };
+  t.after(close);
+  /** How many sessions are open; those that were refused are none. */
+  const open = () =>
+    [...sockets].filter(([socket, its]) => its !== "refused" && !socket.destroyed && !socket.readableEnded).length;
+  return Object.assign(state, { open, close });
 }
 
-function playSession(socket: Socket, fate: Fate, onCommand: () => void, path = process.env.PATH): void {
+/** What a played ssh does: its sessions, and why it does not connect, where it does not. */
+interface PlayedSsh {
+  fate?: (session: number) => Fate;
+  says?: (host: string, folder: string) => string | undefined;
+  env?: NodeJS.ProcessEnv;
+}
+
+/** A launcher whose ssh is played here: `noted` tells of each that is started and ended, `masters` are those that connect. */
+export function playedSsh(t: Pick<TestContext, "after">, { fate = () => "runs", says = () => undefined, env }: PlayedSsh = {}) {
+  const noted: string[] = [];
+  const masters: Awaited<ReturnType<typeof playMaster>>[] = [];
+  const start = async (argv: readonly string[], { stderr }: { stderr: number }) => {
+    const [socket, host] = [argv[4] as string, argv.at(-1) as string];
+    noted.push(`ssh ${host}`);
+    const { promise: ended, resolve } = Promise.withResolvers<void>();
+    const why = says(host, path.dirname(socket));
+    const master = why === undefined ? await playMaster(t, socket, fate, env) : undefined;
+    if (master) masters.push(master);
+    else {
+      writeSync(stderr, why as string);
+      resolve();
+    }
+    const end = async () => {
+      noted.push(`end ${host}`);
+      master?.close();
+      resolve();
+    };
+    return { ended, end };
+  };
+  return { noted, masters, launcher: { start, ending: new AbortController().signal } as unknown as Launcher };
+}
+
+function playSession(socket: Socket, fate: Fate, onCommand: () => void, env: NodeJS.ProcessEnv): void {
   const [openings, [EXEC, DATA, EOF]] = [3, [98, 94, 96]];
   let [rest, heard] = [Buffer.alloc(0), 0];
   let child: ReturnType<typeof runHere> | undefined;
@@ -73,7 +120,7 @@ function playSession(socket: Socket, fate: Fate, onCommand: () => void, path = p
     } else if (type === EXEC && fate === "lost") socket.destroy();
     else if (type === EXEC && typeof fate === "object")
       socket.write(Buffer.concat([message(95, uint32(0), uint32(1), text(fate.says)), status(fate.code), CLOSE]));
-    else if (type === EXEC && fate === "runs") child = runHere(socket, body.subarray(17).toString(), path);
+    else if (type === EXEC && fate === "runs") child = runHere(socket, body.subarray(17).toString(), env);
     else if (type === DATA) child?.stdin.write(body.subarray(8));
     else if (type === EOF) child?.stdin.end();
   };
@@ -88,9 +135,9 @@ function playSession(socket: Socket, fate: Fate, onCommand: () => void, path = p
   socket.on("close", () => child?.stdin.destroy());
 }
 
-function runHere(socket: Socket, command: string, path?: string) {
+function runHere(socket: Socket, command: string, env: NodeJS.ProcessEnv) {
   // In a group of its own, as sshd starts it: a shell that waits for nobody any more ends its group.
-  const child = spawn("/bin/sh", ["-c", command], { env: { PATH: path }, detached: true });
+  const child = spawn("/bin/sh", ["-c", command], { env, detached: true });
   child.stdin.on("error", () => {});
   child.stdout.on("data", (chunk: Buffer) => socket.write(message(94, uint32(0), text(chunk))));
   child.stderr.on("data", (chunk: Buffer) => socket.write(message(95, uint32(0), uint32(1), text(chunk))));

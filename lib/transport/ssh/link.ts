@@ -124,9 +124,10 @@ export class SshLink {
     }
   }
 
-  /** Closes the connection for good. */
-  async close(): Promise<void> {
+  /** Closes the connection for good, after what `first` closes in it. */
+  async close(first?: () => Promise<unknown>): Promise<void> {
     this.#closing.abort();
+    await first?.();
     const master = await this.#connected?.catch(() => undefined);
     await master?.release(this.#isSound);
   }

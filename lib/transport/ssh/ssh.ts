@@ -100,8 +100,7 @@ class SshConnection {
 
   /** Closes the connection; nothing can be run over it any more. */
   async close(): Promise<void> {
-    await Promise.all([this.#questions.close(), this.#attendant.close()]);
-    await this.#link.close();
+    await this.#link.close(() => Promise.all([this.#questions.close(), this.#attendant.close()]));
   }
 
   /** Ends and tells what other runs have left, by lines of scripts/prepare.sh; once, however many commands come first. */

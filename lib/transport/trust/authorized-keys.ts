@@ -64,7 +64,6 @@ export class KeyHolding {
   async install(): Promise<void> {
     const { settings, signal } = this.#tools;
     const trouble = await this.#installed(settings).catch((error: unknown) => {
-      throwIfCancelled(signal);
       if (!(error instanceof Failure)) throw error;
       return error;
     });

@@ -30,7 +30,7 @@ async function setUp(t: TestContext, { attempts = [], fate = () => "runs", worke
   const folder = temporaryFolder(t);
   const noted: string[] = [];
   const clock = { now: 0 };
-  const played = await playMaster(t, path.join(folder, "s0"), fate, PATH);
+  const played = await playMaster(t, path.join(folder, "s0"), fate, { ...(PATH !== undefined && { PATH }) });
   const ends: ((messages: string) => void)[] = [];
   const master = (isOld: boolean): Master => {
     const { promise: ended, resolve } = Promise.withResolvers<string>();

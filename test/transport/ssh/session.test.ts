@@ -127,6 +127,14 @@ test("a session that is given up closes its socket", async (t) => {
   assert.equal(await session.ended, "lost");
 });
 
+test("a session that sshd does not open keeps its socket, too", async (t) => {
+  const { session, socket } = await master(t);
+  socket.write(Buffer.concat([GREETING, message(92, uint32(0), uint32(1))]));
+  assert.equal(await session.ended, "refused");
+  await new Promise((resolve) => socket.write(message(93, uint32(0), uint32(1)), resolve));
+  assert.equal(socket.readyState, "open");
+});
+
 test("a message of 256 KiB is taken, and a longer one ends the session", async (t) => {
   const { session, socket, state } = await master(t);
   const frame = 4 + 2 + 4 + 4;
