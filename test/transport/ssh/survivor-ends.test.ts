@@ -5,6 +5,7 @@ import type { SshLink, StartedChannel } from "../../../lib/transport/ssh/link.ts
 import type { KeptShell } from "../../../lib/transport/ssh/shell.ts";
 import { Survivor, settleLeft } from "../../../lib/transport/ssh/survivor.ts";
 import { MARK } from "../../helpers/local-shell.ts";
+import { until } from "../../helpers/temporary.ts";
 
 /** What a channel that looks for a spooled command brings of it, before it ends with an exit code, if it has one. */
 interface Look {
@@ -98,6 +99,23 @@ test("a command that was never started, and one whose worker is not reached in t
   await assert.rejects(late.survivor.ended(0.02), {
     message: "lost, and no new one was opened within 0.02 s; its command may still be running",
   });
+});
+
+test("who gives a lost command up looks no further, and keeps no channel that opens too late", async () => {
+  const idle = setUp([]);
+  const waiting = idle.survivor.ended(600);
+  await until("the first attempt", () => idle.asked.length === 1);
+  await idle.survivor.close();
+  await assert.rejects(waiting, { message: /^lost, and no new one was opened/ });
+  const { survivor, link, noted } = setUp([{}]);
+  const start = link.start.bind(link);
+  link.start = async (...order) => {
+    const late = await start(...order);
+    await survivor.close();
+    return late;
+  };
+  await assert.rejects(survivor.ended(600), { message: /^lost, and no new one was opened/ });
+  assert.deepEqual(noted, ["first gets done", "first closed", "look 1 closed"]);
 });
 
 const LINE = `.ops-b-old-1 ${MARK} start 7 boot 9 a label of two`;
