@@ -42,6 +42,7 @@ test("a run connects once, keeps a shell for short scripts, and leaves neither s
   const before = timers();
   for (const isShort of [false, false, true, true])
     assert.equal(await say("pwd", { isShort, timeoutMs: 600_000 }), `${folder}\n`);
+  assert.equal(await say("cat", { input: "in" }), "in");
   await until("all but the kept shell to end", () => open() === 1);
   assert.equal(timers(), before, "who waits for no time limit any more");
   const place = path.dirname(connections.configFile);

@@ -153,6 +153,21 @@ test("a group is started over a session, and its connection is no old one any mo
   assert.equal(noted.at(-1), "released true");
 });
 
+test("a channel that is given back ends the input of its group, which may unwind for a moment", async (t) => {
+  const { start } = await setUp(t, {});
+  const { started } = await start("cat; exit 4");
+  assert.ok(started !== "refused");
+  // No time goes by, so that nothing is cut.
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  let isClosed = false;
+  void started.channel.close().then(() => {
+    isClosed = true;
+  });
+  for (let round = 0; round < 100_000 && !isClosed; round++) await nextRound();
+  assert.ok(isClosed);
+  assert.deepEqual([await started.channel.closed, started.channel.output.exitCode], [0, 4]);
+});
+
 test("a connection that is lost is forgotten: the next command opens another one", async (t) => {
   const { link, ends, noted } = await setUp(t, {});
   const first = await link.connect();
