@@ -240,7 +240,6 @@ class Parser {
       if (token.kind === "space") continue;
       if (token.kind === "}}" || token.kind === ")") this.#tokens.next--;
       else if (token.kind !== "|") throw this.#tokens.unexpected(token, "operand");
-      if (command.words.length === 0) throw this.#tokens.failure("empty command", token);
       return command;
     }
   }
