@@ -4,6 +4,7 @@ import { chmodSync, chownSync, existsSync, readdirSync, readFileSync, statSync, 
 import { connect } from "node:net";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
+import { setImmediate as nextRound } from "node:timers/promises";
 import { Launcher, type OtherUser } from "../../../lib/core/spawn.ts";
 import { openAgent } from "../../../lib/transport/ssh/agent.ts";
 import type { SshSettings } from "../../../lib/transport/ssh/openssh.ts";
@@ -108,15 +109,21 @@ test("a third user cannot connect, and bytes that are no request end their conne
     client.on("error", () => {});
     await until("the end of the connection", () => client.destroyed || client.readableEnded);
   }
-  // A request that comes in pieces, behind one that is refused.
+  // A request that comes in pieces, behind one that is refused and looks as if it held one, and before another one.
   const client = connect(socket);
   t.after(() => client.destroy());
   const answers: Buffer[] = [];
   client.on("data", (piece) => answers.push(piece));
-  for (const byte of [0, 0, 0, 1, 19, 0, 0, 0, 1, 11]) client.write(Buffer.from([byte]));
-  await until("both answers", () => Buffer.concat(answers).length > 10);
-  assert.deepEqual([...Buffer.concat(answers).subarray(0, 5)], [0, 0, 0, 1, 5]);
-  assert.equal(Buffer.concat(answers)[9], 12);
+  const list = [0, 0, 0, 1, 11];
+  for (const byte of [0, 0, 0, 6, 19, ...list, ...list, 0, 0, 0, 1, 19]) {
+    client.write(Buffer.of(byte));
+    for (let round = 0; round < 5; round++) await nextRound();
+  }
+  const failure = [0, 0, 0, 1, 5];
+  const said = () => [...Buffer.concat(answers)];
+  await until("three answers", () => said().length > 15 && said().slice(-5).join() === failure.join());
+  const listed = Buffer.concat(answers).subarray(5, -5);
+  assert.deepEqual([said().slice(0, 5), listed[4], listed.length], [failure, 12, 4 + listed.readUInt32BE()]);
   assert.equal((await them("ssh-add", "-l")).exitCode, 0);
   assert.equal((await as(undefined)("ssh-add", "-l")).exitCode, 0);
 });

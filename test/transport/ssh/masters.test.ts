@@ -3,6 +3,7 @@ import {
   chmodSync,
   existsSync,
   fstatSync,
+  mkdirSync,
   readdirSync,
   readFileSync,
   readlinkSync,
@@ -215,7 +216,9 @@ test("without a private key no worker is reached over ssh, and the sentence says
 });
 
 test("what is watched is given back with the folder", async (t) => {
-  const folder = temporaryFolder(t);
+  const above = temporaryFolder(t);
+  const folder = path.join(above, "ssh");
+  mkdirSync(folder);
   const { launcher } = playing((socket) => setImmediate(() => writeFileSync(socket, "")));
   const masters = new OwnMasters(folder, launcher);
   await masters.open("s0", "w1", never);
@@ -225,6 +228,8 @@ test("what is watched is given back with the folder", async (t) => {
       .filter((file) => existsSync(file))
       .filter((file) => readFileSync(file, "utf8").includes("inotify ")).length;
   assert.equal(watches(), 1);
+  // The kernel forgets the watch of a folder that is removed.
+  renameSync(folder, path.join(above, "elsewhere"));
   await masters.close();
   await until("the watcher to be closed", () => watches() === 0);
 });
