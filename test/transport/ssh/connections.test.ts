@@ -99,7 +99,7 @@ for (const [what, options] of [
     const second = say("echo second", options);
     await until("four attempts", () => sessions() === 5);
     // The last refusal is heard.
-    for (let round = 0; round < 20; round++) await nextRound();
+    for (let round = 0; round < 200; round++) await nextRound();
     writeFileSync(path.join(folder, "go"), "");
     assert.deepEqual(await Promise.all([first, second]), ["first\n", "second\n"]);
     const none = await setUp(t, { fate: () => "refused", reattachSeconds: 60 });
