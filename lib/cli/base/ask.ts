@@ -18,36 +18,31 @@ export function canAsk(): boolean {
 
 /**
  * Asks the person at the terminal on stderr for one line; undefined where there is nobody, or at Ctrl-D. With
- * `secret` nothing of what is typed is shown.
+ * `secret` nothing of what is typed is shown. Throws `cancelled` at Ctrl-C.
  */
 export async function askedOnTerminal(question: string, { secret = false } = {}): Promise<string | undefined> {
   if (!canAsk()) return undefined;
-  const { lines } = linesTyped({ secret });
-  asking++;
-  try {
+  return await fromTerminal(secret, async (lines) => {
     if (secret) toStderr(question);
     const ended = new Promise<undefined>((resolve) => lines.once("close", () => resolve(undefined)));
     const answer = await Promise.race([lines.question(secret ? "" : question), ended]);
     // A terminal shows neither a secret's Enter nor Ctrl-D.
     if (secret || answer === undefined) toStderr("\n");
     return answer?.trim();
-  } finally {
-    asking--;
-    lines.close();
-  }
+  });
 }
 
 /**
  * The lines that the person at the terminal on stdin types or pastes up to Ctrl-D, without the newline of the last; nothing of
- * them is shown. Throws `cancelled` at Ctrl-C, which means the whole command.
+ * them is shown. Throws `cancelled` at Ctrl-C.
  */
 export async function secretTyped(question: string): Promise<string> {
-  const { lines, cancelled } = linesTyped({ secret: true });
-  const typed: string[] = [];
-  toStderr(question);
-  for await (const line of lines) typed.push(line);
-  if (cancelled.aborted) throw cancelledFailure();
-  return typed.join("\n");
+  return await fromTerminal(true, async (lines) => {
+    const typed: string[] = [];
+    toStderr(question);
+    for await (const line of lines) typed.push(line);
+    return typed.join("\n");
+  });
 }
 
 /** All bytes on stdin. Throws `usage` once there are more than `most`, and reads no further. */
@@ -62,16 +57,26 @@ export async function stdinBytes(most: number): Promise<Buffer> {
   return Buffer.concat(pieces);
 }
 
-/** What is typed at the terminal on stdin. The terminal is as before once the lines are closed, as Ctrl-C and Ctrl-D do. */
-function linesTyped({ secret }: { secret: boolean }): { lines: Interface; cancelled: AbortSignal } {
+/**
+ * What is read of the lines that are typed at the terminal on stdin, which is as before in the end, and after Ctrl-C and Ctrl-D.
+ * Ctrl-C means the whole command: throws `cancelled` where that does not end at it.
+ */
+async function fromTerminal<T>(secret: boolean, read: (lines: Interface) => Promise<T>): Promise<T> {
   const mute = new Writable({ write: (_, __, done) => done() });
   const lines = createInterface({ input: process.stdin, output: secret ? mute : process.stderr, terminal: true, historySize: 0 });
-  const stop = new AbortController();
-  // Ctrl-C means the whole command.
+  let isCancelled = false;
   lines.once("SIGINT", () => {
-    stop.abort();
+    isCancelled = true;
     lines.close();
     process.kill(process.pid, "SIGINT");
   });
-  return { lines, cancelled: stop.signal };
+  asking++;
+  try {
+    const answer = await read(lines);
+    if (isCancelled) throw cancelledFailure();
+    return answer;
+  } finally {
+    asking--;
+    lines.close();
+  }
 }
