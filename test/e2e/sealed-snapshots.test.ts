@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { copyFileSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
+import { newIdentity } from "../../lib/codec/crypto/seal-key.ts";
 import { ops } from "../../scripts/local-server.ts";
 import { TestServer, TOKEN } from "../helpers/server.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
@@ -83,6 +84,8 @@ test("CP-640 a passphrase comes from the terminal, a file or stdin, and is writt
     cwd,
   });
   assert.equal(atTerminal.code, 0, atTerminal.shown);
+  const tooShort = await opsAtTerminal(["snapshot", "create", "--passphrase"], [["Passphrase: ", "short\n"]], { cwd });
+  assert.deepEqual([tooShort.code, /fewer than 12 characters/.test(tooShort.shown)], [2, true], tooShort.shown);
   for (const [args, code, said] of [
     [["snapshot", "verify", name, "--passphrase-file", file], 0, /can be restored/],
     [["snapshot", "restore", name, "--passphrase-file", file], 0, /restored the state/],
@@ -94,10 +97,11 @@ test("CP-640 a passphrase comes from the terminal, a file or stdin, and is writt
     ],
     [["snapshot", "create", "--passphrase-file", secret("short", "short")], 2, /fewer than 12 characters/],
     [
-      ["snapshot", "create", "--passphrase-file", file, "--recipient", "x"],
+      ["snapshot", "create", "--passphrase-file", file, "--recipient", newIdentity().recipient],
       2,
-      /give --recipient or a passphrase|--recipient: expected/,
+      /give --recipient or a passphrase, not both/,
     ],
+    [["snapshot", "create", "--passphrase-file", file, "--passphrase"], 2, /give --passphrase or --passphrase-file, not both/],
   ] as const) {
     const ended = await run(...args);
     assert.deepEqual([ended.code, said.test(ended.stdout + ended.stderr)], [code, true], ended.stdout + ended.stderr);

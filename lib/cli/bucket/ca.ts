@@ -29,7 +29,6 @@ type Import = "imported" | "unchanged" | "rotation_begun";
  */
 export async function importAuthorityCommand(input: Parsed): Promise<number> {
   const layout = await initialisedBucket(bucketDir(input));
-  (await openBucket(layout)).close();
   const { switches } = input;
   if (switches.has("rotate") && switches.has("replace")) throw new Failure("usage", "give --rotate or --replace, not both");
   const { files, authority } = await givenAuthority(input.operands);

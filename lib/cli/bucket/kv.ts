@@ -37,7 +37,6 @@ export async function exportKvCommand(input: Parsed): Promise<number> {
 /** `ops kv import`: stores what stdin holds as `ops kv export` writes it, all or nothing, under the bucket's lock. */
 export async function importKvCommand(input: Parsed): Promise<number> {
   const layout = await initialisedBucket(bucketDir(input));
-  (await openBucket(layout)).close();
   const passphrase = await passphraseOf(input, false);
   const text = decodeUtf8(await stdinBytes(IMPORT_BYTES));
   if (text === undefined) throw new Failure("usage", "stdin is not UTF-8 text");

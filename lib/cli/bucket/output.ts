@@ -166,7 +166,6 @@ export function liveView(terminal: Terminal): LiveView {
     },
     [Symbol.dispose]() {
       clearInterval(timer);
-      progress = undefined;
       erase();
     },
   };

@@ -81,7 +81,6 @@ const HOOKS = {
 /** The earlier form had the job before the hook, too: the catalog tells which is which. */
 async function inEitherOrder(params: RunParams, _: Parsed, names: Names): Promise<void> {
   const { hook, job } = params;
-  if (job === undefined) return;
   const hooks = await names.hooks();
   const isThere = (ofJob: unknown, name: unknown) => hooks.some((one) => one.job === ofJob && one.hook === name);
   if (!isThere(job, hook) && isThere(hook, job)) Object.assign(params, { hook: job, job: hook });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { closeSync, existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { openDatabase } from "../../../lib/bucket/base/database.ts";
@@ -9,15 +9,18 @@ import { runLayout } from "../../../lib/bucket/base/layout.ts";
 import { acquireLock, type LockContent, readLock } from "../../../lib/bucket/base/lock.ts";
 import { KvStore } from "../../../lib/bucket/kv/kv.ts";
 import { loadKvKey } from "../../../lib/bucket/kv/kv-access.ts";
+import { runInBucket } from "../../../lib/cli/bucket/bucket.ts";
 import { identify, signalProcess } from "../../../lib/core/process.ts";
 import { build as buildBucket } from "../../../lib/operation/build/build.ts";
 import { type RunRecord, readRecord } from "../../../lib/run/record.ts";
 import { PROGRAM } from "../../../scripts/local-server.ts";
 import { ops } from "../../helpers/command-line.ts";
+import { diskSteps, linesOf } from "../../helpers/disk-record.ts";
+import { printed } from "../../helpers/printed.ts";
 import { storedRuns } from "../../helpers/runs.ts";
 import { runningConfiguration, serviceHistory, writeServices } from "../../helpers/service.ts";
 import { temporaryFolder, until } from "../../helpers/temporary.ts";
-import { makeBucket } from "../../helpers/workspace.ts";
+import { makeBucket, makeWorkspace } from "../../helpers/workspace.ts";
 
 /** A bucket of one's own, built, whose job `base` runs these commands when it starts. */
 async function setUp(t: TestContext, before = "") {
@@ -198,13 +201,59 @@ test("CP-139 what a command started in a session of its own is not followed; the
   assert.deepEqual([(await newest()).status, await readLock(layout)], ["cancelled", undefined]);
 });
 
-test("CP-123 init takes no lock", async (t) => {
-  const { dir, layout } = await makeBucket(t);
+test("CP-123 init takes no lock, but to finish what was cut off", async (t) => {
+  const { dir, layout, bucketId } = await makeBucket(t);
+  const init = (...flags: string[]) => ops(["init", "--bucket-dir", dir, ...flags]);
   const lock = await acquireLock(layout, "019a0000-0000-7000-8000-000000000000", "deploy");
-  const { code, stdout } = await ops(["init", "--bucket-dir", dir]);
-  assert.equal(code, 0);
-  assert.match(stdout, /was up to date/);
+  assert.match((await init()).stdout, /was up to date/);
+  const files = { certificate: readFileSync(layout.caCertificate, "utf8"), key: readFileSync(layout.caKey, "utf8") };
+  const cut = [
+    [layout.journal, { tree: `restores/${bucketId}`, paths: [] }],
+    [layout.caChange, { files }],
+  ] as const;
+  mkdirSync(layout.internal, { recursive: true });
+  for (const [file, change] of cut) {
+    writeFileSync(file, JSON.stringify(change));
+    assert.equal((await init()).code, 75);
+    if (file === layout.journal) rmSync(file);
+  }
   await lock.release();
+  for (const [file, change] of cut) {
+    writeFileSync(file, JSON.stringify(change));
+    const { code, stderr } = await init();
+    assert.deepEqual([code, stderr], [0, ""]);
+    assert.equal(existsSync(file), false);
+  }
+  writeFileSync(layout.bucketJson, "{}");
+  const renamed = await init("--id", "019a0000-0000-7000-8000-000000000000");
+  assert.deepEqual(
+    [renamed.code, renamed.stderr],
+    [1, `ops: ${dir} is a bucket of a server: its id is the name of its folder\n`],
+  );
+});
+
+test("the bucket is free before its run's record tells the end, and of the run only its log is still open", async (t) => {
+  const { dir, layout } = await makeBucket(t);
+  makeWorkspace(dir, {});
+  const steps = await diskSteps(dir, async () => {
+    const { answer } = await printed(t, () => runInBucket("build", {}, dir, {}));
+    assert.equal(answer, 0);
+  });
+  const lines = linesOf(steps);
+  const ends = [/^remove .*ops\.lock/, /^rename .*server-run\.json/].map((wanted) =>
+    lines.findLastIndex((one) => wanted.test(one)),
+  );
+  assert.deepEqual(
+    [ends[0], ends[1]].toSorted((a = 0, b = 0) => a - b),
+    ends,
+    lines.join("\n"),
+  );
+  const run = path.join(layout.runs, (await storedRuns(layout))[0]?.id ?? "");
+  const placeOf = (fd: string) => existsSync(`/proc/self/fd/${fd}`) && readlinkSync(`/proc/self/fd/${fd}`);
+  const open = readdirSync("/proc/self/fd").filter((fd) => String(placeOf(fd)).startsWith(run));
+  assert.deepEqual(open.map(placeOf), [runLayout(layout, path.basename(run)).activity]);
+  // Here the process goes on.
+  closeSync(Number(open[0]));
 });
 
 test("what is no bucket is refused and stays untouched", async (t) => {

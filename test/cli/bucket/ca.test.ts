@@ -10,6 +10,7 @@ import { selfSigned } from "../../../lib/codec/crypto/x509.ts";
 import { ops } from "../../helpers/command-line.ts";
 import { openssl } from "../../helpers/openssl.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
+import { opsAtTerminal } from "../../helpers/terminal.ts";
 import { makeWorkspace } from "../../helpers/workspace.ts";
 
 /** A bucket, and a way to run commands of `ops ca` in it. */
@@ -83,6 +84,10 @@ test("a CA that jobs trust is replaced only by words that say so, or as the next
     /Cannot replace the CA: the jobs of the bucket trust the present CA; --rotate lets .*; --replace puts/,
   );
   assert.equal((await it.ca(["import", certificate, key, "--rotate", "--replace"])).code, 2);
+  const same = path.join(temporaryFolder(t), "same.crt");
+  writeFileSync(same, [it.layout.caCertificate, certificate].map((file) => readFileSync(file, "utf8")).join(""));
+  const twice = await it.ca(["import", same, it.layout.caKey, "--rotate"]);
+  assert.deepEqual([twice.code, twice.stderr], [2, "ops: --rotate: this certificate is the CA's already\n"]);
   assert.equal(await commonName(it), before);
   const begun = await it.ca(["import", certificate, key, "--rotate"]);
   assert.match(begun.stdout, /^the rotation to this CA has begun: build and deploy/, begun.stderr);
@@ -121,6 +126,8 @@ test("ops ca import refuses what cannot sign, and leaves the CA as it was", asyn
     assert.equal(code, 2, stderr);
     assert.match(stderr, message);
   }
+  const typed = await opsAtTerminal(["ca", "import", certificate, "--bucket-dir", it.layout.root], []);
+  assert.deepEqual([typed.code, typed.shown], [2, "ops: name the file of the key, or give the key on stdin\r\n"]);
   assert.equal(await commonName(it), before);
   const lock = await acquireLock(it.layout, "run", "deploy");
   assert.equal((await it.ca(["import", certificate, key])).code, 75);

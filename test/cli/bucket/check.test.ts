@@ -112,6 +112,8 @@ test("fmt formats the JSON files of a workspace, keeps their modes, and refuses 
     },
   });
   chmodSync(manifest, 0o640);
+  const none = await ops(["fmt", "--bucket-dir", path.join(dir, "workspace")]);
+  assert.deepEqual([none.code, /^ops: Cannot format .*: it has no folder workspace\//.test(none.stderr)], [1, true], none.stderr);
   const checked = await ops(["fmt", "--check"], { cwd: dir });
   const broken = "workspace/disabled.json:2:14: error: not valid JSON: Unexpected token 'x'\n";
   const files = "workspace/workers.json\nworkspace/jobs/web/manifest.json\n";

@@ -63,6 +63,7 @@ test("the value of a flag is one of its words; a list goes on with what is not i
   assert.deepEqual(words("job", "start", "--kind", ""), ["deploy", "drift"]);
   assert.deepEqual(words("job", "start", "-k", "dr"), ["drift"]);
   assert.deepEqual(words("job", "start", "--kind=de"), ["--kind=deploy"]);
+  assert.deepEqual(words("job", "start", "--kind", "deploy,"), []);
   assert.deepEqual(words("job", "start", "--only", "t"), ["two", "three"]);
   assert.deepEqual(words("job", "start", "--only", "one,"), ["one,two", "one,three"]);
   assert.deepEqual(words("job", "start", "--only=two,one,t"), ["--only=two,one,three"]);

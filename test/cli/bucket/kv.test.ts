@@ -44,6 +44,8 @@ test("ops kv export seals secrets or prints them after --reveal, and ops kv impo
   assert.equal((await to.kv(["import", "--passphrase-file", file], sealed.stdout)).code, 0);
   const clear = await to.kv(["export", "--reveal"]);
   assert.equal(clear.stdout, `{"ops_kv":1,"entries":2}\n${GIVEN}`);
+  const both = await from.kv(["export", "--passphrase-file", file, "--reveal"]);
+  assert.deepEqual(both, { code: 2, stdout: "", stderr: "ops: give --passphrase-file or --reveal, not both\n" });
   chmodSync(file, 0o640);
   assert.match(
     (await from.kv(["export", "--passphrase-file", file])).stderr,

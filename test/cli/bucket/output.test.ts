@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
+import { PassThrough } from "node:stream";
 import { test } from "node:test";
+import { askedOnTerminal } from "../../../lib/cli/base/ask.ts";
 import { liveLines, liveView } from "../../../lib/cli/bucket/output.ts";
 import { Launcher } from "../../../lib/core/spawn.ts";
 import { NO_DEPLOY, type Progress } from "../../../lib/run/progress.ts";
@@ -53,7 +55,8 @@ test("the live lines name waves, batches, workers and every wait with its time a
   assert.match(liveLines({ ...PROGRESS, waiting: many }, NOW).at(-1) ?? "", /w0\\x1b\[2J 1 s, .*, 6 more$/);
 });
 
-test("lines are redrawn in place: no line of the log is lost, and none of the view is left", () => {
+test("lines are redrawn in place: no line of the log is lost, and none of the view is left", (t) => {
+  t.mock.timers.enable({ apis: ["setInterval"] });
   let text = "";
   const view = liveView({
     columns: 30,
@@ -74,7 +77,31 @@ test("lines are redrawn in place: no line of the log is lost, and none of the vi
   assert.equal(shown.length, 5);
   assert.ok(shown.every((line) => line.length < 30));
   view[Symbol.dispose]();
+  t.mock.timers.tick(60_000);
   assert.deepEqual(screen(text), ["first", "second", "third"]);
+});
+
+test("while a person is asked something, the lines are not drawn over the question", async (t) => {
+  let text = "";
+  using view = liveView({
+    columns: 80,
+    write(part: string) {
+      text += part;
+    },
+  });
+  const stdin = Object.assign(new PassThrough(), { isTTY: true });
+  for (const [name, value] of Object.entries({ stdin, stderr: Object.assign(new PassThrough(), { isTTY: true }) })) {
+    const own = Object.getOwnPropertyDescriptor(process, name) as PropertyDescriptor;
+    Object.defineProperty(process, name, { value, configurable: true });
+    t.after(() => Object.defineProperty(process, name, own));
+  }
+  const answer = askedOnTerminal("Which? ");
+  view.update(PROGRESS);
+  assert.equal(text, "");
+  stdin.end("this\n");
+  assert.equal(await answer, "this");
+  view.update(PROGRESS);
+  assert.equal(screen(text).length, 3);
 });
 
 test("on a terminal a deploy shows where it is and ends with a table; in a pipe neither", async (t) => {

@@ -107,11 +107,12 @@ for (const [what, text, worker, message] of [
   ["a file that is no JSON", "[", { worker: "b", facts: FACTS }, /not valid JSON/],
   ["a file that is no list", "{}", { worker: "b", facts: FACTS }, /is not in it/],
   ["a list of other things", "[1]", { worker: "b", facts: FACTS }, /it is no list of workers/],
+  ["a result without a worker", '[{"host":"a"}]', [], /no worker was asked/],
 ] as const)
   test(`${what} leaves workers.json as it is`, async (t) => {
     const dir = temporaryFolder(t);
     makeWorkspace(dir, { files: { "workspace/workers.json": text } });
-    await assert.rejects(generateWorkers(dir, { workers: [worker] }, false), message);
+    await assert.rejects(generateWorkers(dir, { workers: [worker].flat() }, false), message);
     assert.equal(readFileSync(path.join(dir, "workspace/workers.json"), "utf8"), text);
   });
 

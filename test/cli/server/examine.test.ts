@@ -269,6 +269,11 @@ test("ops doctor --server ends with 0, or with 1 where there is a problem; its f
   assert.equal(JSON.parse(sick.stdout).grade, "problem");
   const both = await ops(["doctor", "--server", "--bucket-dir", root, ...flags]);
   assert.deepEqual([both.code, both.stderr], [2, "ops: --bucket-dir does not go with --server (see `ops doctor --help`)\n"]);
+  const none = await ops(["doctor", "--server"], { env: { OPS_SERVE_ROOT: "" } });
+  assert.deepEqual(
+    [none.code, none.stderr],
+    [2, "ops: no root: give --root, or set OPS_SERVE_ROOT to the folder of the buckets\n"],
+  );
   const misused = await ops(["doctor", "--root", root]);
   assert.deepEqual([misused.code, misused.stderr], [2, "ops: --root goes with --server (see `ops doctor --help`)\n"]);
 });

@@ -287,6 +287,8 @@ test("buckets are made, listed, renamed, initialised and deleted", async () => {
   assert.match((await there("buckets", "init", "shop/older")).stdout, /was up to date \(schema \d+\)/);
   assert.match((await there("info")).stderr, /no bucket is named/);
   assert.match((await there("buckets", "delete", "older")).stderr, /shop\/older is not deleted: give --yes/);
+  rmSync(layoutOf(path.join(folder, "root", made.id)).database);
+  assert.match((await there("buckets")).stdout, /shop\/older +[0-9a-f-]{36} +not initialised +-/);
   assert.equal((await there("buckets", "delete", "older", "--yes")).code, 0);
   assert.match((await there("buckets", "init", made.id)).stderr, /bucket/);
   assert.match((await there("buckets", "create", "shop")).stderr, /expected PROJECT\/NAME/);
