@@ -18,6 +18,7 @@ test("CP-530 three people at their command lines: proposed, refused to the propo
   const { as } = await commandLines(t);
   const set = await as("boss", "buckets", "set", "n", "--approvals", "2");
   assert.equal(set.stdout, "bucket p/n asks for 2 approvals; before: 0\n", set.stderr);
+  assert.equal((await as("boss", "buckets", "set", "n")).stderr, "ops: --approvals: expected 0, 1 or 2\n");
   const refused = await as("ada", "run_command", "echo here");
   assert.equal(refused.code, 1);
   assert.equal(

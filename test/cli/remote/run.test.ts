@@ -178,6 +178,7 @@ test("a busy bucket is 75 with its holder; in line a start is told its place, an
   const holder = (await server.call("POST", `${base}/build`, { body: {} })).body.run_id;
   const busy = await remote("gc");
   assert.deepEqual([busy.code, busy.stdout], [75, ""]);
+  assert.match((await remote("buckets")).stdout, / a run goes on /);
   assert.match(
     busy.stderr,
     /^ops: bucket busy: another ops operation is in progress\nheld by build \(run \S+\) on \S+, process \d+, since/,

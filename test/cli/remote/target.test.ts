@@ -222,3 +222,9 @@ test("commands and hooks, here and of a server, see no server, no bucket and no 
       assert.doesNotMatch(stdout, /secret|\bOPS_(SERVE|BUCKET\b)/);
     }
 });
+
+test("a command that works only here is refused where a server is named", async (t) => {
+  const { code, stderr } = await ops(["kv", "export", "--bucket-dir", temporaryFolder(t)], { env: { OPS_SERVER: HERE } });
+  const told = "ops: ops kv export works only here: give --local to mean the bucket of this folder\n";
+  assert.deepEqual([code, stderr], [2, told]);
+});
