@@ -79,7 +79,8 @@ export class Sessions {
   issue({ ends, ...holder }: SessionHolder): { session: Session; cookie: string } {
     const { cookie: use, lifetimeMs } = this.#rule;
     const iat = this.#now();
-    const claim = { sid: randomBytes(16).toString("base64url"), iat, exp: iat + lifetimeMs };
+    // No letter that would make a flag of it on a command line.
+    const claim = { sid: randomBytes(16).toString("hex"), iat, exp: iat + lifetimeMs };
     const controller = openController();
     const session = { ...holder, ...claim, lastUsed: iat, ends: controller.signal };
     const others = this.list().filter(({ token }) => token === holder.token);

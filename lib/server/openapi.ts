@@ -11,7 +11,7 @@ import { COMPONENTS, component } from "./routes/shapes.ts";
 /** The parameters of paths, each with its description and an example. */
 const PARAMETERS: Readonly<Record<string, [description: string, example: string]>> = {
   token: ["The token: its name or its id", "ada"],
-  session_id: ["The session", "q7Zr3mUe1Qm0yDq0b4Xv5A"],
+  session_id: ["The session", "a9b6ebde6519ed4268d5d0b4d0fe15c3"],
   bucket_id: ["The bucket: a UUID", "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70"],
   env_id: ["The environment: a UUID", "0198f3a2-4c1e-7a31-9d52-6f1d8a3c5e70"],
   host: ["The host of the worker, as workers.json writes it", "10.0.0.1"],

@@ -21,7 +21,7 @@ test("CP-194 CP-196 T-64 a session lasts 12 hours, which the server checks by it
   const sessions = newSessions(clock);
   const { session, cookie } = sessions.issue(ROOT);
   assert.equal(session.exp - session.iat, 12 * 3600 * 1000);
-  assert.equal(Buffer.from(session.sid, "base64url").length, 16);
+  assert.match(session.sid, /^[0-9a-f]{32}$/);
   clock.now += SESSION_MS - 1;
   assert.deepEqual(sessions.verify(pairOf(cookie)), session);
   clock.now += 1;

@@ -73,7 +73,7 @@ export const PEOPLE_COMMANDS: readonly CommandRow[] = [
   {
     name: "sessions end",
     summary: "End a session with a server",
-    operands: [{ name: "session", help: "The beginning of its id" }],
+    operands: [{ name: "session", help: "Its id, or the beginning or end of it" }],
     remote: async (input, target) => (await import("../remote/people.ts")).endSession(input, target),
   },
 ];

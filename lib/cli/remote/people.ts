@@ -73,11 +73,11 @@ export async function listSessions(input: Parsed, target: Target): Promise<numbe
   });
 }
 
-/** `ops sessions end <id>`: a session by its id or the beginning of it. */
+/** `ops sessions end <id>`: a session by its id, or the beginning or end of it. */
 export async function endSession(input: Parsed, target: Target): Promise<number> {
   const given = input.operands[0] ?? "";
   const client = await openServer(target);
-  const [found, ...others] = (await sessionsOf(client)).filter(({ id }) => id.startsWith(given));
+  const [found, ...others] = (await sessionsOf(client)).filter(({ id }) => id.startsWith(given) || id.endsWith(given));
   if (!found) throw new Failure("not_found", `there is no session ${quote(given)}; \`ops sessions\` shows them`);
   if (others.length > 0) throw new Failure("usage", `${quote(given)} means ${others.length + 1} sessions: give more of its id`);
   await client.call("DELETE", `${SESSIONS}/${found.id}`);

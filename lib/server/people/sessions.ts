@@ -8,7 +8,7 @@ import { TIME } from "../../run/progress.ts";
 import { route } from "../context.ts";
 
 const SHOWN_SESSION = object({
-  id: withExample(string(), "q7Zr3mUe1Qm0yDq0b4Xv5A"),
+  id: withExample(string(), "a9b6ebde6519ed4268d5d0b4d0fe15c3"),
   name: described(string(), "The name of the token that it was opened with"),
   address: described(string(), "From where it was opened"),
   agent: described(string(), "What the browser says that it is"),

@@ -1,13 +1,19 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { chownSync, existsSync, mkdirSync, readFileSync, statSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { TOKEN_ROLES } from "../../../lib/auth/access-file.ts";
 import { PEOPLE_COMMANDS } from "../../../lib/cli/commands/people.ts";
+import { asWhom } from "../../../lib/cli/remote/people.ts";
 import { ops } from "../../helpers/command-line.ts";
 import { TestServer, TOKEN } from "../../helpers/server.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 import { oathtoolCode } from "../../helpers/totp.ts";
+
+const AT = "2026-01-01T00:00:00Z";
 
 /** A server, and the command line of somebody without a session there; `as` is a token for one command. */
 async function setUp(t: TestContext) {
@@ -67,14 +73,35 @@ test("CP-508 CP-510 ops login with a named token says who one is; ops sessions l
   assert.match(status.stdout, /^bucket +shop\/live on http:\S+ as ada \(operate\)$/m, status.stderr);
   const own = await run(["sessions"]);
   assert.match(own.stdout, /^id +name +from +opened +last used +ends +browser\n\S+ +ada \(this one\) +127\.0\.0\.1 /);
-  const [{ id }] = JSON.parse((await root("sessions", "list", "--json")).stdout);
+  const [, shown = ""] = /\n(\S+) /.exec(own.stdout) ?? [];
   const missing = await root("sessions", "end", "nothing-of-the-kind");
   assert.deepEqual([missing.code, /there is no session/.test(missing.stderr)], [1, true]);
-  const ended = await root("sessions", "end", id.slice(0, 8));
+  const ended = await root("sessions", "end", shown);
   assert.match(ended.stdout, /^the session \S+ of ada has ended\n$/);
   const after = await run(["whoami"]);
   assert.equal(after.code, 1);
   assert.match(after.stderr, /sign in/);
+});
+
+test("an older server does not say who one is; ids that begin alike are not ended", async (t) => {
+  const session = { name: "ada", address: "127.0.0.1", agent: "ops", current: false };
+  const times = { created_at: AT, last_used_at: AT, expires_at: AT };
+  const items = ["aa01", "aa02"].map((id) => ({ id, ...session, ...times }));
+  const asked: string[] = [];
+  const server = createServer(({ method, url }, response) => {
+    asked.push(`${method} ${url}`);
+    const missing = { error: "not_found", message: "there is nothing here" };
+    response.writeHead(url === "/api/sessions" ? 200 : 404).end(JSON.stringify(url === "/api/sessions" ? { items } : missing));
+  });
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  t.after(() => server.close());
+  const env = { OPS_SERVER: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, OPS_SERVE_TOKEN: TOKEN };
+  const who = await ops(["whoami"], { env });
+  assert.deepEqual([who.code, who.stderr], [1, `ops: the server at ${env.OPS_SERVER} is older than this question\n`]);
+  const ended = await ops(["sessions", "end", "aa"], { env });
+  assert.deepEqual([ended.code, ended.stderr], [2, 'ops: "aa" means 2 sessions: give more of its id\n']);
+  assert.deepEqual(asked, ["GET /api/identity", "GET /api/sessions"]);
+  assert.deepEqual([asWhom(), asWhom({ name: "root", role: "root" })], ["", " as root"]);
 });
 
 test("CP-510 with --root tokens are made and revoked in the folder of a stopped server, by its owner alone", async (t) => {
