@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ApiClient, CallOptions } from "../../../lib/cli/remote/client.ts";
-import { type StartRequest, startOnServer } from "../../../lib/cli/remote/follow.ts";
+import { followRun, type StartRequest, startOnServer } from "../../../lib/cli/remote/follow.ts";
 import { RemoteBucket } from "../../../lib/cli/remote/remote-bucket.ts";
 import { Failure } from "../../../lib/core/errors.ts";
 
@@ -35,4 +35,20 @@ test("a start leaves its place in line when its time is over, and when it is sto
 test("what is stopped before its upload begins sends nothing", async () => {
   const { asked, told } = await startWhenBusy({ async *body() {} }, "before");
   assert.deepEqual([asked, told], [[], ["the upload was ended before all of it was sent: nothing has changed"]]);
+});
+
+test("what is stopped before a run is followed cancels the run; after its end nothing is asked for any more", async () => {
+  const [asked, stop]: [string[], AbortController] = [[], new AbortController()];
+  const call = async (method: string, path: string) => {
+    asked.push(`${method} ${path.replace(`/api/buckets/${ID}/runs/${ID}`, "")}`);
+    return path.includes("/logs?") ? { next: 0, data: "", done: true } : { status: "succeeded", error: null, result: null };
+  };
+  const bucket = new RemoteBucket({ call } as unknown as ApiClient, ID);
+  const follow = () => followRun(bucket, ID, { signal: stop.signal, tell() {}, output() {} });
+  await follow();
+  const before = asked.length;
+  stop.abort();
+  assert.deepEqual([asked.includes("POST /cancel"), asked.length], [false, before], asked.join());
+  await follow();
+  assert.ok(asked.includes("POST /cancel"), asked.join());
 });

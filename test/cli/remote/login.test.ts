@@ -112,11 +112,13 @@ test("a session that has ended, or lacks its code, is signed out of all the same
 });
 
 test("a login that is refused keeps nothing", async (t) => {
-  const { file, run } = await setUp(t);
+  const { server, file, run } = await setUp(t);
   const wrong = await run(["login"], { input: "wrong" });
   assert.deepEqual([wrong.code, wrong.stderr], [1, "ops: the API token is wrong\n"]);
   const none = await run(["login"], { input: "" });
   assert.deepEqual([none.code, /^ops: no token: type it/.test(none.stderr)], [2, true]);
+  const two = await run(["login", server.url, "--server", server.url], { input: TOKEN });
+  assert.deepEqual([two.code, two.stderr], [2, "ops: give base_url or --server, not both\n"]);
   assert.ok(!existsSync(file));
 });
 

@@ -4,8 +4,11 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type TestContext, test } from "node:test";
+import { remoteJobLogs } from "../../../lib/cli/remote/logs.ts";
 import { uuidV7 } from "../../../lib/codec/uuid.ts";
 import { COMMAND } from "../../../scripts/local-server.ts";
+import { ops } from "../../helpers/command-line.ts";
+import { parsed, printed } from "../../helpers/printed.ts";
 import { TOKEN } from "../../helpers/server.ts";
 import { until } from "../../helpers/temporary.ts";
 
@@ -46,6 +49,38 @@ async function endless(t: TestContext, line: string) {
   };
   return { told, start };
 }
+
+/** `ops logs web -f` of a server that answers each request with the next of these texts, and what it was asked for. */
+async function following(t: TestContext, ...answers: string[]) {
+  let asked = 0;
+  const server = createServer((_, response) => response.end(answers[asked++])).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(() => server.close());
+  const where = { address: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, bucket: uuidV7() };
+  const unset = { caFile: undefined, folderCa: undefined, tokenFile: undefined, totp: undefined };
+  const outer = { ...process.env };
+  Object.assign(process.env, { OPS_SERVE_TOKEN: TOKEN });
+  t.after(() => {
+    process.env = outer;
+  });
+  const input = parsed({}, ["follow"], ["web"]);
+  return async () => {
+    const { out, err, answer } = await printed(t, () => remoteJobLogs(input, { ...where, fromFolder: false, ...unset }));
+    return { out, err, answer, asked };
+  };
+}
+
+test("a log that is followed ends with its last line, and is cut where the server tells nothing", async (t) => {
+  const whole = await following(t, "asked: w1\nw1 | a\nend: 0\n");
+  assert.deepEqual(await whole(), { out: "a\n", err: "", answer: 0, asked: 1 });
+  const nothing = await following(t, "");
+  await assert.rejects(nothing, { code: "failed", message: "the server's answer was cut" });
+});
+
+test("ops logs --run-dir is for runs here", async () => {
+  const { code, stderr } = await ops(["logs", "--run-dir", "x", "--server", "https://ops.example"]);
+  assert.deepEqual([code, stderr], [2, "ops: --run-dir reads a folder here: give --local with it\n"]);
+});
 
 /** Waits until a number has not changed for a second. */
 async function standingStill(number: () => number): Promise<number> {

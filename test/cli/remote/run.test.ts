@@ -72,7 +72,7 @@ async function setUp(t: TestContext) {
 }
 
 test("every command that starts a run prints on a server what it prints here, and ends with the same code", async (t) => {
-  const { both } = await setUp(t);
+  const { both, remote } = await setUp(t);
   const lines: [code: number, ...args: string[]][] = [
     [0, "build"],
     [0, "deploy", "--dry-run", "--jobs", "web"],
@@ -112,6 +112,9 @@ test("every command that starts a run prints on a server what it prints here, an
     const ended = await both(...args);
     assert.equal(ended.code, code, `${args.join(" ")}: ${ended.stdout}${ended.stderr}`);
   }
+  const [{ name }] = JSON.parse((await remote("snapshot", "list", "--json")).stdout);
+  const restored = await remote("snapshot", "restore", name, "--with-source");
+  assert.match(restored.stderr, /^ops: --with-source: on a server the source comes with `ops push`/);
 });
 
 test("a run that is interrupted ends with 130 on a server as here; a second interrupt leaves it alone", async (t) => {

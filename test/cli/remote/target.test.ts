@@ -77,6 +77,15 @@ test("--local works here whatever names a server, and takes no flag that is for 
     });
 });
 
+test("ops push takes one address", async () => {
+  const { code, stderr } = await ops(["push", HERE, "--server", HERE]);
+  assert.deepEqual([code, stderr], [2, "ops: give base_url or --server, not both\n"]);
+});
+
+test("--server without an address means a server of this machine, whatever names another one", async (t) => {
+  assert.equal(await targetWith(typed(t, TABLE, {}, ["server"]), { OPS_SERVER: "https://e" }), undefined);
+});
+
 test("a bucket, a token, a certificate or a code without a server is refused", async (t) => {
   for (const flag of ["bucket", "token-file", "ca-file", "totp"])
     await assert.rejects(targetWith(typed(t, undefined, { [flag]: "x" }), {}), {
