@@ -165,20 +165,16 @@ async function acceptedReply(server: Server, method: string, path: string, optio
 }
 
 async function* streamedBody(server: Server, method: string, path: string, options: CallOptions): AsyncGenerator<Buffer> {
-  let request: ClientRequest | undefined;
   try {
-    const response = await afterCode(server, options, async () => {
-      request = startRequest(server, method, path, options);
-      const given = await responseTo(request, options);
+    // Whoever leaves the answer closes its connection.
+    yield* await afterCode(server, options, async () => {
+      const given = await responseTo(startRequest(server, method, path, options), options);
       const { statusCode: status = 0 } = given;
       if (status !== 200) throw refusalOf(server, status, parseObject(await readText(given)));
       return given;
     });
-    yield* response;
   } catch (error) {
     throw failureOf(server, options, error);
-  } finally {
-    request?.destroy();
   }
 }
 
