@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { chmodSync, chownSync, mkdirSync, writeFileSync } from "node:fs";
+import { chmodSync, chownSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, type TestContext, test } from "node:test";
 import { openDatabase } from "../../../lib/bucket/base/database.ts";
@@ -179,8 +179,13 @@ test("a snapshot that is old, or none, and a clock that is wrong or not set from
   t.mock.timers.enable({ apis: ["Date"], now: Date.now() + 8 * 86_400_000 });
   assert.match(await look(), /^bucket .*: snapshot: warning: the newest is 8 days old$/);
   t.mock.timers.reset();
+  const snapshots = readdirSync(layout.snapshots).map((name) => path.join(layout.snapshots, name));
+  for (const file of snapshots) writeFileSync(file, "no snapshot");
+  assert.match(await look(), /^bucket .*: snapshot: problem: /);
+  for (const file of snapshots) rmSync(file);
+  assert.match(await look(), /^bucket .*: snapshot: warning: there is none$/);
   mkdirSync(path.join(layout.runs, "ffffffff-0000-7000-8000-000000000000"));
-  assert.match(await look(), /^server: clock: problem: \d+ s behind the start of the newest run$/);
+  assert.match(await look(), /^server: clock: problem: \d+ s behind the start of the newest run$/m);
 });
 
 test("missing programs are found: one that the server needs is a problem, one that some need a warning", async (t) => {
