@@ -553,6 +553,7 @@ const unusable: [string, Given, RegExp][] = [
   ["an empty token", { token: "" }, /Cannot use the token/],
   ["a token with a newline", { token: "a\nb" }, /Cannot use the token/],
   ["a CA file that is not there", { caFile: "/nowhere" }, /Cannot use the certificates in \/nowhere: ENOENT/],
+  ["a note of two lines", { note: "a\nb" }, /^--note: expected one line of at most 200 characters$/],
   ["a CA file without certificates", { caFile: import.meta.filename.replace(/push.*/, "logs.test.ts") }, /no PEM/],
 ];
 
