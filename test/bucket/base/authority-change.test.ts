@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { X509Certificate } from "node:crypto";
-import { existsSync, readFileSync, statSync } from "node:fs";
+import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import {
   beginRotation,
@@ -97,3 +97,10 @@ for (const point of ["ca: noted", "ca: key written", "ca: certificate written"])
     assert.equal(await readRotation(layout), undefined);
     await settleAuthority(layout);
   });
+
+test("a note of a change that no ops wrote stops what would finish it", async (t) => {
+  const layout = await newBucket(t);
+  writeFileSync(layout.caChange, "{");
+  const message = `Cannot read ${layout.caChange}: no ops wrote it; bring it back from a snapshot`;
+  for (const work of [readRotation, settleAuthority]) await assert.rejects(work(layout), { code: "failed", message });
+});

@@ -161,6 +161,7 @@ test("a push sends the source with the token, follows the build and answers 0", 
   assert.deepEqual(server.requests, [PUSH, LOGS(0), LOGS(6), LOGS(6), LOGS(13), DETAIL]);
   assert.equal(headers[0]?.["content-type"], "application/x-tar");
   assert.equal(headers[0]?.["transfer-encoding"], "chunked");
+  assert.equal(headers[0]?.["ops-commit"], undefined, "the folder is not in Git");
   assert.deepEqual(progress, ["sending 6 files, 80 B", `the source was accepted; run ${RUN} builds it`, "the build succeeded"]);
 });
 
