@@ -74,6 +74,8 @@ test("CP-530 a proposal is rejected with a reason or withdrawn; an admin breaks 
   await setApprovals(1);
   const one = (await as("ada", "propose", "hooks", "look")).stdout.trim();
   assert.equal((await as("ben", "reject", one)).code, 2);
+  const long = await as("ada", "propose", "hooks", "look", "--reason", "one\ntwo");
+  assert.deepEqual([long.code, long.stderr], [2, "ops: --reason: expected one line of at most 200 characters\n"]);
   const rejected = await as("ben", "reject", one, "--reason", "not today");
   assert.deepEqual(rejected, { code: 0, stdout: `proposal ${one.slice(-8)} is rejected\n`, stderr: "" });
   assert.match((await as("ada", "proposals", "start", one)).stderr, /was rejected by ben: not today; propose it anew/);

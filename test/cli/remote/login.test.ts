@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { chmodSync, copyFileSync, existsSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { chmodSync, copyFileSync, existsSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
+import { openServer } from "../../../lib/cli/remote/target.ts";
 import type { Ended } from "../../../scripts/local-server.ts";
 import { ops } from "../../helpers/command-line.ts";
 import { certificateFor } from "../../helpers/http.ts";
@@ -219,6 +220,22 @@ test("a code that was given with the token is kept for the next commands", async
   const first = await run(["info", "--ca-file", "ca.crt", "--totp", code()], { env });
   assert.deepEqual([first.code, first.stderr], [0, ""]);
   assert.equal((await run(["info"], { env })).code, 0);
+});
+
+test("a code of somebody who has signed out meanwhile opens no session for later commands", async (t) => {
+  const { server, cwd, file, run, code } = await setUpSecured(t);
+  const caFile = path.join(cwd, "ca.crt");
+  assert.equal((await run(["login", "--ca-file", caFile, "--totp", code()], { input: TOKEN })).code, 0);
+  const outer = { ...process.env };
+  t.after(() => {
+    process.env = outer;
+  });
+  Object.assign(process.env, { XDG_STATE_HOME: path.join(cwd, "state"), OPS_SERVE_TOKEN: "" });
+  const unset = { bucket: undefined, folderCa: undefined, tokenFile: undefined, totp: undefined };
+  const client = await openServer({ address: server.url, caFile, fromFolder: false, ...unset });
+  rmSync(file);
+  await client.verifyTotp(code());
+  assert.equal(existsSync(file), false);
 });
 
 test("where nothing can be kept, a code with the token is good for its command", async (t) => {

@@ -40,6 +40,8 @@ const TABLE = `ssh_user = "agent"\n[server]\nurl = "${HERE}"\nbucket = "shop/liv
 const chosen: [string, string | undefined, Record<string, string>, Record<string, string>, Partial<Target> | undefined][] = [
   ["nothing", undefined, {}, {}, undefined],
   ["an ops.conf without the table", 'ssh_user = "agent"\n', {}, { OPS_SERVE_TOKEN: "x" }, undefined],
+  ["no ops.conf that is broken elsewhere", "ssh_user =\n", {}, {}, undefined],
+  ["no table of another name", "[other]\nserver = 1\n", {}, {}, undefined],
   ["the table", TABLE, {}, {}, { address: HERE, bucket: "shop/live", fromFolder: true }],
   ["an inline table", `server = { url = "${HERE}" }\n`, {}, {}, { address: HERE, bucket: undefined, fromFolder: true }],
   [
