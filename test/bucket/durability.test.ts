@@ -12,7 +12,7 @@ import { snapshotSigner } from "../../lib/bucket/snapshots/envelope.ts";
 import { commitRestore, prepareRestore, restoreBucket } from "../../lib/bucket/snapshots/restore.ts";
 import { createSnapshot, deleteSnapshot } from "../../lib/bucket/snapshots/snapshots.ts";
 import { markBuilt } from "../../lib/bucket/source/revisions.ts";
-import { createBucket, deleteBucket } from "../../lib/bucket/source/root.ts";
+import { createBucket, deleteBucket, migrateEnvironments } from "../../lib/bucket/source/root.ts";
 import { recoverSource, restoreRevision } from "../../lib/bucket/source/source.ts";
 import { createJob, type NewJob } from "../../lib/bucket/workspace/job-template.ts";
 import { storeSshKey } from "../../lib/bucket/workspace/ssh-key.ts";
@@ -270,6 +270,15 @@ test("a bucket that is created or removed is flushed with the root", async (t) =
   const [renamed, flush] = linesOf(removed);
   assert.match(renamed as string, /^rename 0190\S+ -> \.deleting-/);
   assert.equal(flush, "flush .");
+});
+
+test("an environment that becomes a bucket has its new name on the disk", async (t) => {
+  const root = temporaryFolder(t);
+  await createBucket(root, { id: BUCKET, project: "p", name: "n" }, async () => {}, "env.json");
+  const steps = await diskSteps(root, () => Array.fromAsync(migrateEnvironments(root, false)));
+  // The file itself is as flushed as it was before.
+  const names = steps.map(({ unflushed: _, ...step }) => step);
+  assert.deepEqual(linesOf(names), [`rename ${BUCKET}/env.json -> ${BUCKET}/bucket.json`, `flush ${BUCKET}`]);
 });
 
 test("the authority, the ssh key and a new job are flushed with their folders", async (t) => {

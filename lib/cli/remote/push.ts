@@ -1,7 +1,7 @@
 import { SKIPPED_FOLDERS, SOURCE_PATHS } from "../../bucket/base/layout.ts";
 import { type PackedSource, packSource } from "../../bucket/source/source-rules.ts";
 import { idNamed } from "../../codec/uuid.ts";
-import { Failure, throwIfCancelled } from "../../core/errors.ts";
+import { Failure } from "../../core/errors.ts";
 import { realPlace } from "../../core/files.ts";
 import { byteSize, counted } from "../../core/plain-text.ts";
 import { isNote } from "../../core/shape.ts";
@@ -177,7 +177,7 @@ async function commitOf(dir: string, signal: AbortSignal): Promise<string | unde
     const changes = await git("status", "--porcelain", "--untracked-files=all", "--ignored", "--", ...SOURCE_PATHS, ...skipped);
     return changes === "" ? commit : `${commit}-dirty`;
   } catch {
-    throwIfCancelled(signal);
+    // Whoever stops it here, stops the upload that follows.
     return undefined;
   }
 }

@@ -165,6 +165,12 @@ test("a push sends the source with the token, follows the build and answers 0", 
   assert.deepEqual(progress, ["sending 6 files, 80 B", `the source was accepted; run ${RUN} builds it`, "the build succeeded"]);
 });
 
+test("a push that is not followed answers the id of its run, once the source is accepted", async (t) => {
+  const server = await play(t);
+  const { exit, output } = await attempt(t, server.url, { isDetached: true });
+  assert.deepEqual([exit, output, server.requests], [0, `${RUN}\n`, [PUSH]]);
+});
+
 for (const [status, error, exit, sentence] of [
   ["failed", "workspace/workers.json: expected a list", 1, "the build failed: workspace/workers.json: expected a list"],
   ["cancelled", null, 130, "the build cancelled"],
