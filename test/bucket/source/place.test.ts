@@ -40,6 +40,8 @@ test("CP-374 a file that differs in a byte, its length or its mode is a new one,
   for (const [content, like, likeMode] of [
     [Buffer.from("next"), TEXT, 0o644],
     [Buffer.from("text and more"), TEXT, 0o644],
+    [Buffer.alloc(0), TEXT, 0o644],
+    [LONG.subarray(0, 65_536), LONG, 0o644],
     [other, LONG, 0o644],
     [TEXT, TEXT, 0o600],
   ] as const) {

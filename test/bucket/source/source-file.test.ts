@@ -12,6 +12,8 @@ import {
   truncateSync,
   writeFileSync,
 } from "node:fs";
+import fsp from "node:fs/promises";
+import { syncBuiltinESMExports } from "node:module";
 import net from "node:net";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
@@ -27,6 +29,7 @@ import {
 } from "../../../lib/bucket/source/source-file.ts";
 import { checkUnchanged, scanSource } from "../../../lib/bucket/source/source-rules.ts";
 import { readWorkspace } from "../../../lib/bucket/workspace/workspace.ts";
+import { diskSteps, linesOf } from "../../helpers/disk-record.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 import { makeWorkspace, type WorkspaceSpec } from "../../helpers/workspace.ts";
 
@@ -293,6 +296,24 @@ test("files of the source are replaced with their mode, and what a killed edit h
   await assert.rejects(writeEdits({ root: dir }, [{ file: "workspace/none", after: "x", mode: 0o644 }]), { code: "ENOENT" });
   assert.equal(isThere("workspace/.ops-edit.tmp"), false);
   await writeEdits({ root: temporaryFolder(t) }, []);
+});
+
+test("an owner that may not be given is left out, and any other fault of a disk is told", async (t) => {
+  const dir = temporaryFolder(t);
+  writeFileSync(path.join(dir, "ops.conf"), "before");
+  const edits = [{ file: "ops.conf", after: "after", mode: 0o644 }];
+  let code = "EIO";
+  t.mock.method(fsp, "chown", async () => {
+    throw Object.assign(new Error(code), { code });
+  });
+  syncBuiltinESMExports();
+  t.after(syncBuiltinESMExports);
+  await assert.rejects(writeEdits({ root: dir }, edits), { code: "EIO" });
+  assert.deepEqual([readdirSync(dir), readFileSync(path.join(dir, "ops.conf"), "utf8")], [["ops.conf"], "before"]);
+  code = "EPERM";
+  const steps = await diskSteps(dir, () => writeEdits({ root: dir }, edits));
+  assert.equal(readFileSync(path.join(dir, "ops.conf"), "utf8"), "after");
+  assert.deepEqual(linesOf(steps).slice(-2), ["rename .ops-edit.tmp -> ops.conf", "flush ."]);
 });
 
 test("a file of the source is written with its folder, and behind no link", async (t) => {

@@ -169,6 +169,9 @@ test("only regular files of the source are opened, and what is none is told by i
     await assert.rejects(openSourceFile(layout, below), wrong);
     assert.equal(await openIfThere(layout, below), undefined);
   }
+  const mend = failing(t, fsp, "open", "EIO");
+  for (const open of [openSourceFile, openIfThere]) await assert.rejects(open(layout, "ops.conf"), { code: "EIO" });
+  mend();
   assert.deepEqual([0o100, 0o700, 0o755, 0o644, 0o655, 0o011].map(modeText), ["0755", "0755", "0755", "0644", "0644", "0644"]);
 });
 
