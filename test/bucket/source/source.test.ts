@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import fsp from "node:fs/promises";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { gzipSync } from "node:zlib";
@@ -12,6 +13,7 @@ import { checksumOf, FIELDS, fieldOf, writeTar } from "../../../lib/codec/archiv
 import { uuidV7 } from "../../../lib/codec/uuid.ts";
 import { Failure } from "../../../lib/core/errors.ts";
 import { onFaultPoint } from "../../../lib/core/self.ts";
+import { failing } from "../../helpers/faults.ts";
 import { runUntilKilled } from "../../helpers/killed.ts";
 import { seeded } from "../../helpers/random.ts";
 import { archiveBytes, bytesOf, EXAMPLE, entriesOf, push, readTree, writeTree } from "../../helpers/sources.ts";
@@ -303,6 +305,30 @@ test("CP-168 recovery removes orphan uploads and does nothing in a bucket withou
   await recoverSource(layout);
   await assertClean(layout);
   assert.deepEqual(readTree(layout.root), {});
+});
+
+test("a push that finds the disk full, or fails before it is announced, leaves nothing; a later fault is left to the recovery", async (t) => {
+  const layout = bucket(t);
+  await push(layout, EXAMPLE);
+  const mend = failing(t, fsp, "writeFile", "ENOSPC");
+  const message = `Cannot keep the upload in ${layout.uploads}: the disk is full`;
+  await assert.rejects(push(layout, OTHER), { code: "failed", message });
+  mend();
+  await assertClean(layout);
+  t.after(() => onFaultPoint(() => {}));
+  for (const [point, source] of [
+    ["swap: staged", EXAMPLE],
+    ["swap: journal", OTHER],
+  ] as const) {
+    onFaultPoint((reached) => {
+      if (reached === point) throw new Error("killed here");
+    });
+    await assert.rejects(push(layout, OTHER), /killed here/);
+    onFaultPoint(() => {});
+    if (source === EXAMPLE) await assertClean(layout);
+    await recoverSource(layout);
+    assert.deepEqual(readTree(layout.root), onDisk(t, source), point);
+  }
 });
 
 /** Moments at which a process can be killed: what was done by then, and which source must win. */
