@@ -77,6 +77,7 @@ export async function removeSshKey(file: string): Promise<void> {
   // Not recursive: whatever ops.conf names, only a file goes.
   await rm(file, { force: true });
   for (const other of [candidateOf(file), nextKeyOf(file), leftOf(file), oldKeyOf(file)]) await remove(other);
+  await unlessMissing(flushFolder(path.dirname(file)));
 }
 
 /** A private key (ed25519), made in a folder of its own that is gone afterwards. Throws `failed`, `cancelled`. */

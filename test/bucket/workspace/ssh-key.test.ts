@@ -19,6 +19,7 @@ import {
 } from "../../../lib/bucket/workspace/ssh-key.ts";
 import { Launcher } from "../../../lib/core/spawn.ts";
 import { makeKey, publicPart } from "../../../scripts/private-sshd.ts";
+import { diskSteps, linesOf } from "../../helpers/disk-record.ts";
 import { fingerprintBy } from "../../helpers/sshd.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 
@@ -111,6 +112,19 @@ for (const [what, make, message] of [
     assert.deepEqual(readdirSync(secrets), ["worker.key"]);
   });
 
+test("a key that is stored takes the place of what a crash left of one, and of the next key of a change", async (t) => {
+  const { folder, secrets, file, store } = place(t);
+  const [left, next, given] = ["left", "next", "given"].map((name) =>
+    readFileSync(makeKey(folder, name, "-t", "ed25519"), "utf8"),
+  );
+  mkdirSync(secrets, { mode: 0o700 });
+  writeFileSync(path.join(secrets, ".ssh_key.candidate"), left ?? "", { mode: 0o600 });
+  await beginSshKeyChange(file, next ?? "");
+  await store(given ?? "");
+  assert.deepEqual([readdirSync(secrets), readFileSync(file, "utf8")], [["worker.key"], given]);
+  assert.equal(await sshKeyChange(file), undefined);
+});
+
 test("CP-250 a removed key is gone from the disk, also what a crash left of one; twice is the same as once", async (t) => {
   const { folder, secrets, file, store, describe } = place(t);
   await store(readFileSync(makeKey(folder, "given", "-t", "ed25519"), "utf8"));
@@ -188,6 +202,13 @@ test("a key that is made is ed25519, without a passphrase and a comment, and its
   await assert.rejects(makeSshKey(launcher, AbortSignal.abort()), { code: "cancelled" });
   assert.deepEqual([made.length, made.filter((one) => existsSync(one))], [2, []]);
   const failing = { run: async () => ({ exitCode: 3, stderr: " \n" }) } as unknown as Launcher;
+  const stop = new AbortController();
+  const end = async () => {
+    stop.abort();
+    return { exitCode: null, stderr: "" };
+  };
+  const stopped = { run: end } as unknown as Launcher;
+  await assert.rejects(makeSshKey(stopped, stop.signal), { code: "cancelled" });
   const message = "ssh-keygen could not make a key: exit code 3";
   await assert.rejects(makeSshKey(failing, new AbortController().signal), { code: "failed", message });
 });
@@ -219,4 +240,21 @@ test("a change of the key is told from its beginning on, with the machines that 
   for (const name of [".ssh_key.candidate", ".ssh_key.next"]) writeFileSync(path.join(secrets, name), "");
   await removeSshKey(file);
   assert.deepEqual(readdirSync(secrets), [], "a removed key takes all of a change along");
+});
+
+test("each step of a change of the key, and a removal, is on the disk in the end", async (t) => {
+  const { folder, secrets, file, store } = place(t);
+  const keys = ["old", "new"].map((name) => readFileSync(makeKey(folder, name, "-t", "ed25519"), "utf8"));
+  await store(keys[0] ?? "");
+  const told = async (work: () => Promise<unknown>) =>
+    linesOf(await diskSteps(secrets, work)).filter((line) => !line.includes(".tmp") || line.startsWith("link"));
+  const next = "link ..ssh_key.next.tmp -> .ssh_key.next";
+  assert.deepEqual(await told(() => beginSshKeyChange(file, keys[1] ?? "")), [next, "flush ."]);
+  assert.deepEqual(await told(() => switchSshKey(file)), [
+    ...["link ..ssh_key.old.tmp -> .ssh_key.old", "flush ."],
+    ...["rename .ssh_key.next -> worker.key unflushed .ssh_key.next", "flush ."],
+  ]);
+  assert.deepEqual(await told(() => dropOldSshKey(file)), ["remove .ssh_key.old", "flush ."]);
+  assert.deepEqual(await told(() => removeSshKey(file)), ["remove worker.key", "flush ."]);
+  await removeSshKey(path.join(folder, "none", "key"));
 });
