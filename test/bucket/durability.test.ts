@@ -14,7 +14,7 @@ import { createSnapshot, deleteSnapshot } from "../../lib/bucket/snapshots/snaps
 import { markBuilt } from "../../lib/bucket/source/revisions.ts";
 import { createBucket, deleteBucket, migrateEnvironments } from "../../lib/bucket/source/root.ts";
 import { recoverSource, restoreRevision } from "../../lib/bucket/source/source.ts";
-import { createJob, type NewJob } from "../../lib/bucket/workspace/job-template.ts";
+import { createJob, type NewJob, writeOwnMetrics } from "../../lib/bucket/workspace/job-template.ts";
 import { storeSshKey } from "../../lib/bucket/workspace/ssh-key.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
 import { createExclusive, writeAtomic } from "../../lib/core/files.ts";
@@ -296,6 +296,7 @@ test("the authority, the ssh key and a new job are flushed with their folders", 
   assertDurable((await diskSteps(layout.root, store)).filter(({ op }) => op !== "link"));
   mkdirSync(layout.workspace);
   assertDurable(await diskSteps(layout.root, () => createJob(layout, { name: "web" } as NewJob)));
+  assertDurable(await diskSteps(layout.root, () => writeOwnMetrics(layout, "web", "127.0.0.1:9090")));
 });
 
 /** The steps of some work, and its result. */

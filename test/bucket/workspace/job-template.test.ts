@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import fsp from "node:fs/promises";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { type Layout, layoutOf } from "../../../lib/bucket/base/layout.ts";
@@ -7,6 +8,7 @@ import { initBucket } from "../../../lib/bucket/workspace/init.ts";
 import { createJob, writeOwnMetrics } from "../../../lib/bucket/workspace/job-template.ts";
 import { formatJson } from "../../../lib/codec/config/json.ts";
 import { Launcher } from "../../../lib/core/spawn.ts";
+import { failing } from "../../helpers/faults.ts";
 import { HookScripts } from "../../helpers/hook-scripts.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 
@@ -47,6 +49,13 @@ test("a job to begin with has a manifest, a Makefile and a hook", async (t) => {
     assert.match(read(files[0] as string), new RegExp(`^${target}:`, "m"));
   assert.match(read(files[1] as string), /^import ops$/m);
   assert.deepEqual(readdirSync(layout.tmp), []);
+});
+
+test("a job that cannot get its name leaves nothing", async (t) => {
+  const layout = layoutOf(temporaryFolder(t));
+  failing(t, fsp, "rename", "EIO");
+  await assert.rejects(createJob(layout, { name: "web", selectors: undefined, template: undefined }), { code: "EIO" });
+  assert.deepEqual([readdirSync(layout.tmp), readdirSync(layout.jobs)], [[], []]);
 });
 
 test("the targets of the first Makefile succeed, and the example of a hook runs", async (t) => {
