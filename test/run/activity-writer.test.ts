@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { closeSync, existsSync, mkdirSync, openSync, readFileSync, statSync, writeSync } from "node:fs";
+import { closeSync, existsSync, mkdirSync, openSync, readFileSync, rmdirSync, statSync, writeSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import type { LinePlace } from "../../lib/bucket/base/line-place.ts";
@@ -101,8 +101,10 @@ test("times and places that cannot be written end, and the log goes on", (t) => 
   mkdirSync(times);
   mkdirSync(places);
   later(0, "a\n");
-  later(500, "b\n");
+  for (const file of [times, places]) rmdirSync(file);
+  later(500, "b\n", { stream: "stdout" });
   assert.equal(readFileSync(log, "utf8"), "a\nb\n");
+  assert.deepEqual([existsSync(times), existsSync(places)], [false, false], "what lacks an entry gets no later one");
 });
 
 test("a log that cannot be written fails with its own reason", (t) => {

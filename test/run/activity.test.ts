@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { EventEmitter } from "node:events";
-import fs, { appendFileSync, existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import fs, { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { syncBuiltinESMExports } from "node:module";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
@@ -180,6 +180,14 @@ test("a reader that waits learns that its run was removed", async (t) => {
   answer.catch(() => {});
   rmSync(runLayout(layout, record.id).folder, { recursive: true });
   await assert.rejects(answer, { code: "run_not_found" });
+});
+
+test("a log that is no regular file counts as empty", async (t) => {
+  const { layout, record, end } = await newRun(t);
+  mkdirSync(runLayout(layout, record.id).activity);
+  await end();
+  const { data, done } = await readActivity(layout, record.id, { after: 0, timeoutMs: 0, signal: never });
+  assert.deepEqual([data, done], ["", true]);
 });
 
 test("CP-147 the log of a run that ended long ago is read like any other", async (t) => {

@@ -35,6 +35,15 @@ test("who waits is woken by the change, all of them", async () => {
   for (const found of await Promise.all(waiting)) assert.equal(found.items[0]?.run_id, "7");
 });
 
+test("who is woken by more changes than are kept learns that some were missed", async () => {
+  const log = new EventLog();
+  const { next } = await log.after(undefined, { timeoutMs: 0, signal: STAY });
+  const waiting = log.after(next, { timeoutMs: 60_000, signal: STAY });
+  add(log, ...Array.from({ length: 1_001 }, (_, index) => index));
+  const found = await waiting;
+  assert.deepEqual([found.items, found.reset, (await idsAfter(log, found.next)).reset], [[], true, false]);
+});
+
 test("without a change the answer comes after the timeout, and at once when the caller leaves", async () => {
   const log = new EventLog();
   const { next } = await log.after(undefined, { timeoutMs: 0, signal: STAY });

@@ -60,10 +60,9 @@ export class LogIndex {
     return Math.max(0, low - 1);
   }
 
-  /** The first line that tells of an error; undefined without one. */
-  firstError(): number | undefined {
+  /** The first line that tells of an error, where there is one. */
+  firstError(): number {
     const byte = this.#errors.findIndex((bits) => bits !== 0);
-    if (byte < 0) return undefined;
     return 8 * byte + Math.log2((this.#errors[byte] as number) & -(this.#errors[byte] as number));
   }
 

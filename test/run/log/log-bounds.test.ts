@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { appendFileSync, rmSync, writeFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
+import { openIndexed } from "../../../lib/run/log/log-index.ts";
 import { lineStartOf, wantedLines } from "../../../lib/run/log/log-lines.ts";
 import { searchLog } from "../../../lib/run/log/log-search.ts";
 import { readLines, readMap } from "../../../lib/run/log/log-view.ts";
@@ -87,6 +88,19 @@ test("of a log that has become shorter, is another file or is gone, nothing know
   assert.deepEqual([(await map()).errors, (await lines()).total], [1, 3]);
   rmSync(files.activity);
   assert.deepEqual([(await lines()).total, (await lines({ tail: true })).next], [0, "0.1"]);
+});
+
+test("of the logs that were read, what is known of the last eight is kept", async (t) => {
+  const runs = await Promise.all(Array.from({ length: 9 }, () => writtenRun(t)));
+  const indexOf = async ({ layout, id }: (typeof runs)[0]) => {
+    await using opened = await openIndexed(layout, id);
+    return opened.index;
+  };
+  const [first, second, ...others] = runs as [(typeof runs)[0], (typeof runs)[0], ...typeof runs];
+  const [index, forgotten] = [await indexOf(first), await indexOf(second)];
+  for (const one of [...others.slice(0, 6), first, ...others.slice(6)]) await indexOf(one);
+  assert.equal(await indexOf(first), index);
+  assert.notEqual(await indexOf(second), forgotten);
 });
 
 test("the beginning of a line tells its place: colours, blanks and levels may stand before it", () => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { closeSync, openSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { EntryCursor } from "../../../lib/run/log/log-entries.ts";
+import { EntryCursor, recordedPlaces } from "../../../lib/run/log/log-entries.ts";
 import { temporaryFolder } from "../../helpers/temporary.ts";
 
 /** A file of entries, opened. */
@@ -36,4 +36,12 @@ test("what is no entry does not count: numbers of more than 15 digits, other tex
   assert.equal(new EntryCursor(entries(t, `${most} ${most}\n`)).moveTo(most), most);
   assert.equal(new EntryCursor(entries(t, "1 5")).moveTo(most), undefined);
   assert.equal(new EntryCursor(undefined).moveTo(most), undefined);
+});
+
+test("lines are judged by the record of places where there is one, and where not every place is wanted", (t) => {
+  const descriptor = entries(t, "0 0 ops - -\n10 1 stdout web w1\n");
+  assert.equal(recordedPlaces(descriptor, {}), undefined);
+  assert.equal(recordedPlaces(entries(t, ""), { job: "web" }), undefined);
+  const isOfWeb = recordedPlaces(descriptor, { job: "web" });
+  assert.deepEqual([isOfWeb?.(0, "web@w1 | a"), isOfWeb?.(10, "(node:7) a"), isOfWeb?.(21, "web@w1 | a")], [false, false, true]);
 });
