@@ -72,10 +72,12 @@ test("what a run would work with is the number of the build, and each of its wor
     assert.deepEqual(basis(kind, params), { build_seq: 1, hosts }, `${kind} ${JSON.stringify(params)}`);
   bucket.db.run("UPDATE allocations SET removed = 1 WHERE job = 'db' AND worker_ip = '10.0.0.2'");
   assert.deepEqual(basis("deploy", { jobs: ["db"] }).hosts, ["10.0.0.1"]);
-  for (const [params, code] of [
-    [{ hook: "both" }, "invalid_request"],
-    [{ hook: "none" }, "unknown_name"],
-    [{ hook: "own", job: "db" }, "unknown_name"],
+  for (const [kind, params, code] of [
+    ["hooks", { hook: "both" }, "invalid_request"],
+    ["hooks", { hook: "none" }, "unknown_name"],
+    ["hooks", { hook: "own", job: "db" }, "unknown_name"],
+    ["deploy", { force_only: ["web@10.0.0.9"] }, "unknown_name"],
+    ["deploy", { plan: "0198f3a2-7b44-7c02-8e11-2a9d4c6b8f10" }, "run_not_found"],
   ] as const)
-    assert.throws(() => basis("hooks", params), { code }, JSON.stringify(params));
+    assert.throws(() => basis(kind, params), { code }, JSON.stringify(params));
 });
