@@ -117,3 +117,18 @@ test("once the run is cancelled it tells how much has ended of what it waited fo
   assert.deepEqual(sent.at(-1)?.cancel, { confirmed: 1, total: 2 }, "what nobody knows of is not confirmed");
   cleaning.resolve();
 });
+
+test("what a cancel has told at once is not told again", (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const { sent, stop, board: one } = board();
+  for (const done of [0, 1]) one.report({ phase: "deploy", done, total: 2 });
+  stop.abort();
+  t.mock.timers.tick(60_000);
+  assert.deepEqual(
+    sent.map(({ done, cancel }) => [done, cancel?.total]),
+    [
+      [0, undefined],
+      [1, 0],
+    ],
+  );
+});
