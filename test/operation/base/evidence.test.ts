@@ -52,3 +52,19 @@ test("evidence is the last 20 lines of the three newest logs and of make status,
   const cancelled = bucket.context("health_check", AbortSignal.abort());
   await assert.rejects(collectEvidence(cancelled, fleet, "web", "w"), { code: "cancelled" });
 });
+
+test("a status that does not end in time is told with its last line", async (t) => {
+  const context = (await makeBucket(t, {})).context("health_check");
+  const script = async () => ({
+    reason: "timeout",
+    exitCode: null,
+    signal: null,
+    stdout: "a\nwaiting\n",
+    stderr: "",
+    durationMs: 1,
+  });
+  const fleet = { open: async () => ({ worker: { host: "w" }, script }) } as unknown as Fleet;
+  const { status, errors } = await collectEvidence(context, fleet, "web", "w");
+  assert.equal(status, null);
+  assert.ok(errors.includes("make status did not end within 10 s: waiting"), errors.join("\n"));
+});
