@@ -33,13 +33,10 @@ export interface KvJob extends BuiltJob {
   vars: ReadonlyMap<string, string>;
 }
 
-/** How many days deleted keys and old versions are kept. */
-const PURGE_DAYS = 7;
-
 /**
  * Writes the build's part of the KV store (docs/workspace.md, What a build makes): what it owns is made equal to the
  * build, so a `rollout_order` that a script put is gone afterwards; a job's variables are only added to and its secrets
- * left alone. What a deploy wrote about a present allocation stays. Call it in the build's transaction; it flushes.
+ * left alone. What a deploy wrote about a present allocation stays.
  */
 export function writeKv(kv: KvStore, input: KvInput): void {
   kv.deleteExpired();
@@ -56,8 +53,6 @@ export function writeKv(kv: KvStore, input: KvInput): void {
   for (const job of jobs) writeJob(kv, job, present.get(job.name) ?? []);
   for (const job of input.placedAnew) writeAllocations(kv, job, present.get(job) ?? []);
   clearWhatIsGone(kv, input, new Set(jobs.map((job) => job.name)));
-  kv.flush();
-  kv.purge(PURGE_DAYS);
 }
 
 function bucketEntries({ bucketId, jobs, allocations }: KvInput): Map<string, string> {

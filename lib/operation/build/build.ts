@@ -22,6 +22,8 @@ import { writeKv } from "./build-kv.ts";
 import { issueCertificates, writeCertificates } from "./certificates.ts";
 
 const PHASES = ["read", "check", "store", "post_build"] as const;
+/** How many days deleted keys and old versions are kept. */
+const PURGE_DAYS = 7;
 
 /** The result of a build. */
 export type BuildResult = ReturnType<typeof buildResult>;
@@ -66,6 +68,8 @@ async function buildBucket(context: OperationContext, purgeJobs: boolean): Promi
     db.script(SETTLE);
     writeKv(kv, { ...built, ca: certificates.pem, bucketId: run.bucketId, bucketValues, purgeJobs });
     writeScrapes(context, built, problems);
+    kv.flush();
+    kv.purge(PURGE_DAYS);
   });
   faultPoint("build: stored");
   await removeUnnamedContents(db);
@@ -106,7 +110,6 @@ function writeScrapes({ db, kv }: OperationContext, { jobs }: Built, problems: P
     if (scrapeName === undefined) kv.delete(`ops/job/${name}`, "job_name");
     else if (kv.get(`ops/job/${name}`, "name") !== undefined) kv.put(`ops/job/${name}`, "job_name", scrapeName);
   }
-  kv.flush();
 }
 
 /** Warns of secrets whose value equals a name of the bucket, because names are not masked. */

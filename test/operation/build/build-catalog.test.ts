@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readdirSync } from "node:fs";
 import { test } from "node:test";
 import type { BuildProblem } from "../../../lib/bucket/base/problems.ts";
 import { Failure } from "../../../lib/core/errors.ts";
@@ -36,4 +37,34 @@ test("the parameters of a schedule and the amounts of a job are checked by a bui
     assert.deepEqual(await found({ ...none, [SETTINGS]: `[web]\ncpu = ${amount}\n` }), [
       ["ErrInvalidBucketConf", SETTINGS, "web/cpu", "must be at least 0 and below 1e12"],
     ]);
+});
+
+test("what a Prometheus has to scrape is told as long as a job runs one", async (t) => {
+  const prometheus = { selectors: ["worker"], resources: { ports: { prometheus_port_http: 9090 } } };
+  const web = { selectors: ["worker"], resources: { ports: { metrics_port: 9100 } } };
+  const files = {
+    "workspace/jobs/prometheus/prometheus.yml.tpl": "scrape_configs:{{ scrapeConfigs }}\n",
+    "workspace/jobs/web/_prometheus/scrape.yaml": "- job_name: ops:job\n  static_configs: [{targets: ['ops:port/_implicit']}]\n",
+  };
+  const bucket = await makeBucket(t, { workers: ["10.0.0.1"], jobs: { web, prometheus }, files });
+  const told = async () => {
+    await build(bucket.context(), {});
+    const kv = bucket.kv();
+    return [kv.keys("ops/prometheus"), kv.get("ops/prometheus", "scrape_jobs"), kv.get("ops/job/web", "job_name")];
+  };
+  assert.deepEqual(await told(), [["scrape/web", "scrape_configs", "scrape_jobs", "scrape_jobs_length"], "web", "web"]);
+  makeWorkspace(bucket.dir, { workers: ["10.0.0.1"], jobs: { web } });
+  assert.deepEqual(await told(), [[], undefined, undefined]);
+});
+
+test("a large content that no file has any more goes with the next build", async (t) => {
+  const large = { "workspace/jobs/web/large.txt": "x".repeat(1024 * 1024 + 1) };
+  const bucket = await makeBucket(t, { ...JOB, files: large });
+  const kept = async () => {
+    await build(bucket.context(), {});
+    return readdirSync(bucket.db.contents).length;
+  };
+  assert.equal(await kept(), 1);
+  makeWorkspace(bucket.dir, JOB);
+  assert.equal(await kept(), 0);
 });
