@@ -8,6 +8,8 @@ import { ensureAuthority, makePair } from "../../lib/bucket/base/certificates.ts
 import { setAside } from "../../lib/bucket/base/contents.ts";
 import { openDatabase } from "../../lib/bucket/base/database.ts";
 import { layoutOf } from "../../lib/bucket/base/layout.ts";
+import { carryOutMigration } from "../../lib/bucket/earlier/migration.ts";
+import { dropOldKvKey, switchKvKey } from "../../lib/bucket/kv/kv-rekey.ts";
 import { snapshotSigner } from "../../lib/bucket/snapshots/envelope.ts";
 import { commitRestore, prepareRestore, restoreBucket } from "../../lib/bucket/snapshots/restore.ts";
 import { createSnapshot, deleteSnapshot } from "../../lib/bucket/snapshots/snapshots.ts";
@@ -297,6 +299,21 @@ test("the authority, the ssh key and a new job are flushed with their folders", 
   mkdirSync(layout.workspace);
   assertDurable(await diskSteps(layout.root, () => createJob(layout, { name: "web" } as NewJob)));
   assertDurable(await diskSteps(layout.root, () => writeOwnMetrics(layout, "web", "127.0.0.1:9090")));
+});
+
+test("each step of a change of kv.key, and each new name of a migration, is flushed before the next one", async (t) => {
+  const layout = await markedBucket(t);
+  const made = (name: string) => [`flush secrets/.${name}.tmp`, `link secrets/.${name}.tmp -> secrets/${name}`];
+  const kept = (name: string) => [...made(name), `remove secrets/.${name}.tmp`, "flush secrets"];
+  assert.deepEqual(linesOf(await diskSteps(layout.root, () => switchKvKey(layout))), [
+    ...[...kept("kv.key.new"), ...kept("kv.key.old")],
+    ...["rename secrets/kv.key.new -> secrets/kv.key", "flush secrets"],
+  ]);
+  const dropped = await diskSteps(layout.root, () => dropOldKvKey(layout));
+  assert.deepEqual(linesOf(dropped), ["remove secrets/kv.key.old", "flush secrets"]);
+  const renames = [{ from: "ops.conf", to: "workspace/ops.conf" }];
+  const steps = await diskSteps(layout.root, () => carryOutMigration(layout, { edits: [], renames, looks: [] }));
+  assert.equal(linesOf(steps).at(-1), "flush workspace");
 });
 
 /** The steps of some work, and its result. */

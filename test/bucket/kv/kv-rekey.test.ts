@@ -95,7 +95,9 @@ test("CP-560 what no key opens is named and stays as it is, and the rest is seal
   db.run("UPDATE kv_version SET value = ? WHERE key = 'certs/x.key'", seal(foreign, "ops/job/web/worker/w", "certs/x.key", "k"));
   const row = Buffer.from(seal(foreign, SEALED_CONTENTS, small.sha256, "x"));
   db.run("UPDATE contents SET content = ?, size_bytes = ? WHERE sha256 = ?", row, row.length, small.sha256);
-  rmSync(`${db.contents}/${large.sha256}.sealed`);
+  const content = `${db.contents}/${large.sha256}.sealed`;
+  const whole = readFileSync(content);
+  rmSync(content);
   const counts = await walkSealed({ db, key, signal: never, isReseal: true });
   assert.deepEqual([counts.values, counts.contents], [4, 0]);
   const named = ["ops/job/web/worker/w certs/x.key", `contents ${small.sha256}`, `contents ${large.sha256}`];
@@ -104,10 +106,14 @@ test("CP-560 what no key opens is named and stays as it is, and the rest is seal
     Buffer.from(db.get<{ content: Uint8Array }>("SELECT content FROM contents WHERE sha256 = ?", small.sha256)?.content ?? []),
     row,
   );
-  const content = `${db.contents}/${large.sha256}.sealed`;
-  for (const damaged of [Buffer.alloc(row.length, "x"), Buffer.alloc(0)]) {
+  // Of the last one the first piece can be opened, and the last cannot.
+  for (const damaged of [
+    Buffer.alloc(row.length, "x"),
+    Buffer.alloc(0),
+    Buffer.concat([whole.subarray(0, -1), Buffer.of((whole.at(-1) ?? 0) ^ 1)]),
+  ]) {
     writeFileSync(content, damaged);
-    for (const isReseal of [false, true]) {
+    for (const isReseal of damaged.length < whole.length ? [false, true] : [true]) {
       const later = await walkSealed({ db, key, signal: never, isReseal });
       assert.deepEqual([later.values, later.contents, later.unreadable.sort()], [0, 0, named]);
     }
