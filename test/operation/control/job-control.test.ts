@@ -138,6 +138,11 @@ test("a worker that cannot be reached, or is not in sync, is left out; the other
       `reload failed: web@${B}: worker ${B} is not in sync: ${why}; its files may be others than the bucket knows: run \`ops deploy --force\``,
     );
   }
+  writeFileSync(file, JSON.stringify({ ...facts, update_seq: 0 }));
+  const { db } = deploys.bucket;
+  db.run("UPDATE worker SET synced_seq = 0 WHERE worker_ip = ?", B);
+  const never = `reload failed: web@${B}: worker ${B} is not in sync: nothing was deployed to it yet; run \`ops deploy\``;
+  assert.equal((await run("job_reload")).error?.message, never);
   assert.deepEqual(since(B), []);
   assert.equal((await deploys.deploy({ force: true })).error, undefined);
   await deploys.cutOff(C);

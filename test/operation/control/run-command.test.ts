@@ -330,6 +330,18 @@ test("a health check that fails after the last batch fails the run although the 
   assert.match(ended.error?.message ?? "", /the health check of job web failed/);
 });
 
+test("a cancel is no batch that failed", async (t) => {
+  const { run, said, makeFolders, folder } = await localBucket(t);
+  makeFolders();
+  const stop = new AbortController();
+  const running = run({ command: "touch begun; sleep 600", concurrency: 1 }, stop.signal);
+  await until("the command to begin", () => existsSync(path.join(folder("127.0.0.1"), "begun")));
+  stop.abort();
+  const ended = await running;
+  assert.deepEqual([ended.error?.code, grades(ended)], ["cancelled", ["cancelled", "not_started", "not_started"]]);
+  assert.doesNotMatch(said(), /batch 1 of 3/);
+});
+
 test("a cancel during a health check is a cancel, although the command was fine", async (t) => {
   const { run, makeFolders, folder } = await localBucket(t, job("touch begun; sleep 600"));
   makeFolders();
