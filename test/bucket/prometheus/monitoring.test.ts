@@ -111,6 +111,12 @@ scrape_configs:
   assert.match(said, /certs\.yaml\n {2}SUCCESS: 2 rules found/);
 });
 
+test("without runbooks and dashboards there are no pages", async (t) => {
+  const config = `${JOBS}/prometheus/prometheus.yml.tpl`;
+  const tree = staged(await built(t, { ...SPEC, files: { [config]: CONFIG } }));
+  assert.deepEqual(generated(tree), ["rules/ops/certs.yaml"]);
+});
+
 test("a rule names the page of its runbook, and nothing else of it changes", async (t) => {
   const texts = textsOf(staged(await built(t)));
   const url = "http://10.0.0.1:9090/consoles/runbooks/web/down.html";

@@ -65,6 +65,12 @@ test("CP-111 the scrape configurations name each active allocation with its port
   assert.throws(() => scraped(bucket, { jobs: ["other"] }), { code: "unknown_name" });
 });
 
+test("a configuration without targets of its own gets none", async (t) => {
+  const text = "- job_name: ops:job\n  scrape_interval: 30s\n";
+  const configs = scraped(await built(t, { ...SPEC, files: { [`${OF}/scrape.yaml`]: text } }));
+  assert.deepEqual(configs, [{ job_name: "web", scrape_interval: "30s" }]);
+});
+
 test("a label keeps the text that is written, as Prometheus reads it", async (t) => {
   const labels = '{a: 1.10, b: "2.0", c: 0x1F, d: True, e: 1e3, f: 007, "g": 1.0 }';
   const text = `\ufeff- job_name: a\r\n  static_configs: [{targets: [x], labels: ${labels}}]\r\n- job_name: b\n  static_configs:\n    - targets: [x]\n      labels:\n        v: 1.10 # as it is\n`;
