@@ -296,6 +296,19 @@ test("a job that is disabled everywhere deploys, though its template reads its o
   assert.equal(outcomes(done).other, "deployed");
 });
 
+test("where the KV store cannot tell of a promotion there is none", async (t) => {
+  const deploys = await Deploys.make(t);
+  const build = (version: string) => deploys.build({ web: { manifest: { version } } }, { hosts: [A] });
+  await build("1.0.0");
+  assert.equal((await deploys.deploy()).error, undefined);
+  await build("2.0.0");
+  const full = "BEFORE INSERT ON kv_version WHEN NEW.key = 'version' BEGIN SELECT RAISE(ABORT, 'no room'); END";
+  deploys.bucket.db.run(`CREATE TRIGGER full ${full}`);
+  const { error } = await deploys.deploy().catch((thrown: Error) => ({ error: thrown }));
+  assert.match(error?.message ?? "", /no room/);
+  assert.equal(deploys.promotion("web", A).version, "1.0.0");
+});
+
 test("what a promotion that fails has written to the KV store is dropped", async (t) => {
   const deploys = await Deploys.make(t);
   const build = (version: string) =>
