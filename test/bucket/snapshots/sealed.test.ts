@@ -1,5 +1,15 @@
 import assert from "node:assert/strict";
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  createReadStream,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { openDatabase } from "../../../lib/bucket/base/database.ts";
@@ -8,6 +18,7 @@ import {
   type AskedTrust,
   readFace,
   type SnapshotSecret,
+  sealedHeader,
   snapshotSigner,
   trustAt,
 } from "../../../lib/bucket/snapshots/envelope.ts";
@@ -20,8 +31,8 @@ import {
   type SnapshotWish,
 } from "../../../lib/bucket/snapshots/snapshots.ts";
 import { recoverSource } from "../../../lib/bucket/source/source.ts";
-import { newIdentity, type Seal, sealKey } from "../../../lib/codec/crypto/seal-key.ts";
-import { CHUNK_BYTES } from "../../../lib/codec/crypto/sealed-stream.ts";
+import { newIdentity, newSeal, type Seal, sealKey } from "../../../lib/codec/crypto/seal-key.ts";
+import { CHUNK_BYTES, sealedStream } from "../../../lib/codec/crypto/sealed-stream.ts";
 import { signerFingerprint, signingKey } from "../../../lib/core/signing-key.ts";
 import { auditBelow, entryOf } from "../../helpers/audit-log.ts";
 import { runUntilKilled } from "../../helpers/killed.ts";
@@ -216,6 +227,17 @@ test("the head of a sealed snapshot has to be that of what is sealed in it", asy
   bytes.write("bbbb", bytes.indexOf("aaaa"));
   writeFileSync(file, bytes);
   await assert.rejects(restore(layout, file, { identity }), { code: "failed" });
+  // Whoever has the archive in clear can seal it behind any head.
+  const clear = await make(layout, { note: "aaaa" });
+  const { head, signer } = await readFace(clear);
+  const sealedBehind = async (note: string) => {
+    const { seal, key } = await newSeal({ recipient });
+    const stream = sealedStream(key, sealedHeader({ ...head, note }, String(signer), seal), createReadStream(clear));
+    writeFileSync(file, Buffer.concat(await Array.fromAsync(stream)));
+    await restore(layout, file, { identity });
+  };
+  await assert.rejects(sealedBehind("bbbb"), { code: "failed", message: /: its head is not that of what is sealed in it$/ });
+  await sealedBehind("aaaa");
 });
 
 test("CP-642 the newest snapshots are kept, sealed or not, and 0 keeps all", async (t) => {
