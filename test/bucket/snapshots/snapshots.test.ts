@@ -148,6 +148,31 @@ test("a cancel is heard while the source is read: the next file is not opened an
   assert.deepEqual(opened, ["bucket.json"]);
 });
 
+test("a snapshot that is cancelled while it is written leaves nothing", async (t) => {
+  const layout = await markedBucket(t);
+  using db = openDatabase(layout.database);
+  const stop = new AbortController();
+  const opened = new Set<unknown>();
+  const { openSync } = fs;
+  let isWriting = false;
+  t.mock.method(fs, "openSync", (...given: Parameters<typeof openSync>) => {
+    // First each file is read for its sum, then for the archive.
+    if (opened.has(given[0])) {
+      isWriting = readdirSync(layout.snapshots).some((name) => name.endsWith(".tar.gz"));
+      stop.abort();
+    }
+    opened.add(given[0]);
+    return openSync(...given);
+  });
+  syncBuiltinESMExports();
+  t.after(() => {
+    t.mock.restoreAll();
+    syncBuiltinESMExports();
+  });
+  await assert.rejects(createSnapshot(layout, db, {}, stop.signal), { code: "cancelled" });
+  assert.deepEqual([isWriting, readdirSync(layout.snapshots)], [true, []]);
+});
+
 test("a cancelled snapshot leaves nothing, and a killed one only what the next operation removes", async (t) => {
   const layout = await markedBucket(t);
   using db = openDatabase(layout.database);
