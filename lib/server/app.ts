@@ -109,7 +109,6 @@ export async function startServer(
   const watched = watchOver({ scheduler, messenger, pulse }, config.earlier === true, watch.signal);
   const lock = taken.move();
   const stop = async () => {
-    pulse.stop();
     watch.abort();
     await Promise.all([listener.close(CLOSE_WAIT_MS), supervisor.stop()]);
     await watched;

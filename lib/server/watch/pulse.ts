@@ -35,7 +35,6 @@ export class Pulse {
   #lookedAt: number;
   /** Why the last beat went wrong, by what it was for. */
   readonly #troubles = new Map<"file" | "call", string>();
-  #isStopping = false;
 
   constructor(config: PulseConfig) {
     this.#config = config;
@@ -48,15 +47,10 @@ export class Pulse {
     this.#lookedAt = this.#monotonic();
   }
 
-  /** From now on the server is not ready any more. */
-  stop(): void {
-    this.#isStopping = true;
-  }
-
   /** The answer to a request for one of {@link SIGN_PATHS}. Throws `method_not_allowed` for anything but GET and HEAD. */
   answer(request: HttpRequest): Answer {
     requireReading(request);
-    const isFine = request.path === "/healthz" || this.#isReady();
+    const isFine = request.path === "/healthz" || (!this.#isStalled() && !this.#troubles.has("file"));
     return { ...raw("text/plain; charset=utf-8", isFine ? "ok\n" : "not ready\n"), status: isFine ? 200 : 503 };
   }
 
@@ -64,13 +58,12 @@ export class Pulse {
   async run(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       if (!this.#isStalled())
-        await Promise.all([this.#beat("file", () => this.#touch()), this.#beat("call", () => this.#call(signal))]);
+        await Promise.all([
+          this.#beat("file", signal, () => this.#touch()),
+          this.#beat("call", signal, () => this.#call(signal)),
+        ]);
       await sleep(this.#config.beatMs ?? BEAT_MS, signal).catch(() => {});
     }
-  }
-
-  #isReady(): boolean {
-    return !this.#isStopping && !this.#isStalled() && !this.#troubles.has("file");
   }
 
   #isStalled(): boolean {
@@ -95,15 +88,15 @@ export class Pulse {
     if (status < 200 || status > 299) throw new Error(`the answer is ${status}`);
   }
 
-  /** Does a part of a beat. The log tells when it begins to go wrong, and when it goes well again. */
-  async #beat(what: "file" | "call", work: () => Promise<void>): Promise<void> {
+  /** Does a part of a beat. The log tells when it begins to go wrong, unless the server ends, and when it goes well again. */
+  async #beat(what: "file" | "call", signal: AbortSignal, work: () => Promise<void>): Promise<void> {
     const name = what === "file" ? `write ${this.#config.root}/.server/alive` : "call the heartbeat address";
     try {
       await work();
       if (this.#troubles.delete(what)) this.#config.log(`can ${name} again`);
     } catch (error) {
       const why = messageOf(error);
-      if (this.#troubles.get(what) !== why && !this.#isStopping) this.#config.log(`Cannot ${name}: ${why}`);
+      if (this.#troubles.get(what) !== why && !signal.aborted) this.#config.log(`Cannot ${name}: ${why}`);
       this.#troubles.set(what, why);
     }
   }
