@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { open } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
 import { onFaultPoint } from "../../lib/core/self.ts";
@@ -18,6 +19,27 @@ test("a line is on the disk before it is confirmed, and its file's name with the
     linesOf(await diskSteps(root, () => log.append(entryOf(0)))).filter((line) => !line.includes(".db"));
   assert.deepEqual(await flushes(), ["flush audit/2026-01.jsonl", "flush audit"]);
   assert.deepEqual(await flushes(), ["flush audit/2026-01.jsonl"]);
+});
+
+test("the chain ends before the line that is just being written", async (t) => {
+  t.after(() => onFaultPoint(() => {}));
+  const { log } = auditBelow(path.join(temporaryFolder(t), "root"));
+  await log.append(entryOf(0));
+  let asked: Promise<{ n: number }> | undefined;
+  onFaultPoint((point) => {
+    if (point === "audit: written") asked = log.head();
+  });
+  assert.equal((await log.append(entryOf(1))).n, 2);
+  assert.deepEqual([(await asked)?.n, (await log.head()).n], [1, 2]);
+});
+
+test("who has written the last line does not read it again", async (t) => {
+  const { log } = auditBelow(path.join(temporaryFolder(t), "root"));
+  await log.append(entryOf(0));
+  await using handle = await open(path.join(log.folder, ".."));
+  const read = t.mock.method(Object.getPrototypeOf(handle), "read");
+  assert.equal((await log.append(entryOf(1))).n, 2);
+  assert.equal(read.mock.callCount(), 0);
 });
 
 test("a write that fails on its way leaves nothing, and the next line has its number", async (t) => {
