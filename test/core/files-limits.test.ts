@@ -236,6 +236,13 @@ test("what cannot be removed for another reason is told, and nothing where there
   await remove(path.join(root, "file/below"));
   await assert.rejects(remove(path.join(root, "n".repeat(300))), { code: "ENAMETOOLONG" });
   assert.deepEqual(readdirSync(root), ["file"]);
+  chmodSync(root, 0o750);
+  const rm = t.mock.method(fs.promises, "rm", () => Promise.reject(failing("EBUSY")));
+  syncBuiltinESMExports();
+  await assert.rejects(remove(root), { code: "EBUSY" });
+  rm.mock.restore();
+  syncBuiltinESMExports();
+  assert.deepEqual([rm.mock.callCount(), statSync(root).mode & 0o777], [1, 0o750], "it is not tried with other modes");
 });
 
 test("modes are set on folders alone, on all below one, and not through a link", async (t) => {

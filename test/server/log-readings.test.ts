@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import path from "node:path";
+import { Readable } from "node:stream";
 import { type TestContext, test } from "node:test";
-import { Launcher } from "../../lib/core/spawn.ts";
+import { hasMembers, identify } from "../../lib/core/process.ts";
+import { type Argv, Launcher } from "../../lib/core/spawn.ts";
 import type { StreamedBody } from "../../lib/http/message.ts";
 import { LogReadings } from "../../lib/server/log-readings.ts";
 import { ops } from "../../scripts/local-server.ts";
@@ -103,4 +106,21 @@ test("CP-470 the wait for the first line of a log takes none of the time for an 
   const answer = readings.answer(task, request).finally(() => order.push("answers"));
   await ((await answer).body as StreamedBody).close();
   assert.deepEqual(order, ["waits", "answers"]);
+});
+
+test("CP-470 what a reading has started ends with it, but not what that has left behind", async (t) => {
+  const [started, left] = [0, 1].map(() => {
+    const child = spawn("sleep", ["600"], { detached: true, stdio: "ignore" });
+    t.after(() => child.kill("SIGKILL"));
+    return child.pid as number;
+  }) as [number, number];
+  const channel = async (_: Argv, __: unknown, says: (message: object) => void) => {
+    for (const pgid of [started, left]) says({ type: "group_open", group: { pgid, start_time: identify(pgid)?.start_time } });
+    says({ type: "group_close", group: { pgid: left } });
+    return { pid: 2 ** 30, send() {}, output: Readable.from(["line"]), ended: Promise.resolve({ exitCode: 0, signal: null }) };
+  };
+  const readings = new LogReadings({ channel } as unknown as Launcher);
+  const body = await readings.pieces({ name: "run_logs", bucketDir: "", bucketId: "", input: { filter: {} } }, t.signal);
+  await body.close();
+  assert.deepEqual([hasMembers(started), hasMembers(left)], [false, true]);
 });

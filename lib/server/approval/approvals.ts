@@ -204,7 +204,6 @@ export class Approvals {
 
   /** A proposal as it is now: one that has expired, or whose basis has changed, ends for good. */
   async #settled(bucket: RootBucket, proposal: Proposal): Promise<Proposal> {
-    if (proposal.ended) return proposal;
     const now = this.#own.now();
     const moved = aged(proposal, now).ended ? undefined : await this.#movedSince(bucket, proposal);
     const settled = moved === undefined ? aged(proposal, now) : closed(proposal, "stale", { by: null, why: moved, now });
