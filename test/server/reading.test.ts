@@ -3,7 +3,7 @@ import { mkdirSync, readdirSync, renameSync, rmSync } from "node:fs";
 import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { type TestContext, test } from "node:test";
-import { migrate } from "../../lib/bucket/base/database.ts";
+import { type Database, migrate } from "../../lib/bucket/base/database.ts";
 import { layoutOf } from "../../lib/bucket/base/layout.ts";
 import { SCHEMA_VERSION } from "../../lib/bucket/base/schema.ts";
 import { Failure } from "../../lib/core/errors.ts";
@@ -72,15 +72,42 @@ test("a database that stays locked is busy after three tries, and is read once i
   assert.equal(await read(), "one");
 });
 
-test("what the work throws is thrown, and the database stays in use", async (t) => {
+test("what the work throws is thrown, and the database stays in use, unless SQLite has failed", async (t) => {
   const { layout, readers, read } = setUp(t);
   const wrong = () =>
     readers.read(layout, () => {
       throw new Failure("not_found", "no such job");
     });
+  const used = () => readers.read(layout, (db) => db);
+  const first = await used();
   await assert.rejects(wrong(), { code: "not_found" });
+  assert.equal(await used(), first);
   await assert.rejects(async () => readers.read(layout, (db) => db.get("SELECT none")), /no such column/);
+  assert.notEqual(await used(), first, "after an error of SQLite it is opened anew");
   assert.equal(await read(), "one");
+});
+
+test("a database is closed five seconds after it was opened for a read, not after another one was in its place", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const { layout, readers } = setUp(t);
+  const opened = () => readers.read(layout, (db) => db);
+  const isOpen = (db: Database) => {
+    try {
+      return db.get("SELECT 1") !== undefined;
+    } catch {
+      return false;
+    }
+  };
+  const first = await opened();
+  t.mock.timers.tick(3_000);
+  const other = path.join(layout.data, "other.db");
+  migrate(other, "other");
+  renameSync(other, layout.database);
+  const second = await opened();
+  t.mock.timers.tick(3_000);
+  assert.deepEqual([isOpen(first), isOpen(second)], [false, true]);
+  t.mock.timers.tick(2_000);
+  assert.equal(isOpen(second), false);
 });
 
 test("no more than 32 databases are open at a time", async (t) => {

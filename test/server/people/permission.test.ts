@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Identity } from "../../../lib/auth/guard.ts";
 import { covers, ROLES, type Role } from "../../../lib/auth/role.ts";
-import { isInReach, requireAllowed, requireExactly, ruleOf } from "../../../lib/server/people/permission.ts";
+import { isInReach, requireAllowed, requireExactly, requireGoingOn, ruleOf } from "../../../lib/server/people/permission.ts";
 import { START_ROUTES } from "../../../lib/server/routes/start-paths.ts";
 import { ROUTES } from "../../../lib/server/routes/table.ts";
 
@@ -73,4 +73,10 @@ test("CP-502 a token of some buckets is refused on every other one, whatever its
   assert.throws(() => requireAllowed(mine, { role: "admin", everywhere: true }, undefined), { code: "forbidden" });
   requireAllowed(identity("admin"), { role: "admin", everywhere: true }, undefined);
   assert.deepEqual([isInReach(mine, BUCKET), isInReach(mine, OTHER), isInReach(identity("read"), OTHER)], [true, false, true]);
+});
+
+test("CP-506 nothing is done any more for a token or a session that has ended", () => {
+  const message = "the token or the session of this request has ended meanwhile";
+  assert.throws(() => requireGoingOn({ ends: AbortSignal.abort() }), { code: "unauthorized", message });
+  for (const ends of [undefined, new AbortController().signal]) requireGoingOn({ ends });
 });
