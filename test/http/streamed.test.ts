@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { type TestContext, test } from "node:test";
 import type { Exchange } from "../../lib/http/listen.ts";
 import { dial, exchangeText, listenFor } from "../helpers/http.ts";
@@ -90,6 +91,26 @@ test("who leaves ends the reading, also while nothing is there to be sent", asyn
   await over();
   await until("the reading to end", () => !isReading);
   assert.deepEqual(defects, []);
+});
+
+test("who has left before there is an answer gets none: its body is closed, and nothing of it is read", async (t) => {
+  const found: string[] = [];
+  const body = { read: () => pieces(String(found.push("read"))), close: async () => void found.push("closed") };
+  const { port } = await listenFor(t, {
+    handle: async ({ signal }) => {
+      found.push("asked");
+      await once(signal, "abort");
+      return { status: 200, body };
+    },
+    onDefect: (_, error) => found.push(String(error)),
+    onExchange: ({ status }) => found.push(String(status)),
+  });
+  const socket = dial(t, port);
+  socket.write("GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+  await until("the request", () => found.length === 1);
+  socket.destroy();
+  await until("the end", () => found.includes("closed"));
+  assert.deepEqual(found, ["asked", "499", "closed"]);
 });
 
 test("CP-329 of a live body the time counts for each piece, not for the waits between them", async (t) => {
