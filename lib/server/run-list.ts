@@ -43,8 +43,6 @@ interface Wanted {
 
 /** How many characters of JSON are kept in memory, of all buckets together. */
 const MOST_KEPT = 16 * 1024 * 1024;
-/** Of how many runs what is known in short is kept. */
-const MOST_SHORTS = 20_000;
 /** Among how many runs a summary looks for those that it tells of. */
 const MOST_LOOKED_AT = 1_000;
 /** Of how many buckets the names of the runs are kept. */
@@ -61,7 +59,13 @@ export class RunList {
   readonly #ended = new Map<string, ShownRun>();
   /** Of more ended runs than can be kept, so that a filter reads what it shows. */
   readonly #shorts = new Map<string, RunInShort>();
+  readonly #mostShorts: number;
   #kept = 0;
+
+  /** Of `mostShorts` runs what is known in short is kept. */
+  constructor(mostShorts = 20_000) {
+    this.#mostShorts = mostShorts;
+  }
 
   /** One page, newest first. Throws `invalid_request` for a cursor that is no id of a run. */
   async page(layout: Layout, query: RunQuery): Promise<{ items: ShownRun[]; next_cursor: string | null }> {
@@ -141,7 +145,7 @@ export class RunList {
 
   #keepShort(layout: Layout, record: RunRecord): RunInShort {
     const run = shortOf(record);
-    if (this.#shorts.size >= MOST_SHORTS) this.#shorts.clear();
+    if (this.#shorts.size >= this.#mostShorts) this.#shorts.clear();
     if (run.status !== "running") this.#shorts.set(runLayout(layout, run.id).folder, run);
     return run;
   }

@@ -8,9 +8,8 @@ import { createRecord, RECORD_DAMAGED, type RunRecord, saveRecord, settle } from
 import { RunList, type RunQuery } from "../../lib/server/run-list.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
-function setUp(t: TestContext) {
+function setUp(t: TestContext, list = new RunList()) {
   const layout = layoutOf(temporaryFolder(t));
-  const list = new RunList();
   let clock = Date.now() - 60_000;
   const add = async (end?: "ok" | "failed"): Promise<RunRecord> => {
     clock += 1_000;
@@ -131,6 +130,18 @@ test("what is kept of runs that have ended makes room for others beyond 16 MiB",
   const large = await add("ok");
   await saveRecord(layout, { ...large, result: "x".repeat(17 * 1024 * 1024) });
   assert.equal((await page()).runs[1]?.error, "read again");
+});
+
+test("what is kept of runs in short makes room for others, too", async (t) => {
+  const { layout, list, add } = setUp(t, new RunList(2));
+  const kinds = async () => (await Array.fromAsync(list.inShort(layout))).map(({ kind }) => kind);
+  const oldest = await add("ok");
+  await add("ok");
+  assert.deepEqual(await kinds(), ["build", "build"]);
+  await saveRecord(layout, { ...oldest, kind: "deploy" });
+  assert.deepEqual(await kinds(), ["build", "build"]);
+  await add("ok");
+  assert.deepEqual(await kinds(), ["build", "build", "deploy"]);
 });
 
 test("more runs than are kept in memory are listed all the same", async (t) => {
