@@ -4,15 +4,12 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
 import { readLock } from "../../lib/bucket/base/lock.ts";
-import type { BucketCall, Context } from "../../lib/server/context.ts";
-import { Lines } from "../../lib/server/line.ts";
 import { component } from "../../lib/server/routes/shapes.ts";
 import { ROUTES } from "../../lib/server/routes/table.ts";
-import { START_HEADERS, startRun } from "../../lib/server/start.ts";
+import { START_HEADERS } from "../../lib/server/start.ts";
 import { type CallOptions, TestServer, TOKEN } from "../helpers/server.ts";
 import { archiveBytes } from "../helpers/sources.ts";
 import { until } from "../helpers/temporary.ts";
-import { makeBucket } from "../helpers/workspace.ts";
 
 const KEY = "key-of-a-start";
 
@@ -281,30 +278,6 @@ test("CP-449 a start that is given up is answered 409 and never starts", async (
   await ended(run);
   assert.equal(await readLock(layout), undefined);
   assert.equal((await runs()).length, 1);
-});
-
-test("CP-449 a start that is given up while it takes its bucket frees the bucket again and does not start", async (t) => {
-  const { layout, bucketId: id } = await makeBucket(t);
-  const lines = new Lines();
-  const done: string[] = [];
-  const reserve = async () => {
-    assert.ok(lines.leave(id, KEY));
-    return { runId: "run", start: async () => done.push("started"), release: async () => done.push("released") };
-  };
-  const request = { method: "POST", path: "", signal: t.signal, longPoll() {} };
-  const call = { bucket: { id, layout }, request, headers: { "Idempotency-Key": KEY, "Ops-Wait": 0 }, query: {}, body: {} };
-  const context = {
-    lines,
-    supervisor: { reserve },
-    readers: { read: async () => {} },
-    scheduler: { requireThawed: async () => {} },
-    approvals: { mustHave: async () => {} },
-    identity: { address: "", via: "bearer" },
-  };
-  const [first, second] = [call as unknown as BucketCall, context as unknown as Context];
-  const starting = startRun(first, "build", second, async () => ({}));
-  await assert.rejects(starting, { code: "bucket_busy", details: { position: null } });
-  assert.deepEqual(done, ["released"]);
 });
 
 test("CP-446 a start of the line that is refused makes way for the next one", async (t) => {
