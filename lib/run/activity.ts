@@ -159,8 +159,8 @@ class WatchedFolder {
         this.#watcher = undefined;
         notice();
       });
-    } catch (error) {
-      if (hasErrno(error, "ENOENT")) throw runNotFound(runId);
+    } catch {
+      // Readers poll. That there is no such run the first read tells.
     }
     WatchedFolder.#all.set(key, this);
   }

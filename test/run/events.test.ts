@@ -68,6 +68,20 @@ test("a place that is older than 1,000 changes, of another server or no place at
   }
 });
 
+test("who waits while more than 1,000 changes come at once is told that some were missed", async () => {
+  for (const [count, expected] of [
+    [1_000, [1_000, false]],
+    [1_001, [0, true]],
+  ] as const) {
+    const log = new EventLog();
+    const { next } = await log.after(undefined, { timeoutMs: 0, signal: STAY });
+    const waiting = log.after(next, { timeoutMs: 60_000, signal: STAY });
+    add(log, ...Array(count).keys());
+    const { items, reset } = await waiting;
+    assert.deepEqual([items.length, reset], expected);
+  }
+});
+
 test("runs that have ended are counted by kind and status, with their time, which no clock that was set back makes less", () => {
   const log = new EventLog();
   add(log, 1);

@@ -60,7 +60,7 @@ export class LogIndex {
     return Math.max(0, low - 1);
   }
 
-  /** The first line that tells of an error, where there is one. */
+  /** The first line that tells of an error; there must be one. */
   firstError(): number {
     const byte = this.#errors.findIndex((bits) => bits !== 0);
     return 8 * byte + Math.log2((this.#errors[byte] as number) & -(this.#errors[byte] as number));

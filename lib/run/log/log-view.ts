@@ -164,13 +164,12 @@ export async function readMap(layout: Layout, runId: string, filter: LineFilter)
     await countMatches(scan, log, buckets);
   const count = (of: "errors" | "matches") => buckets.reduce((sum, bucket) => sum + bucket[of], 0);
   const errors = count("errors");
-  const first = errors === 0 ? undefined : index.firstError();
   return {
     buckets,
     lines,
     errors,
     matches: count("matches"),
-    first_error: first === undefined ? null : await scan.startOf(first),
+    first_error: errors === 0 ? null : await scan.startOf(index.firstError()),
     done: log.record.status !== "running",
   };
 }

@@ -17,6 +17,7 @@ async function ended(t: TestContext, log: string) {
     files,
     lines: async (query: Partial<Parameters<typeof readLines>[2]> = {}) => await readLines(layout, id, { ...ask, ...query }),
     search: async (query: Partial<Parameters<typeof searchLog>[2]>) => await searchLog(layout, id, { ...ask, ...query }),
+    open: async () => await openIndexed(layout, id),
     map: async () => await readMap(layout, id, { matchCase: false }),
   };
 }
@@ -57,6 +58,20 @@ test("where an answer went on is a byte and the number of a line, of up to 15 di
       code: "invalid_request",
       message: "after: expected `next` of an earlier answer about this log",
     });
+});
+
+test("of a log every 1,024 lines are a block, or fewer of 64 KiB together", async (t) => {
+  for (const [count, length, expected] of [
+    [4_096, 5, [1, 1_025, 2_049, 3_073]],
+    [48, 8 * 1024, [1, 9, 17, 25, 33, 41]],
+  ] as const) {
+    const { open } = await ended(t, `${"x".repeat(length - 1)}\n`.repeat(count));
+    await using log = await open();
+    assert.deepEqual(
+      log.index.marks.map(({ line }) => line),
+      expected,
+    );
+  }
 });
 
 test("errors are known by number in a log of any length, and words of trouble in the first 4 KiB of a line", async (t) => {
