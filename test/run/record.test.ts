@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
+import path from "node:path";
 import { test } from "node:test";
 import { type Layout, layoutOf, runLayout } from "../../lib/bucket/base/layout.ts";
 import { uuidV7 } from "../../lib/codec/uuid.ts";
@@ -16,6 +17,7 @@ import {
   settle,
 } from "../../lib/run/record.ts";
 import { pruneRuns } from "../../lib/run/recovery.ts";
+import { diskSteps, linesOf } from "../helpers/disk-record.ts";
 import { temporaryFolder } from "../helpers/temporary.ts";
 
 const actor = { address: "127.0.0.1", via: "bearer" as const };
@@ -46,6 +48,13 @@ test("CP-148 CP-444 the keys of the newest 1,000 runs of an hour are remembered,
   await pruneRuns(layout, 1, 0);
   assert.deepEqual(await runIds(layout), ids.slice(-1));
   assert.deepEqual([await found("key 1000"), await found("key 1"), await found("key 0")], remembered);
+});
+
+test("a run that began has its record on the disk, and the name of its folder", async (t) => {
+  const layout = layoutOf(temporaryFolder(t));
+  const steps = linesOf(await diskSteps(layout.root, () => addRun(layout, 0)));
+  const folder = path.relative(layout.root, layout.runs);
+  assert.deepEqual(steps.slice(-2), [`flush ${folder}/${(await runIds(layout))[0]}`, `flush ${folder}`]);
 });
 
 test("CP-140 CP-141 CP-142 CP-144 a run that began has its folder, status, times and who started it", async (t) => {

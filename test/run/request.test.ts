@@ -250,6 +250,10 @@ test("why a run cannot be repeated is told with its id and the kind that was ask
   assert.deepEqual(await repeated(layout, "kv_rekey", cut), { retry_of: cut, dry_run: true });
 });
 
+test("where nothing can stand for the parameters of a start they are all that it takes", () => {
+  assert.equal(startShape("build"), RUNS.build.parameters);
+});
+
 test("what stands for the parameters of a start is an id of 36 characters, and goes alone", () => {
   const id = uuidV7();
   const problems = (kind: RunKind, value: unknown) => {

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { appendFileSync, rmSync, writeFileSync } from "node:fs";
+import type { FileHandle } from "node:fs/promises";
 import { type TestContext, test } from "node:test";
 import { openIndexed } from "../../../lib/run/log/log-index.ts";
-import { lineStartOf, wantedLines } from "../../../lib/run/log/log-lines.ts";
+import { lineStartOf, wantedLines, wholeLines } from "../../../lib/run/log/log-lines.ts";
 import { searchLog } from "../../../lib/run/log/log-search.ts";
 import { readLines, readMap } from "../../../lib/run/log/log-view.ts";
 import { writtenRun } from "../../helpers/written-logs.ts";
@@ -72,6 +73,33 @@ test("of a log every 1,024 lines are a block, or fewer of 64 KiB together", asyn
       expected,
     );
   }
+});
+
+test("of a log no more blocks are read than may have a wanted line", async (t) => {
+  const well = "well\n".repeat(3_000);
+  const { lines, open } = await ended(t, `${well}it failed\n${well}`);
+  // Makes the index.
+  await using log = await open();
+  const read = t.mock.method(Object.getPrototypeOf(log.log), "read");
+  for (const [query, blocks] of [
+    // The first one is read to find where it begins.
+    [{ errors: true }, 2],
+    [{ tail: true, limit: 1 }, 1],
+    [{ limit: 1 }, 1],
+    [{ from: 6_002 }, 0],
+    [{ limit: 1_500 }, 2],
+  ] as const) {
+    read.mock.resetCalls();
+    await lines(query);
+    assert.equal(read.mock.callCount(), blocks, JSON.stringify(query));
+  }
+});
+
+test("of a log that is cut while it is read the lines end where it does", async () => {
+  const texts = ["one\ntwo\nth", ""];
+  const read = async (buffer: Buffer) => ({ bytesRead: buffer.write(texts.shift() ?? assert.fail("it is read again")) });
+  const pieces = await Array.fromAsync(wholeLines({ read } as unknown as FileHandle, 0, 100, true), String);
+  assert.deepEqual(pieces, ["one\ntwo\n"]);
 });
 
 test("errors are known by number in a log of any length, and words of trouble in the first 4 KiB of a line", async (t) => {
