@@ -39,10 +39,14 @@ test("CP-001 CP-050 CP-315 the API answers JSON under /api by token alone", asyn
   assert.deepEqual(body, { items: [], next_cursor: null });
 });
 
-test("CP-003 CP-010 CP-011 CP-012 CP-013 CP-014 the files of the sign-in page need no authentication", async (t) => {
+test("CP-003 CP-010 CP-011 CP-012 CP-013 CP-014 the files of the sign-in page need no authentication, those of the API reference the token", async (t) => {
   const server = await TestServer.start(t);
   for (const [name, asset] of await readConsole()) {
-    if (name.startsWith("/docs")) continue;
+    if (name.startsWith("/docs")) {
+      const { status, text } = await server.call("GET", name);
+      assert.deepEqual([status, text], [200, asset.content.toString()], name);
+      continue;
+    }
     const reply = await server.call("GET", name, { authorization: null });
     assert.equal(reply.status, 200, name);
     assert.equal(reply.headers.get("content-type"), asset.type);

@@ -48,6 +48,16 @@ test("what waits when the thread ends fails, and a thread that is closed starts 
   await assert.rejects(thread.ask("view", layout, PAGE), { code: "shutting_down" });
 });
 
+test("a read of 60 seconds is given up with its thread, and the end of that disturbs no later read", async (t) => {
+  const { layout, thread } = setUp(t);
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  const first = assert.rejects(thread.ask("view", layout, PAGE), { code: "database_busy" });
+  t.mock.timers.tick(60_000);
+  const second = thread.ask("view", layout, PAGE);
+  await first;
+  assert.deepEqual(JSON.parse(new TextDecoder().decode(await second)).items, []);
+});
+
 test("a thread that was closed holds no database any more", async (t) => {
   const { layout, thread } = setUp(t);
   const open = () => readdirSync("/proc/self/fd").filter((fd) => isOpen(fd, layout.database));

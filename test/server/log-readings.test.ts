@@ -114,13 +114,14 @@ test("CP-470 what a reading has started ends with it, but not what that has left
     t.after(() => child.kill("SIGKILL"));
     return child.pid as number;
   }) as [number, number];
+  const output = Readable.from(["line", "another"]);
   const channel = async (_: Argv, __: unknown, says: (message: object) => void) => {
     for (const pgid of [started, left]) says({ type: "group_open", group: { pgid, start_time: identify(pgid)?.start_time } });
     says({ type: "group_close", group: { pgid: left } });
-    return { pid: 2 ** 30, send() {}, output: Readable.from(["line"]), ended: Promise.resolve({ exitCode: 0, signal: null }) };
+    return { pid: 2 ** 30, send() {}, output, ended: Promise.resolve({ exitCode: 0, signal: null }) };
   };
   const readings = new LogReadings({ channel } as unknown as Launcher);
   const body = await readings.pieces({ name: "run_logs", bucketDir: "", bucketId: "", input: { filter: {} } }, t.signal);
   await body.close();
-  assert.deepEqual([hasMembers(started), hasMembers(left)], [false, true]);
+  assert.deepEqual([hasMembers(started), hasMembers(left), output.destroyed], [false, true, true]);
 });

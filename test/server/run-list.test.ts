@@ -130,6 +130,27 @@ test("what is kept of runs that have ended makes room for others beyond 16 MiB",
   const large = await add("ok");
   await saveRecord(layout, { ...large, result: "x".repeat(17 * 1024 * 1024) });
   assert.equal((await page()).runs[1]?.error, "read again");
+  await saveRecord(layout, { ...large, kind: "deploy" });
+  assert.deepEqual((await page({ kind: "deploy" })).runs, [], "of which kind it was is known still");
+});
+
+test("of 100 buckets the names of the runs are kept", async (t) => {
+  const { layout, list, add } = setUp(t);
+  mkdirSync(layout.runs, { recursive: true });
+  const folder = fs.statSync(layout.runs);
+  folder.mtimeMs -= 10_000;
+  const same = t.mock.method(fs, "statSync", () => folder);
+  syncBuiltinESMExports();
+  t.after(() => {
+    same.mock.restore();
+    syncBuiltinESMExports();
+  });
+  assert.equal(await list.count(layout), 0);
+  await add("ok");
+  for (let others = 0; others < 99; others++) await list.count(layoutOf(`${layout.root}/${others}`));
+  assert.equal(await list.count(layout), 0);
+  await list.count(layoutOf(`${layout.root}/one-more`));
+  assert.equal(await list.count(layout), 1);
 });
 
 test("what is kept of runs in short makes room for others, too", async (t) => {

@@ -153,6 +153,19 @@ test("CP-870 CP-871 secrets go where notify.json names them, and are masked ever
   assert.equal(missing, 'there is no secret "nope": ops notify set-secret stores it');
 });
 
+test("CP-867 what cannot be a message is not sent: its address, a header or the length of its body", async (t) => {
+  const receiver = await Receiver.start(t);
+  const { send } = await courierFor(t);
+  const target = { webhook: receiver.url, private: true, body: "own.tpl" };
+  const sent = async (more: object, text = "x") => await send({ ...target, ...more }, { templates: { "own.tpl": text } });
+  const most = 256 * 1024;
+  assert.match(String(await sent({ webhook: { secret: "token" } })), /^its address: /);
+  assert.equal(await sent({ headers: { "X-Odd": "\u{1f600}" } }), "the header X-Odd has characters that no header can have");
+  assert.equal(await sent({}, "x".repeat(most + 1)), `the body has more than ${most} bytes`);
+  assert.equal(receiver.received.length, 0);
+  assert.equal(await sent({}, "x".repeat(most)), null);
+});
+
 test("CP-869 a command reads the message, has nothing of the environment, and says why it fails; one that others may write is not run", async (t) => {
   const { bucket, send } = await courierFor(t);
   const folder = path.join(bucket.dir, "bin");
