@@ -80,4 +80,5 @@ test("what a run would work with is the number of the build, and each of its wor
     ["deploy", { plan: "0198f3a2-7b44-7c02-8e11-2a9d4c6b8f10" }, "run_not_found"],
   ] as const)
     assert.throws(() => basis(kind, params), { code }, JSON.stringify(params));
+  assert.throws(() => basis("drift", { workers: ["10.0.0.9"] }), { code: "unknown_name" });
 });

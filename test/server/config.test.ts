@@ -240,7 +240,10 @@ test("T-62 a secret file that cannot be used refuses the start; TOTP is never si
   await refused({ ...flags, "totp-secret-file": missing }, /secret file .*missing: it cannot be read/);
   await refused({ ...flags, "totp-secret-file": "" }, /^--totp-secret-file is empty/);
   await refused(flags, /^OPS_SERVE_TOTP_SECRET_FILE is empty/, { OPS_SERVE_TOTP_SECRET_FILE: "" });
-  await assert.rejects(serverConfig(flags, { OPS_SERVE_TOTP_SECRET_FILE: file }, true), { code: "usage", message: /^ops serve has no TOTP, but / });
+  await assert.rejects(serverConfig(flags, { OPS_SERVE_TOTP_SECRET_FILE: file }, true), {
+    code: "usage",
+    message: /^ops serve has no TOTP, but /,
+  });
   for (const [content, message] of [
     ["", /it is empty/],
     ["not base32!", /expected one line of base32/],

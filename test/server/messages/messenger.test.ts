@@ -325,6 +325,18 @@ test("what the end of the server cuts short was no attempt", async (t) => {
   assert.deepEqual([made.state().messages[0]?.attempts, made.messages(), made.said], [0, ["Run failed: gc: waiting"], []]);
 });
 
+test("what the end of the server keeps from being looked at is not told", async (t) => {
+  const made = world(t);
+  const stop = new AbortController();
+  const look = () => {
+    stop.abort();
+    return new Error("shutting down");
+  };
+  Object.defineProperty(made, "broken", { get: look });
+  await made.messenger.run(stop.signal);
+  assert.deepEqual([made.looks.length, made.said], [1, []]);
+});
+
 test("a bucket that cannot be looked at is told once, and again after it was well; so is the root", async (t) => {
   const made = world(t);
   const look = async (broken: Error | undefined) => {

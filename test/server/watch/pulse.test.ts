@@ -126,6 +126,15 @@ test("CP-977 a call that the end of the server cuts off is no failure to tell", 
   assert.deepEqual(log, []);
 });
 
+test("CP-977 of the answer to a call nothing is read: its body is cancelled", async (t) => {
+  const cancel = t.mock.fn(async () => {});
+  const called = t.mock.method(globalThis, "fetch", async () => ({ status: 200, body: { cancel } }));
+  const { log, end } = beating(t, "http://127.0.0.1/");
+  await until("two calls", () => called.mock.callCount() > 1);
+  await end();
+  assert.deepEqual([cancel.mock.callCount(), log], [called.mock.callCount(), []]);
+});
+
 test("CP-977 a call that finds nobody is told without any part of the address", async (t) => {
   const { url } = await receiver(t, (request) => request.socket.destroy());
   const free = createServer();
