@@ -95,6 +95,33 @@ test("of a log no more blocks are read than may have a wanted line", async (t) =
   }
 });
 
+test("of the eight logs that were read last it is known what is in them", async (t) => {
+  const logs = await Promise.all(Array.from({ length: 9 }, () => ended(t, "well\n")));
+  const reads = async (at: number) => {
+    read.mock.resetCalls();
+    await using _ = await logs[at]?.open();
+    return read.mock.callCount();
+  };
+  await using some = (await logs[0]?.open()) ?? assert.fail();
+  const read = t.mock.method(Object.getPrototypeOf(some.log), "read");
+  for (const at of [0, 1, 2, 3, 4, 5, 6, 7, 0, 8]) await reads(at);
+  assert.deepEqual([await reads(0), await reads(8), await reads(1)], [0, 0, 1]);
+});
+
+test("of what ops says of an error its first line is one, whatever words follow", async (t) => {
+  const { layout, id, log, end } = await writtenRun(t);
+  log.error("no answer\nthe deploy failed");
+  await end();
+  const { lines } = await readLines(layout, id, { matchCase: false, limit: 50, errors: false, tail: false });
+  assert.deepEqual(
+    lines.map(({ text, error }) => [text, error]),
+    [
+      ["error: no answer", true],
+      ["the deploy failed", false],
+    ],
+  );
+});
+
 test("of a log that is cut while it is read the lines end where it does", async () => {
   const texts = ["one\ntwo\nth", ""];
   const read = async (buffer: Buffer) => ({ bytesRead: buffer.write(texts.shift() ?? assert.fail("it is read again")) });
