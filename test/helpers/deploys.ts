@@ -115,6 +115,8 @@ export class Deploys {
       error = thrown;
       result = thrown.details;
     } finally {
+      // What a dry run has dropped must not wait for a later flush.
+      if (params.dry_run) context.kv.flush();
       context.log.close();
     }
     const { jobs = [], reconciled = [], update_seq = -1 } = (result ?? {}) as Record<string, never[]>;

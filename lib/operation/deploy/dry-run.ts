@@ -149,10 +149,7 @@ function recordingDriver(recording: Recording): Driver {
       asked(job, "pre_deploy");
       if (!options.withHooks) return;
       // What the hooks write is seen by the plan, and dropped with it.
-      await effects.hooks({ kind: "pre_deploy", job, variables: { DRY_RUN: "1" } }).catch((error: unknown) => {
-        context.kv.discard(job.name);
-        throw error;
-      });
+      await effects.hooks({ kind: "pre_deploy", job, variables: { DRY_RUN: "1" } });
     },
     notStarted({ job, upstream }) {
       addJob(recording, job, { outcome: "not_started", reason: `job ${upstream}, which comes before it, would fail` });

@@ -78,6 +78,25 @@ test("HR-349 with the earlier authority its certificates are taken over, and nei
   );
 });
 
+test("HR-349 pairs are taken over also where another file keeps a job from being adopted", async (t) => {
+  const { deploys, folderOf } = await earlierDeploy(t, { isImported: true });
+  for (const host of [A, B]) writeFileSync(path.join(folderOf(host), "sum"), "other\n");
+  await deploys.deploy({ adopt: true });
+  assert.equal(stored(deploys, A, "server.crt"), readFileSync(path.join(folderOf(A), "certs", "server.crt"), "utf8"));
+});
+
+test("HR-349 a pair that cannot be stored ends the deploy, and nothing of it is kept", async (t) => {
+  const { deploys } = await earlierDeploy(t, { isImported: true });
+  const before = [rowsOf(deploys), stored(deploys, A, "server.crt")];
+  deploys.bucket.db.run("CREATE TRIGGER full BEFORE INSERT ON job_certs BEGIN SELECT RAISE(ABORT, 'no room'); END");
+  const end = await deploys.deploy({ adopt: true }).then(
+    ({ error }) => error,
+    (error: unknown) => error,
+  );
+  assert.match(String(end), /no room/);
+  assert.deepEqual([rowsOf(deploys), stored(deploys, A, "server.crt")], before);
+});
+
 test("HR-348 without the earlier authority every certificate differs, and the plan says what to import first", async (t) => {
   const { deploys } = await earlierDeploy(t, { isImported: false });
   const plan = await deploys.deploy({ adopt: true, dry_run: true });

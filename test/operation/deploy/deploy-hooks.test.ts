@@ -198,6 +198,7 @@ test("HR-056 HR-155 HR-156 HR-310 hooks for job_control replace start and restar
   fail(B);
   const failed = await deploys.deploy();
   assert.match(failed.error?.message ?? "", /hook go \(job_control\) of job web failed on 1 worker: 127\.0\.0\.2/);
+  assert.doesNotMatch(failed.text, /: job_control on /, "the hooks tell their own places");
   assert.deepEqual(told("EVENT", "ALLOCATION_IP", "BATCH_INDEX", "BATCH_COUNT", "NEW_ALLOCATIONS", "UPDATED_ALLOCATIONS"), [
     `job_control ${A} 0 3 ${HOSTS.slice(1)} ${A}`,
     `health_check ${A} 0 1 - -`,
