@@ -104,6 +104,7 @@ test("an unreachable worker is asked again, and a command for it can be written"
   await rowOf("ams-b-004").getByRole("button", { name: "More orders for this problem" }).click();
   await menu("Run a command there").click();
   await ui.page.waitForURL(/\/command\?workers=ams-b-004$/);
+  await ui.page.locator("#view > .overview").waitFor({ state: "detached" });
 });
 
 test("a dismissed row is hidden in this browser until it fails again", async () => {
