@@ -79,7 +79,7 @@ export class Sessions {
   issue({ ends, ...holder }: SessionHolder): { session: Session; cookie: string } {
     const { cookie: use, lifetimeMs } = this.#rule;
     const iat = this.#now();
-    // No letter that would make a flag of it on a command line.
+    // Hexadecimal: a command line takes an id that begins with `-` for a flag.
     const claim = { sid: randomBytes(16).toString("hex"), iat, exp: iat + lifetimeMs };
     const controller = openController();
     const session = { ...holder, ...claim, lastUsed: iat, ends: controller.signal };

@@ -160,7 +160,7 @@ class WatchedFolder {
         notice();
       });
     } catch {
-      // Readers poll. That there is no such run the first read tells.
+      // Without a watcher readers poll. Where there is no such run, the first read tells.
     }
     WatchedFolder.#all.set(key, this);
   }

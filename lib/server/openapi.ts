@@ -111,7 +111,7 @@ const SIGNS_OF_LIFE = {
   "/healthz": { get: sign("get_healthz", "Tell that the server answers") },
   "/readyz": {
     get: sign("get_readyz", "Tell that the server is ready, and looks at its schedules", {
-      503: { description: "`not ready`: it stops, hangs, or cannot write below its root", content: textLike("not ready\n") },
+      503: { description: "`not ready`: the server hangs, or cannot write below its root", content: textLike("not ready\n") },
     }),
   },
 };

@@ -44,7 +44,7 @@ export function tell(place, sentence = "", ...more) {
   place.hidden = place.textContent === "";
 }
 
-/** Whether a text fits what was typed to find it: it has every word. */
+/** Whether a text has every word that was typed in a search. */
 export function fits(text, typed) {
   const wanted = typed.toLowerCase().split(/\s+/);
   return wanted.every((word) => text.toLowerCase().includes(word));

@@ -4,7 +4,7 @@ import { icon } from "./state.js";
 
 let dialogs = 0;
 
-/** Opens a dialog over the page. Once it is closed it is gone, and `onclose` hears of it. */
+/** Opens a dialog over the page. When the dialog is closed, it is removed from the page and `onclose` is called. */
 export function openDialog(attributes, content, onclose = () => {}) {
   const dialog = /** @type {HTMLDialogElement} */ (el("dialog", attributes, content));
   dialog.onclose = () => {

@@ -6,7 +6,7 @@ export function tickBox(label, { hint, ...attributes } = /** @type {any} */ ({})
   return el("label.tick", el("input", { type: "checkbox", ...attributes }), el("span", label, hint && el("small", hint)));
 }
 
-/** What hears of a box that stands for a value of a set. @param {Set<string>} chosen */
+/** The listener of a box that stands for a value of a set. @param {Set<string>} chosen */
 export function ticking(chosen, value, changed) {
   return ({ target }) => {
     if (target.checked) chosen.add(value);

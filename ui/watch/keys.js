@@ -61,16 +61,20 @@ function keyPanel(page, { title, about, path, word, says }, begun, part) {
     orderButton(page, `${action} …`, order, { done }),
     part && moreMenu(part.items, `More orders of the ${title}`),
   ];
-  const { since: from, left, next } = begun ?? {};
-  const goesOn = [mark("soon"), el("b", "A change goes on"), since(from), el("span", said(left)), el("code", said(next))];
   return el(
     "section.panel.pad.stack",
     { key: title, "aria-label": title },
     el("div.spread", el("h2", title), el("div.controls", controls)),
     el("p.meta", about),
-    begun && el("p.freeze", goesOn),
+    begun && goesOn(begun),
     part?.content,
   );
+}
+
+/** What is left of a change that has begun. */
+function goesOn({ since: from, left, next }) {
+  const parts = [mark("soon"), el("b", "A change goes on"), since(from), el("span", said(left)), el("code", said(next))];
+  return el("p.freeze", parts);
 }
 
 /** The ssh key itself: stored, replaced and removed by hand. */

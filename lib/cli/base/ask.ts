@@ -58,8 +58,8 @@ export async function stdinBytes(most: number): Promise<Buffer> {
 }
 
 /**
- * What is read of the lines that are typed at the terminal on stdin, which is as before in the end, and after Ctrl-C and Ctrl-D.
- * Ctrl-C means the whole command: throws `cancelled` where that does not end at it.
+ * Reads lines that are typed at the terminal on stdin. Afterwards the terminal is as before, also after Ctrl-C and Ctrl-D.
+ * Ctrl-C means the whole command: throws `cancelled` where the signal does not end the process.
  */
 async function fromTerminal<T>(secret: boolean, read: (lines: Interface) => Promise<T>): Promise<T> {
   const mute = new Writable({ write: (_, __, done) => done() });

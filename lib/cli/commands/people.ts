@@ -73,7 +73,7 @@ export const PEOPLE_COMMANDS: readonly CommandRow[] = [
   {
     name: "sessions end",
     summary: "End a session with a server",
-    operands: [{ name: "session", help: "Its id, or the beginning or end of it" }],
+    operands: [{ name: "session", help: "The id, or its beginning or end" }],
     remote: async (input, target) => (await import("../remote/people.ts")).endSession(input, target),
   },
 ];

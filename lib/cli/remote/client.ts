@@ -166,7 +166,7 @@ async function acceptedReply(server: Server, method: string, path: string, optio
 
 async function* streamedBody(server: Server, method: string, path: string, options: CallOptions): AsyncGenerator<Buffer> {
   try {
-    // Whoever leaves the answer closes its connection.
+    // An answer that is left early closes its connection.
     yield* await afterCode(server, options, async () => {
       const given = await responseTo(startRequest(server, method, path, options), options);
       const { statusCode: status = 0 } = given;

@@ -73,7 +73,7 @@ export async function listSessions(input: Parsed, target: Target): Promise<numbe
   });
 }
 
-/** `ops sessions end <id>`: a session by its id, or the beginning or end of it. */
+/** `ops sessions end <id>`: a session by its id, or by the beginning or end of the id. */
 export async function endSession(input: Parsed, target: Target): Promise<number> {
   const given = input.operands[0] ?? "";
   const client = await openServer(target);

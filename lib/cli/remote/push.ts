@@ -177,7 +177,7 @@ async function commitOf(dir: string, signal: AbortSignal): Promise<string | unde
     const changes = await git("status", "--porcelain", "--untracked-files=all", "--ignored", "--", ...SOURCE_PATHS, ...skipped);
     return changes === "" ? commit : `${commit}-dirty`;
   } catch {
-    // Whoever stops it here, stops the upload that follows.
+    // The upload that follows hears a cancel, too.
     return undefined;
   }
 }

@@ -124,7 +124,7 @@ export class SshLink {
     }
   }
 
-  /** Closes the connection for good, after what `first` closes in it. */
+  /** Closes the connection for good: all waits for it end, `first` closes what uses it, then the connection is closed. */
   async close(first?: () => Promise<unknown>): Promise<void> {
     this.#closing.abort();
     await first?.();

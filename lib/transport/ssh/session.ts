@@ -141,7 +141,7 @@ export class SshSession {
     // One byte tells the length of the padding; then comes the type. Every message is for our channel.
     const [type, body] = [message.readUInt8(1), message.subarray(2)];
     if (type === OPENED) this.#onOpened(body);
-    // The socket stays: ssh would end with the whole connection.
+    // The socket stays open: were it closed now, ssh would end the whole connection.
     else if (type === NOT_OPENED) this.#settle("refused");
     else if (type === ADJUST) this.#onRoom(body.readUInt32BE(4));
     else if (type === DATA) this.#onData(body.subarray(8), "stdout");

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import fs, { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, unlinkSync, writeFileSync } from "node:fs";
 import { syncBuiltinESMExports } from "node:module";
 import path from "node:path";
-import { test } from "node:test";
+import { type TestContext, test } from "node:test";
 import { openDatabase } from "../../../lib/bucket/base/database.ts";
 import { SCHEMA_VERSION } from "../../../lib/bucket/base/schema.ts";
 import { createSnapshot, deleteSnapshot, findSnapshot, listSnapshots } from "../../../lib/bucket/snapshots/snapshots.ts";
@@ -128,21 +128,28 @@ test("folders that are never part of a source are left out", async (t) => {
   assert.ok(!names.some((name) => name.includes(".venv")));
 });
 
-test("a cancel is heard while the source is read: the next file is not opened any more", async (t) => {
-  const layout = await markedBucket(t);
-  using db = openDatabase(layout.database);
-  const stop = new AbortController();
-  const opened: string[] = [];
+/** Calls `notice` with the path of each file before the file is opened synchronously. */
+function onOpen(t: TestContext, notice: (file: string) => void): void {
   const { openSync } = fs;
   t.mock.method(fs, "openSync", (...given: Parameters<typeof openSync>) => {
-    opened.push(path.relative(layout.root, String(given[0])));
-    setImmediate(() => stop.abort());
+    notice(String(given[0]));
     return openSync(...given);
   });
   syncBuiltinESMExports();
   t.after(() => {
     t.mock.restoreAll();
     syncBuiltinESMExports();
+  });
+}
+
+test("a cancel is heard while the source is read: the next file is not opened any more", async (t) => {
+  const layout = await markedBucket(t);
+  using db = openDatabase(layout.database);
+  const stop = new AbortController();
+  const opened: string[] = [];
+  onOpen(t, (file) => {
+    opened.push(path.relative(layout.root, file));
+    setImmediate(() => stop.abort());
   });
   await assert.rejects(createSnapshot(layout, db, {}, stop.signal), { code: "cancelled" });
   assert.deepEqual(opened, ["bucket.json"]);
@@ -152,22 +159,15 @@ test("a snapshot that is cancelled while it is written leaves nothing", async (t
   const layout = await markedBucket(t);
   using db = openDatabase(layout.database);
   const stop = new AbortController();
-  const opened = new Set<unknown>();
-  const { openSync } = fs;
+  const opened = new Set<string>();
   let isWriting = false;
-  t.mock.method(fs, "openSync", (...given: Parameters<typeof openSync>) => {
+  onOpen(t, (file) => {
     // First each file is read for its sum, then for the archive.
-    if (opened.has(given[0])) {
+    if (opened.has(file)) {
       isWriting = readdirSync(layout.snapshots).some((name) => name.endsWith(".tar.gz"));
       stop.abort();
     }
-    opened.add(given[0]);
-    return openSync(...given);
-  });
-  syncBuiltinESMExports();
-  t.after(() => {
-    t.mock.restoreAll();
-    syncBuiltinESMExports();
+    opened.add(file);
   });
   await assert.rejects(createSnapshot(layout, db, {}, stop.signal), { code: "cancelled" });
   assert.deepEqual([isWriting, readdirSync(layout.snapshots)], [true, []]);

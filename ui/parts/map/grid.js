@@ -1,4 +1,4 @@
-// The map as a grid of elements: built anew when its rows or columns change, else only painted. And what its rows are.
+// The map as a grid of elements: built anew when its rows or columns change, else only painted. Its rows are made here, too.
 import { button, el, patch } from "../../base/dom.js";
 import { count, joined, number, plain, said } from "../../base/text.js";
 import { mark } from "../state.js";
